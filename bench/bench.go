@@ -127,7 +127,7 @@ func (l *Load) complete(model Model) error {
 	case l.Arrivals != Constant && l.Arrivals != Poisson:
 		return fmt.Errorf("got arrivals %q, want %q or %q", l.Arrivals, Constant, Poisson)
 	case l.Burst < 1 || l.Burst > l.InFlight && !l.closed():
-		return fmt.Errorf("got bursts of %d requests, want 1 to what may be in flight, %d", l.Burst, l.InFlight)
+		return fmt.Errorf("got bursts of %d requests, want 1 to the maximum in flight, %d", l.Burst, l.InFlight)
 	case l.InFlight < 1:
 		return fmt.Errorf("got %d requests in flight, want 1 or more", l.InFlight)
 	case l.WarmUp < 0 || l.Duration < 0 || l.Count < 0:
@@ -197,7 +197,7 @@ func (c *Config) complete() error {
 	case c.Mix == nil:
 		return errors.New("got nothing to send")
 	case c.PatchSample < 0:
-		return fmt.Errorf("got %d for one in how many patches to apply, want 1 or more", c.PatchSample)
+		return fmt.Errorf("got a patch sample of %d, want 1 or more: one patch in so many is applied", c.PatchSample)
 	}
 	if err := c.Expect.check(); err != nil {
 		return err

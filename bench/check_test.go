@@ -22,7 +22,8 @@ func caught(t *testing.T, timeout time.Duration, name string, fault Fault, conta
 			t.Fatalf("got %d requests, %d failed: %+v", result.Requests, result.Failed, result.Faults)
 		}
 		got := result.Faults[0]
-		if got.Fault != fault || got.Count != 3 || !strings.Contains(got.Example, contains) || !strings.Contains(got.Example, "pods-create-v1-1") {
+		if got.Fault != fault || got.Count != 3 || !strings.Contains(got.Example, contains) ||
+			!strings.Contains(got.Example, "pods-create-v1-1") {
 			t.Errorf("got %+v, want %s with %q", got, fault, contains)
 		}
 	})
@@ -53,17 +54,21 @@ func TestWrongAnswersAreCaught(t *testing.T) {
 		caught(t, 10*time.Second, name, fault, contains, answer)
 	}
 	f("status", FaultStatus, "got 500", status(http.StatusInternalServerError))
-	f("no Retry-After that counts", FaultStatus, "got 429", status(http.StatusTooManyRequests, "Retry-After", "Sat, 21 Nov 2026 09:00:00 GMT"))
-	caught(t, 900*time.Millisecond, "Retry-After too late", FaultTimeout, "Retry-After: 1", status(http.StatusTooManyRequests, "Retry-After", "1"))
+	f("no Retry-After that counts", FaultStatus, "got 429", status(http.StatusTooManyRequests, "Retry-After",
+		"Sat, 21 Nov 2026 09:00:00 GMT"))
+	caught(t, 900*time.Millisecond, "Retry-After too late", FaultTimeout, "Retry-After: 1",
+		status(http.StatusTooManyRequests, "Retry-After", "1"))
 	f("empty", FaultMalformed, "", whole(""))
 	f("not JSON", FaultMalformed, "oops", whole("oops"))
-	f("no response", FaultMalformed, "want an object with a response", whole(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`))
+	f("no response", FaultMalformed, "want an object with a response",
+		whole(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`))
 	f("a response that is no object", FaultMalformed, "response", whole(`{"response":"yes"}`))
 	f("a list", FaultMalformed, "", whole(`[]`))
 	f("other version", FaultVersion, "v1beta1", body(func(r *review) string {
 		return strings.Replace(response(r, `"allowed":true`), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1)
 	}))
-	f("no version", FaultVersion, "", body(func(r *review) string { return `{"response":{"allowed":true,"uid":"` + r.Request.UID + `"}}` }))
+	f("no version", FaultVersion, "",
+		body(func(r *review) string { return `{"response":{"allowed":true,"uid":"` + r.Request.UID + `"}}` }))
 	f("other kind", FaultVersion, "Pod", body(func(r *review) string {
 		return strings.Replace(response(r, `"allowed":true`), "AdmissionReview", "Pod", 1)
 	}))
@@ -96,7 +101,8 @@ func TestRightAnswersAreTaken(t *testing.T) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result := run(t, Config{Target: newWebhook(t, answer), Load: Load{Count: 3}, Mix: pod(t, version), Expect: Allowed, PatchSample: 1})
+			result := run(t, Config{Target: newWebhook(t, answer), Load: Load{Count: 3}, Mix: pod(t, version), Expect: Allowed,
+				PatchSample: 1})
 			if result.Requests != 3 || result.Failed != 0 {
 				t.Errorf("got %d of %d failed: %+v", result.Failed, result.Requests, result.Faults)
 			}

@@ -129,7 +129,8 @@ func Disagreements(base, other *Series) []string {
 	decided := other.Rounds[0].decisions
 	for name, allowed := range base.Rounds[0].decisions {
 		if otherwise, ok := decided[name]; ok && otherwise != allowed {
-			names = append(names, fmt.Sprintf("%s: %s by %s, %s by %s", name, decision(allowed), base.Name, decision(otherwise), other.Name))
+			names = append(names, fmt.Sprintf("%s: %s by %s, %s by %s", name, decision(allowed), base.Name, decision(otherwise),
+				other.Name))
 		}
 	}
 	slices.Sort(names)

@@ -49,7 +49,8 @@ func TestHeadersOfKubeAPIServer(t *testing.T) {
 }
 
 func TestTargetErrors(t *testing.T) {
-	for _, url := range []string{"", "localhost", "http://x/mutate", "https://", "https://x?a=b", "https://x#a", "https://me@x/", "https://%"} {
+	for _, url := range []string{"", "localhost", "http://x/mutate", "https://", "https://x?a=b", "https://x#a", "https://me@x/",
+		"https://%"} {
 		target := Target{URL: url}
 		if err := target.complete(); err == nil || !strings.Contains(err.Error(), "the URL of the webhook") {
 			t.Errorf("%q: got %v", url, err)
@@ -76,7 +77,7 @@ func TestConfigErrors(t *testing.T) {
 	f("got a timeout of 31s", func(c *Config) { c.Timeout = 31 * time.Second })
 	f("nothing to send", func(c *Config) { c.Mix = nil })
 	f("expected decision: got", func(c *Config) { c.Expect = "x" })
-	f("how many patches", func(c *Config) { c.PatchSample = -1 })
+	f("patch sample", func(c *Config) { c.PatchSample = -1 })
 }
 
 // A wire is a webhook that records connections and their TLS records.
@@ -206,7 +207,8 @@ func TestKeepAliveSendsOneRecord(t *testing.T) {
 func TestOneShotOpensAConnectionForEachRequest(t *testing.T) {
 	w := newWire(t)
 	if result := w.run(t, OneShot); result.Opened != 3 || result.Closed != 3 || result.Handshakes.Count != 3 {
-		t.Errorf("got %d connections opened, %d closed, %d handshakes, want 3 of each", result.Opened, result.Closed, result.Handshakes.Count)
+		t.Errorf("got %d connections opened, %d closed, %d handshakes, want 3 of each", result.Opened, result.Closed,
+			result.Handshakes.Count)
 	}
 }
 
@@ -314,7 +316,8 @@ func TestRetryAfter(t *testing.T) {
 		known := 0
 		uids.Range(func(any, any) bool { known++; return true })
 		if result.Retries != retries || result.Failed != failed || known != 1 {
-			t.Errorf("%d refusals of %s: got %d retries, %d failed, %d uids: %+v", refusals, model, result.Retries, result.Failed, known, result.Faults)
+			t.Errorf("%d refusals of %s: got %d retries, %d failed, %d uids: %+v", refusals, model, result.Retries, result.Failed, known,
+				result.Faults)
 		}
 	}
 	f(3, APIServer, 3, 0)

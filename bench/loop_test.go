@@ -89,7 +89,8 @@ func TestClosedLoopWaitsForAnswers(t *testing.T) {
 	}
 	for i, s := range samples {
 		// The server is not charged for what the generator does before it sends.
-		if s.due != time.Duration(i)*100*time.Millisecond+time.Duration(i+1)*time.Microsecond || s.due != s.sent || s.done-s.due != 100*time.Millisecond {
+		if s.due != time.Duration(i)*100*time.Millisecond+time.Duration(i+1)*time.Microsecond || s.due != s.sent ||
+			s.done-s.due != 100*time.Millisecond {
 			t.Errorf("got request %d due at %s, sent at %s, done at %s", i, s.due, s.sent, s.done)
 		}
 	}
@@ -126,10 +127,12 @@ func TestSchedule(t *testing.T) {
 		}
 		return due
 	}
-	if got, want := take(Load{Rate: 500, Burst: 1, Arrivals: Constant}, 4), []time.Duration{0, 2 * ms, 4 * ms, 6 * ms}; !slices.Equal(got, want) {
+	if got, want := take(Load{Rate: 500, Burst: 1, Arrivals: Constant}, 4),
+		[]time.Duration{0, 2 * ms, 4 * ms, 6 * ms}; !slices.Equal(got, want) {
 		t.Errorf("constant: got %v, want %v", got, want)
 	}
-	if got, want := take(Load{Rate: 1000, Burst: 3, Arrivals: Constant}, 7), []time.Duration{0, 0, 0, 3 * ms, 3 * ms, 3 * ms, 6 * ms}; !slices.Equal(got, want) {
+	if got, want := take(Load{Rate: 1000, Burst: 3, Arrivals: Constant}, 7), []time.Duration{0, 0, 0, 3 * ms, 3 * ms, 3 * ms,
+		6 * ms}; !slices.Equal(got, want) {
 		t.Errorf("bursts: got %v, want %v", got, want)
 	}
 	// A third of a second is no whole number of nanoseconds; rounding errors must not add up.

@@ -50,7 +50,8 @@ func NewMix(recordings []*Recording, weights map[string]float64, seed uint64) (*
 		}
 	}
 	if len(m.recordings) == 0 {
-		return nil, fmt.Errorf("bench: got %d recordings and the weights %v, want at least one with a weight above 0", len(recordings), weights)
+		return nil, fmt.Errorf("bench: got %d recordings and the weights %v, want at least one with a weight above 0", len(recordings),
+			weights)
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	random.Shuffle(len(m.sequence), func(i, j int) { m.sequence[i], m.sequence[j] = m.sequence[j], m.sequence[i] })

@@ -119,7 +119,8 @@ func TestRecordingWithEscapes(t *testing.T) {
 	body := bytes.Clone(r.body)
 	r.freshen(body, rand.New(rand.NewPCG(1, 2)))
 	d := decode(t, body)
-	if name, fresh := d.take("request", "name"), d.take("request", "object", "metadata", "name"); name != "abc" || len(fresh) != len("plain")+freshBytes {
+	if name, fresh := d.take("request", "name"), d.take("request", "object", "metadata", "name"); name != "abc" ||
+		len(fresh) != len("plain")+freshBytes {
 		t.Errorf("got %q and %q", name, fresh)
 	}
 }
@@ -196,7 +197,8 @@ func TestReadDir(t *testing.T) {
 	if want := map[string]Expect{"a": "", "b.denied": Denied, "c.allowed": Allowed}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if _, err := ReadDir(fstest.MapFS{"a.json": {Data: []byte("{}")}}); err == nil || !strings.Contains(err.Error(), "cannot send a: got kind") {
+	if _, err := ReadDir(fstest.MapFS{"a.json": {Data: []byte("{}")}}); err == nil ||
+		!strings.Contains(err.Error(), "cannot send a: got kind") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := ReadDir(fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "found no file") {

@@ -21,7 +21,8 @@ func recorded(target string, scale time.Duration) *Result {
 	recording := &Recording{Name: "pods-create-v1-1", Kind: "pods:create", body: make([]byte, 4000)}
 	for i := range 5000 {
 		due := time.Duration(i) * time.Millisecond
-		s := &sample{recording: recording, due: due, sent: due + 30*time.Microsecond, bytes: 200, verdict: verdict{allowed: true, patched: i%2 == 0}}
+		s := &sample{recording: recording, due: due, sent: due + 30*time.Microsecond, bytes: 200,
+			verdict: verdict{allowed: true, patched: i%2 == 0}}
 		s.done = s.sent + scale*(100+time.Duration(i*i%977))
 		r.record(s)
 	}
@@ -39,7 +40,8 @@ func fullReport() *Report {
 	wrong := recorded(evil, 3*time.Microsecond)
 	wrong.Failed, wrong.Faults = 2, []FaultCount{{Fault: FaultUID, Count: 2, Example: "got <b>"}}
 	wrong.Notes = []string{"a note"}
-	fast := &Series{Name: "https://a", Rounds: []*Result{recorded("https://a", time.Microsecond), recorded("https://a", 2*time.Microsecond)}}
+	fast := &Series{Name: "https://a", Rounds: []*Result{recorded("https://a", time.Microsecond),
+		recorded("https://a", 2*time.Microsecond)}}
 	slow := &Series{Name: evil, Rounds: []*Result{recorded(evil, 4*time.Microsecond), wrong}}
 	r := NewReport([]Series{*fast, *slow})
 	r.Command = "fastadmit bench https://a"
@@ -110,7 +112,8 @@ func TestJSONReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	round := got.Series[1].Rounds[0]
-	if round.Server.CPUMicrosecondsPerRequest != 80 || round.Latency.P99 < 400 || got.Sweeps[0].KneePerSecond != 1000 || len(got.Comparisons[0].Ratios) < 5 {
+	if round.Server.CPUMicrosecondsPerRequest != 80 || round.Latency.P99 < 400 || got.Sweeps[0].KneePerSecond != 1000 ||
+		len(got.Comparisons[0].Ratios) < 5 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -152,7 +155,8 @@ func TestPageIsSelfContained(t *testing.T) {
 			t.Errorf("there is %q in the page", banned)
 		}
 	}
-	for _, empty := range []*Report{{}, NewReport([]Series{{Name: "x"}}), NewReport([]Series{{Name: "x", Rounds: []*Result{newRecorder().result()}}})} {
+	for _, empty := range []*Report{{}, NewReport([]Series{{Name: "x"}}),
+		NewReport([]Series{{Name: "x", Rounds: []*Result{newRecorder().result()}}})} {
 		if err := empty.WriteHTML(io.Discard); err != nil {
 			t.Error(err)
 		}
@@ -210,7 +214,8 @@ func TestPageInABrowser(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-		"--user-data-dir="+t.TempDir(), "--enable-logging=stderr", "--log-level=0", "--dump-dom", "file://"+writePage(t, fullReport(), probe))
+		"--user-data-dir="+t.TempDir(), "--enable-logging=stderr", "--log-level=0", "--dump-dom",
+		"file://"+writePage(t, fullReport(), probe))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	dom, err := cmd.Output()

@@ -190,7 +190,8 @@ func (r *runner) call(w *worker, clock clock, s *sample) {
 			break
 		}
 		if time.Until(deadline) <= wait {
-			s.wrong = faulty(FaultTimeout, "got %d with Retry-After: %s, which is after the timeout", w.answer.StatusCode(), w.answer.Header.Peek("Retry-After"))
+			s.wrong = faulty(FaultTimeout, "got %d with Retry-After: %s, which is after the timeout", w.answer.StatusCode(),
+				w.answer.Header.Peek("Retry-After"))
 			break
 		}
 		time.Sleep(wait)

@@ -87,7 +87,7 @@ func startWatch(ctx context.Context, target *Target, pprofDir string, load *Load
 		return w, nil
 	}
 	if target.PprofURL == "" {
-		return nil, errors.New("bench: got a directory for profiles, but not where the server's pprof is")
+		return nil, errors.New("bench: got a directory for profiles without the target's PprofURL")
 	}
 	if err := os.MkdirAll(w.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("bench: cannot save profiles: %w", err)

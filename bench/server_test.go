@@ -84,7 +84,7 @@ func TestServerSideErrors(t *testing.T) {
 	}
 	f(func(c *Config) { c.Target.MetricsURL = missing.URL + "/metrics" }, "got status 404 Not Found")
 	f(func(c *Config) { c.Target.PID = 1 << 30 }, "cannot read process")
-	f(func(c *Config) { c.PprofDir = t.TempDir() }, "not where the server's pprof is")
+	f(func(c *Config) { c.PprofDir = t.TempDir() }, "without the target's PprofURL")
 }
 
 func TestServerSideFromProcess(t *testing.T) {
@@ -148,7 +148,8 @@ func TestSweepInconclusive(t *testing.T) {
 	}
 	f(500, false, 100, "500 requests/s with p99 under 1 ms")
 	f(499, false, 100, "inconclusive: the first rate is too high already; begin with a lower one")
-	f(500, true, 100, "inconclusive, at least 500 requests/s with p99 under 1 ms: at 516 requests/s the generator was late itself, so the server may take more")
+	f(500, true, 100, "inconclusive, at least 500 requests/s with p99 under 1 ms: at 516 requests/s the generator was late itself, so "+
+		"the server may take more")
 	f(1e9, false, 2, "inconclusive, at least 1000 requests/s with p99 under 1 ms: it was interrupted")
 	f(1e12, false, 100, "inconclusive, at least 67108864000 requests/s with p99 under 1 ms: not finished after 28 steps")
 }
@@ -264,7 +265,8 @@ func TestLatencyAndLag(t *testing.T) {
 	r.record(&sample{recording: &Recording{Kind: "x"}, due: time.Millisecond, sent: 5 * time.Millisecond, done: 7 * time.Millisecond})
 	result := r.result()
 	near := func(got, want float64) bool { return got > want*0.999 && got < want*1.001 }
-	if !near(result.Latency.Max, 6000) || !near(result.Lag.Max, 4000) || !near(result.Kinds[0].Mean, 6000) || !near(result.Timeline[0].Slowest, 6000) {
+	if !near(result.Latency.Max, 6000) || !near(result.Lag.Max, 4000) || !near(result.Kinds[0].Mean, 6000) ||
+		!near(result.Timeline[0].Slowest, 6000) {
 		t.Errorf("got %+v", result)
 	}
 	result.noteLag()

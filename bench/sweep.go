@@ -70,7 +70,7 @@ func FindKnees(ctx context.Context, bound time.Duration, configs ...Config) ([]S
 	searches := make([]search, len(configs))
 	for i := range configs {
 		if configs[i].Load.Duration == 0 {
-			return nil, errors.New("bench: got a sweep without a duration of its steps")
+			return nil, errors.New("bench: got a sweep without the duration of a step")
 		}
 		searches[i] = search{Sweep: Sweep{Bound: microseconds(bound)}, rate: cmp.Or(configs[i].Load.Rate, sweepFrom)}
 	}

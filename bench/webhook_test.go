@@ -44,7 +44,8 @@ func newWebhook(t testing.TB, answer func(w http.ResponseWriter, r *review)) Tar
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	return Target{URL: server.URL + "/mutate", TLS: &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}
+	return Target{URL: server.URL + "/mutate",
+		TLS: &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}
 }
 
 // response renders an answer with these fields in its response.

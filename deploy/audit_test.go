@@ -49,19 +49,21 @@ func TestAudit(t *testing.T) {
 	long := run(t, tool(t, "helm"), "template", strings.Repeat("a", 53), "chart", "--namespace", "n",
 		"--set", "plugins.AlwaysPullImages.failurePolicy=Fail,audit.enabled=true")
 	for _, object := range parse(t, long) {
-		if name := object.GetName(); object.GetKind() == "CronJob" && len(name) != 52 { // the most of a CronJob
+		if name := object.GetName(); object.GetKind() == "CronJob" && len(name) != 52 { // the maximum length of a CronJob's name
 			t.Errorf("got the name %q", name)
 		}
 	}
 }
 
-// TestAuditRBAC compares what the chart allows audits for each plugin with what
-// the plugin declares and what its rules select.
+// TestAuditRBAC compares an audit's rights in the chart for each plugin with those that the plugin
+// declares and its rules select.
 func TestAuditRBAC(t *testing.T) {
 	t.Parallel()
 	reports := []rbacv1.PolicyRule{
-		{APIGroups: []string{"openreports.io"}, Resources: []string{"reports", "clusterreports"}, Verbs: []string{"list", "create", "patch", "delete"}},
-		{APIGroups: []string{"wgpolicyk8s.io"}, Resources: []string{"policyreports", "clusterpolicyreports"}, Verbs: []string{"list", "create", "patch", "delete"}},
+		{APIGroups: []string{"openreports.io"}, Resources: []string{"reports", "clusterreports"},
+			Verbs: []string{"list", "create", "patch", "delete"}},
+		{APIGroups: []string{"wgpolicyk8s.io"}, Resources: []string{"policyreports", "clusterpolicyreports"},
+			Verbs: []string{"list", "create", "patch", "delete"}},
 	}
 	for name, h := range table(t) {
 		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}\n", name, settingsOf(name, h))+auditAll+ownCertificate()+writesAllowed, "")
@@ -81,7 +83,7 @@ func TestAuditRBAC(t *testing.T) {
 	}
 }
 
-// listed are the rights to list what is created of what a plugin handles.
+// listed returns the rights to list the kinds whose creation a plugin handles.
 func listed(h handled) (rules []rbacv1.PolicyRule) {
 	if h.Everything {
 		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}} // as settingsOf

@@ -9,19 +9,20 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// writesAllowed are values with which plugins that write need not know who calls.
+// writesAllowed are values that allow plugins to write for unauthenticated callers.
 const writesAllowed = "callers: {allowUnauthenticatedWrites: true}\n"
 
-// TestWriters does not render plugins that anybody could make write to the
-// cluster, and renders the ways out.
+// TestWriters checks that the chart refuses plugins through which anybody could write to the
+// cluster, and accepts the ways to allow it.
 func TestWriters(t *testing.T) {
 	t.Parallel()
-	const plugins = "plugins: {ResourceQuota: {}, NamespaceAutoProvision: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}\n"
+	const plugins = "plugins: {ResourceQuota: {}, NamespaceAutoProvision: {rules: [{operations: [CREATE], apiGroups: [''], " +
+		"apiVersions: [v1], resources: [pods]}]}}\n"
 	flags := func(values, preset string) []string {
 		t.Helper()
 		return one[appsv1.Deployment](t, render(t, plugins+values, preset), "Deployment").Spec.Template.Spec.Containers[0].Args
 	}
-	// By default, with what fastadmit does without a flag.
+	// By default, with the path token that fastadmit manages.
 	if got := flags("", ""); slices.ContainsFunc(got, func(a string) bool {
 		return strings.Contains(a, "path-token") || strings.Contains(a, "unauthenticated")
 	}) {
@@ -46,14 +47,14 @@ func TestWriters(t *testing.T) {
 	taken("--client-ca-file=/etc/fastadmit/callers/ca", "callers: {secretName: a, clientCAKey: ca}", "cert-manager.yaml")
 	taken("--token-auth-file=/etc/fastadmit/callers/b", "callers: {secretName: a, tokensKey: b}", "cert-manager.yaml")
 	taken("--basic-auth-file=/etc/fastadmit/callers/b", "callers: {secretName: a, passwordsKey: b}", "cert-manager.yaml")
-	taken("--path-token-file=/etc/fastadmit/callers/b", "callers: {secretName: a, pathTokensKey: b}\nwebhooks: {create: false}", "cert-manager.yaml")
+	taken("--path-token-file=/etc/fastadmit/callers/b", "callers: {secretName: a, pathTokensKey: b}\nwebhooks: {create: false}",
+		"cert-manager.yaml")
 	taken("--path-token-file=/etc/fastadmit/callers/b", "callers: {secretName: a, pathTokensKey: b}", "")
 	taken("--allow-unauthenticated-writes", "callers: {allowUnauthenticatedWrites: true}", "cert-manager.yaml")
 	taken("--managed-path-token=false", "callers: {pathToken: false, allowUnauthenticatedWrites: true}", "")
 }
 
-// TestPathToken has the release's webhooks be called with the token that is
-// named.
+// TestPathToken checks that the release's webhooks are called with the configured token.
 func TestPathToken(t *testing.T) {
 	t.Parallel()
 	token := strings.Repeat("a", 32)
@@ -62,20 +63,22 @@ func TestPathToken(t *testing.T) {
 	if len(all) == 0 {
 		t.Fatal("got no webhooks")
 	}
-	want := webhooks(t, parse(t, run(t, binary, append([]string{"manifests", "--path-token-file=" + writeFile(t, "tokens", token)}, files(t, r)...)...)))
+	want := webhooks(t,
+		parse(t, run(t, binary, append([]string{"manifests", "--path-token-file=" + writeFile(t, "tokens", token)}, files(t, r)...)...)))
 	for name, w := range all {
 		if got := *w.ClientConfig.Service.Path; got != *want[name].ClientConfig.Service.Path || !strings.HasPrefix(got, "/"+token+"/") {
 			t.Errorf("%s: got path %s, want %s", name, got, *want[name].ClientConfig.Service.Path)
 		}
 	}
-	_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", somePlugins+"callers: {secretName: a, pathTokensKey: b}\n"+ownCertificate(), "")...)
+	_, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", somePlugins+"callers: {secretName: a, pathTokensKey: b}\n"+
+		ownCertificate(), "")...)
 	if err == nil || !strings.Contains(stderr, "webhooks.pathToken: got none, want the first path token") {
 		t.Errorf("got %v %s, want the token to be asked for", err, stderr)
 	}
 }
 
-// TestNetworkPolicy is on as soon as it is known where kube-apiserver is: one for the
-// pods, one for the Job that waits for the registration.
+// TestNetworkPolicy checks that there are NetworkPolicies once the address of kube-apiserver is
+// known: one for the pods, one for the Job that waits for the registration.
 func TestNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	f := func(values string, want int) {
@@ -107,7 +110,8 @@ func TestNetworkPolicy(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"webhook 10.0.0.1/32", "webhook 10.0.0.2/32", "webhook fastadmit", "webhook fastadmit-registration-check", "metrics 10.0.0.3/32"}; !slices.Equal(got, want) {
+	if want := []string{"webhook 10.0.0.1/32", "webhook 10.0.0.2/32", "webhook fastadmit", "webhook fastadmit-registration-check",
+		"metrics 10.0.0.3/32"}; !slices.Equal(got, want) {
 		t.Errorf("got ingress %q, want %q", got, want)
 	}
 }

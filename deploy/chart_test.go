@@ -34,8 +34,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestPlugins shows what is said without plugins, and with those that would
-// take every write to the cluster.
+// TestPlugins checks the errors without plugins, and with plugins that would deny every write to
+// the cluster.
 func TestPlugins(t *testing.T) {
 	t.Parallel()
 	f := func(values, want string) {
@@ -50,7 +50,7 @@ func TestPlugins(t *testing.T) {
 	f("plugins: {AlwaysDeny: {}}", "plugins.AlwaysDeny.rules: got none, want some")
 }
 
-// TestDeployment checks what must be so with any values.
+// TestDeployment checks what must hold for all values.
 func TestDeployment(t *testing.T) {
 	t.Parallel()
 	flags := run(t, binary, "serve", "--help")
@@ -69,7 +69,8 @@ func TestDeployment(t *testing.T) {
 		checkSelectors(t, r, d)
 		delay, _ := argument(container.Args, "shutdown-delay-duration")
 		seconds, err := strconv.Atoi(strings.TrimSuffix(delay, "s"))
-		// What fastadmit takes to finish what is in flight, and its plugins what they do beside.
+		// The time in which fastadmit finishes requests in flight, and its plugins their background
+		// work.
 		if least := int64(seconds) + 35 + 2; err != nil || *pod.TerminationGracePeriodSeconds <= least {
 			t.Errorf("got terminationGracePeriodSeconds %d, want more than %d", *pod.TerminationGracePeriodSeconds, least)
 		}
@@ -84,12 +85,14 @@ func TestDeployment(t *testing.T) {
 	})
 }
 
-// checkSecurity wants what the Pod Security Standard restricted does, and a user unless the cluster chooses it.
+// checkSecurity checks the Pod Security Standard restricted, and a user unless the cluster chooses
+// it.
 func checkSecurity(t *testing.T, d *appsv1.Deployment, clusterChoosesUser bool) {
 	pod := &d.Spec.Template.Spec
 	for _, got := range pod.Containers {
 		want := &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}
 		if !reflect.DeepEqual(got.SecurityContext, want) {
 			t.Errorf("got securityContext %v, want %v", got.SecurityContext, want)
@@ -143,8 +146,8 @@ func checkPorts(t *testing.T, r release, container *corev1.Container) {
 	}
 }
 
-// webhooks returns the webhooks of a release by name; what only mutating ones
-// have is left out.
+// webhooks returns the webhooks of a release by name, without the fields of mutating webhooks
+// alone.
 func webhooks(t *testing.T, r release) map[string]admissionregistrationv1.ValidatingWebhook {
 	t.Helper()
 	all := make(map[string]admissionregistrationv1.ValidatingWebhook)
@@ -165,7 +168,7 @@ func webhooks(t *testing.T, r release) map[string]admissionregistrationv1.Valida
 	return all
 }
 
-// checkMounts looks for every file of the arguments in what is mounted.
+// checkMounts checks that every file in the arguments is mounted.
 func checkMounts(t *testing.T, pod *corev1.PodSpec) {
 	container := &pod.Containers[0]
 	var mounted []string
@@ -186,7 +189,7 @@ func checkMounts(t *testing.T, pod *corev1.PodSpec) {
 	}
 }
 
-// checkSelectors has every selector select the pods.
+// checkSelectors checks that every selector selects the pods.
 func checkSelectors(t *testing.T, r release, d *appsv1.Deployment) {
 	pod := labels.Set(d.Spec.Template.Labels)
 	selects := func(what string, selector map[string]string) {
@@ -229,7 +232,7 @@ func checkSelectors(t *testing.T, r release, d *appsv1.Deployment) {
 	}
 }
 
-// TestRBAC compares what the chart allows with what fastadmit says it needs.
+// TestRBAC compares the chart's rules with those that fastadmit declares.
 func TestRBAC(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s setting, r release) {
@@ -292,8 +295,7 @@ func TestRBAC(t *testing.T) {
 	})
 }
 
-// TestPluginRBAC compares what the chart allows for each plugin with what the
-// plugin declares.
+// TestPluginRBAC compares the chart's rules for each plugin with those that the plugin declares.
 func TestPluginRBAC(t *testing.T) {
 	t.Parallel()
 	for name, h := range table(t) {
@@ -308,7 +310,7 @@ func TestPluginRBAC(t *testing.T) {
 	}
 }
 
-// wantsOnce reports what two rules allow.
+// wantsOnce reports rights that two rules grant.
 func wantsOnce(t *testing.T, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	seen := make(map[string]bool)
@@ -322,9 +324,9 @@ func wantsOnce(t *testing.T, rules []rbacv1.PolicyRule) {
 	}
 }
 
-// TestCustomResources compares what the chart allows with what the plugins need that follow
-// custom resources, and looks for their definitions and configurations. fastadmit is
-// called for nothing but what they select.
+// TestCustomResources compares the chart's rules with those of the plugins that follow custom
+// resources, and checks their CRDs and configurations. fastadmit must be called only for what these
+// select.
 func TestCustomResources(t *testing.T) {
 	t.Parallel()
 	f := func(values, group string, follows ...string) {
@@ -394,7 +396,7 @@ func enabled(t *testing.T, r release) []string {
 	return c.EnableAdmissionPlugins
 }
 
-// byKind takes --webhook-configurations apart.
+// byKind parses --webhook-configurations.
 func byKind(named string) (mutating, validating []string) {
 	for configuration := range strings.SplitSeq(named, ",") {
 		if name, ok := strings.CutPrefix(configuration, "mutating/"); ok {
@@ -406,8 +408,7 @@ func byKind(named string) (mutating, validating []string) {
 	return mutating, validating
 }
 
-// registered are the webhook configurations that fastadmit makes of the files
-// in the ConfigMap.
+// registered returns the webhook configurations that fastadmit makes of the files in the ConfigMap.
 func registered(t *testing.T, r release) (all []runtime.Object) {
 	t.Helper()
 	printed := manifests(t, r)
@@ -420,7 +421,7 @@ func registered(t *testing.T, r release) (all []runtime.Object) {
 	return all
 }
 
-// permissions takes rules apart: one for each verb on one thing.
+// permissions splits rules: one for each verb on one resource.
 func permissions(rules []rbacv1.PolicyRule) map[string]bool {
 	all := make(map[string]bool)
 	for _, r := range rules {
@@ -446,8 +447,8 @@ func permissions(rules []rbacv1.PolicyRule) map[string]bool {
 	return all
 }
 
-// TestConfigurationFiles has the built fastadmit read the files of the
-// ConfigMap: what it refuses would keep the pods from starting.
+// TestConfigurationFiles lets the built fastadmit read the files of the ConfigMap. If it refused
+// them, pods would not start.
 func TestConfigurationFiles(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ setting, r release) {
@@ -475,13 +476,14 @@ func files(t *testing.T, r release) []string {
 	return nil
 }
 
-// TestNames shows the names of a release with another name, and that long ones
-// are cut to what Kubernetes takes.
+// TestNames checks the names of a release with another name, and that long ones are cut to
+// Kubernetes' maximum.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	f := func(release, want string) {
 		t.Helper()
-		text := run(t, tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set", "plugins.AlwaysPullImages.failurePolicy=Fail")
+		text := run(t, tool(t, "helm"), "template", release, "chart", "--namespace", "n", "--set",
+			"plugins.AlwaysPullImages.failurePolicy=Fail")
 		for _, object := range parse(t, text) {
 			if name := object.GetName(); !strings.HasPrefix(name, want) || object.GetKind() == "Service" && len(name) > 63 {
 				t.Errorf("%s: got %s %q, want %q or more, and 63 characters at most of a Service", release, object.GetKind(), name, want)

@@ -15,37 +15,45 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 )
 
-// A customResource is what a CustomResourceDefinition is made of.
+// A customResource describes a CustomResourceDefinition.
 type customResource struct {
 	kind    *cluster.Kind
-	object  reflect.Type // with the fields beside apiVersion, kind and metadata; nil for a kind of fastadmit's own, which has a status alone
+	object  reflect.Type // its Go type; nil for fastadmit's own kinds, which have only a status
 	does    string       // what fastadmit does with it
 	status  bool
 	columns []any
 }
 
-// TestCRDs makes the files of CustomResourceDefinitions of the Go types of
+// TestCRDs generates the files of CustomResourceDefinitions from the Go types of
 // admissionregistration.k8s.io/v1.
 func TestCRDs(t *testing.T) {
 	t.Parallel()
 	bindings := bindingColumns("Actions", ".spec.validationActions")
 	testCRDs(t, cluster.PolicyGroup, "chart/files/policies.crds.yaml",
-		customResource{cluster.ValidatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicy](), "evaluated", true, policyColumns()},
-		customResource{cluster.ValidatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicyBinding](), "evaluated", false, bindings},
-		customResource{cluster.MutatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicy](), "evaluated", true, policyColumns()},
-		customResource{cluster.MutatingAdmissionPolicyBindings.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicyBinding](), "evaluated", false, bindingColumns()},
+		customResource{cluster.ValidatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicy](),
+			"evaluated", true, policyColumns()},
+		customResource{cluster.ValidatingAdmissionPolicyBindings.Kind,
+			reflect.TypeFor[admissionregistrationv1.ValidatingAdmissionPolicyBinding](), "evaluated", false, bindings},
+		customResource{cluster.MutatingAdmissionPolicies.Kind, reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicy](),
+			"evaluated", true, policyColumns()},
+		customResource{cluster.MutatingAdmissionPolicyBindings.Kind,
+			reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicyBinding](), "evaluated", false, bindingColumns()},
 		customResource{cluster.PolicyReplicas.Kind, nil, "", true, []any{
-			column("Plugin", ".status.plugin"), column("Host", ".status.host"), map[string]any{"name": "Renewed", "type": "date", "jsonPath": ".status.renewTime"}, age(),
+			column("Plugin", ".status.plugin"), column("Host", ".status.host"), map[string]any{"name": "Renewed", "type": "date",
+				"jsonPath": ".status.renewTime"}, age(),
 		}})
 	columns := []any{column("Ready", `.status.conditions[?(@.type=="Ready")].status`), age()}
 	testCRDs(t, cluster.WebhookGroup, "chart/files/webhooks.crds.yaml",
-		customResource{cluster.ValidatingWebhookConfigurations.Kind, reflect.TypeFor[admissionregistrationv1.ValidatingWebhookConfiguration](), "called", true, columns},
-		customResource{cluster.MutatingWebhookConfigurations.Kind, reflect.TypeFor[admissionregistrationv1.MutatingWebhookConfiguration](), "called", true, columns})
+		customResource{cluster.ValidatingWebhookConfigurations.Kind,
+			reflect.TypeFor[admissionregistrationv1.ValidatingWebhookConfiguration](), "called", true, columns},
+		customResource{cluster.MutatingWebhookConfigurations.Kind,
+			reflect.TypeFor[admissionregistrationv1.MutatingWebhookConfiguration](), "called", true, columns})
 }
 
 func testCRDs(t *testing.T, group, file string, resources ...customResource) {
 	t.Helper()
-	want := "# The kinds of " + group + ", made of the types of admissionregistration.k8s.io/v1: cd deploy && go test . -run TestCRDs -update\n"
+	want := "# The kinds of " + group + ", made of the types of admissionregistration.k8s.io/v1: cd deploy && go test . -run " +
+		"TestCRDs -update\n"
 	for i := range resources {
 		text, err := yaml.Marshal(crd(&resources[i]))
 		if err != nil {
@@ -92,7 +100,8 @@ func bindingColumns(more ...string) []any {
 func crd(d *customResource) map[string]any {
 	gvk, plural := d.kind.GroupVersionKind(), d.kind.Resource().Resource
 	properties := map[string]any{
-		"apiVersion": map[string]any{"type": "string"}, "kind": map[string]any{"type": "string"}, "metadata": map[string]any{"type": "object"},
+		"apiVersion": map[string]any{"type": "string"}, "kind": map[string]any{"type": "string"},
+		"metadata": map[string]any{"type": "object"},
 	}
 	schema := map[string]any{
 		"type": "object", "properties": properties,
@@ -115,7 +124,7 @@ func crd(d *customResource) map[string]any {
 		version["subresources"] = map[string]any{"status": map[string]any{}}
 	}
 	metadata := map[string]any{"name": plural + "." + gvk.Group}
-	if d.object != nil { // what people wrote stays after helm uninstall
+	if d.object != nil { // users' objects stay after helm uninstall
 		metadata["annotations"] = map[string]string{"helm.sh/resource-policy": "keep"}
 	}
 	return map[string]any{
@@ -143,7 +152,8 @@ func statusSchema(kind string) map[string]any {
 		"conditions":         listMap(schemaOf(reflect.TypeFor[[]metav1.Condition](), ""), "type"),
 	}
 	if kind == "ValidatingAdmissionPolicy" {
-		properties["typeChecking"] = schemaOf(reflect.TypeFor[admissionregistrationv1.TypeChecking](), "What the schemas of the kinds say of the expressions.")
+		properties["typeChecking"] = schemaOf(reflect.TypeFor[admissionregistrationv1.TypeChecking](),
+			"What the schemas of the kinds say of the expressions.")
 	}
 	return map[string]any{
 		"type": "object", "description": "What became of the " + what + ". fastadmit writes it.", "properties": properties,
@@ -156,25 +166,28 @@ func replicaSchema() map[string]any {
 		return map[string]any{"type": "string", "description": description}
 	}
 	policy := map[string]any{"type": "object", "required": []string{"name", "revision"}, "properties": map[string]any{
-		"name":               text("The name of a policy."),
-		"observedGeneration": map[string]any{"type": "integer", "format": "int64", "description": "The generation of the policy that the replica evaluates."},
-		"revision":           text("A hash of the policy and its bindings, with their generations."),
+		"name": text("The name of a policy."),
+		"observedGeneration": map[string]any{"type": "integer", "format": "int64", "description": "The generation of the policy that " +
+			"the replica evaluates."},
+		"revision": text("A hash of the policy and its bindings, with their generations."),
 	}}
 	return map[string]any{"type": "object", "properties": map[string]any{
-		"plugin":    text("The plugin that evaluates the policies."),
-		"host":      text("The host name of the replica: in a cluster, the name of its pod."),
-		"renewTime": map[string]any{"type": "string", "format": "date-time", "description": "When the replica last wrote this object. It writes at least once a minute; after three minutes without a write, the replica counts as gone."},
-		"policies":  listMap(map[string]any{"type": "array", "items": policy, "description": "The policies that the replica evaluates: those that have bindings, compile, and whose parameters it can read."}, "name"),
+		"plugin": text("The plugin that evaluates the policies."),
+		"host":   text("The host name of the replica: in a cluster, the name of its pod."),
+		"renewTime": map[string]any{"type": "string", "format": "date-time", "description": "When the replica last wrote this object. " +
+			"It writes at least once a minute; after three minutes without a write, the replica counts as gone."},
+		"policies": listMap(map[string]any{"type": "array", "items": policy, "description": "The policies that the replica evaluates: " +
+			"those that have bindings, compile, and whose parameters it can read."}, "name"),
 	}}
 }
 
-// listMap returns the schema of a list whose elements a key tells apart.
+// listMap returns the schema of a list with a key.
 func listMap(list map[string]any, key string) map[string]any {
 	list["x-kubernetes-list-type"], list["x-kubernetes-list-map-keys"] = "map", []string{key}
 	return list
 }
 
-// What the API server says when a field is left out, and which values a type has.
+// The API's default values, and the values of its enumerations.
 var (
 	schemaDefaults = map[string]any{
 		"failurePolicy": "Fail", "matchPolicy": "Equivalent", "scope": "*",
@@ -187,9 +200,9 @@ var (
 		"ReinvocationPolicyType": {"IfNeeded", "Never"}, "SideEffectClass": {"None", "NoneOnDryRun"},
 		"LabelSelectorOperator": {"DoesNotExist", "Exists", "In", "NotIn"},
 	}
-	// What more there is to say of fields (k8s.io/kubernetes
-	// pkg/apis/admissionregistration/validation), and of types. It accepts whatever
-	// kube-apiserver does. fastadmit checks all of it when it is asked.
+	// Further validation of fields (k8s.io/kubernetes pkg/apis/admissionregistration/validation)
+	// and of types. It accepts whatever kube-apiserver accepts. fastadmit checks all of it when it
+	// is called.
 	schemaMore = map[string]map[string]any{
 		"MutatingWebhook.name": webhookName, "ValidatingWebhook.name": webhookName,
 		"MutatingWebhook.timeoutSeconds": webhookTimeout, "ValidatingWebhook.timeoutSeconds": webhookTimeout,
@@ -202,7 +215,8 @@ var (
 		"WebhookClientConfig.url": {"pattern": "^[hH][tT][tT][pP][sS]://"},
 		"ServiceReference.name":   {"minLength": 1}, "ServiceReference.namespace": {"minLength": 1},
 		"ServiceReference.port": {"default": 443, "minimum": 1, "maximum": 65535},
-		"Rule.apiGroups":        notEmpty, "Rule.apiVersions": notEmpty, "Rule.resources": notEmpty, "RuleWithOperations.operations": notEmpty,
+		"Rule.apiGroups":        notEmpty, "Rule.apiVersions": notEmpty, "Rule.resources": notEmpty,
+		"RuleWithOperations.operations": notEmpty,
 	}
 	webhookName = map[string]any{
 		"maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$`,

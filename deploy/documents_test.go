@@ -33,7 +33,8 @@ func TestDocumentedValues(t *testing.T) {
 				continue // a list, or several documents
 			}
 			isValue := func(name string) bool { _, ok := known[name]; return ok }
-			if len(values) == 0 || values["kind"] != nil || !slices.ContainsFunc(slices.Collect(maps.Keys(values)), isValue) || rendered[text] {
+			if len(values) == 0 || values["kind"] != nil || !slices.ContainsFunc(slices.Collect(maps.Keys(values)), isValue) ||
+				rendered[text] {
 				continue
 			}
 			rendered[text] = true
@@ -50,7 +51,8 @@ func TestDocumentedValues(t *testing.T) {
 	}
 }
 
-// TestConfigurationSchema compares the schema for editors with the files that fastadmit takes and refuses.
+// TestConfigurationSchema compares the schema for editors with the files that fastadmit accepts and
+// refuses.
 func TestConfigurationSchema(t *testing.T) {
 	t.Parallel()
 	validate := func(file string) (string, error) {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// example builds the binary with plugins of one's own, and returns its path and the
-// values by which the chart knows them.
+// example builds the binary with custom plugins, and returns its path and the values that describe
+// them to the chart.
 func example(t *testing.T) (path, values string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "example")
@@ -21,12 +21,13 @@ func example(t *testing.T) (path, values string) {
 	return path, run(t, path, "plugins", "-o", "chart")
 }
 
-// TestExtraPlugins installs a binary with plugins of one's own: webhooks and rules
-// are those that it prints itself.
+// TestExtraPlugins installs a binary with custom plugins: webhooks and rules are those that it
+// prints itself.
 func TestExtraPlugins(t *testing.T) {
 	t.Parallel()
 	path, values := example(t)
-	values += "plugins: {TeamLabel: {}, NamespaceCreator: {failurePolicy: Ignore}, LimitRanger: {namespaceSelector: {matchLabels: {a: b}}}}\n"
+	values += "plugins: {TeamLabel: {}, NamespaceCreator: {failurePolicy: Ignore}, LimitRanger: {namespaceSelector: {matchLabels: " +
+		"{a: b}}}}\n"
 	r := render(t, values+ownCertificate(), "")
 	own := func(arguments ...string) release {
 		return parse(t, run(t, path, append(append([]string{"manifests"}, files(t, r)...), arguments...)...))
@@ -39,17 +40,18 @@ func TestExtraPlugins(t *testing.T) {
 		compareWebhooks(t, got[name], want[name], false)
 	}
 	gotRules, wantRules := clusterRules(t, r), clusterRules(t, own("--kind=ClusterRole"))
-	if !reflect.DeepEqual(gotRules, wantRules) || wantRules["teams.example.com"] != "get,list,watch" || wantRules["configmaps"] == "" || len(wantRules) != 4 {
+	if !reflect.DeepEqual(gotRules, wantRules) || wantRules["teams.example.com"] != "get,list,watch" || wantRules["configmaps"] == "" ||
+		len(wantRules) != 4 {
 		t.Errorf("got the rules %v, want those that the binary prints: %v", gotRules, wantRules)
 	}
 }
 
-// TestExtraPluginsAudit shows that an audit may list and read what plugins of
-// others do.
+// TestExtraPluginsAudit checks that an audit may list and read what custom plugins need.
 func TestExtraPluginsAudit(t *testing.T) {
 	t.Parallel()
 	_, values := example(t)
-	for _, role := range only[rbacv1.ClusterRole](t, render(t, values+"plugins: {TeamLabel: {}}\n"+auditAll+ownCertificate(), ""), "ClusterRole") {
+	for _, role := range only[rbacv1.ClusterRole](t, render(t, values+"plugins: {TeamLabel: {}}\n"+auditAll+ownCertificate(), ""),
+		"ClusterRole") {
 		if !strings.HasSuffix(role.Name, "-audit") {
 			continue
 		}
@@ -89,7 +91,7 @@ func clusterRules(t *testing.T, r release) map[string]string {
 	return verbs
 }
 
-// TestExtraPluginsRefused shows that names and values are checked as before.
+// TestExtraPluginsRefused checks that names and values are validated as for other plugins.
 func TestExtraPluginsRefused(t *testing.T) {
 	t.Parallel()
 	_, values := example(t)
@@ -104,7 +106,8 @@ func TestExtraPluginsRefused(t *testing.T) {
 	f(values+"plugins: {TeamLabel: {}, AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, want one of AlwaysAdmit, ")
 	f("plugins: {TeamLabel: {}}", "add the values that your fastadmit prints with plugins -o chart")
 	f("plugins: {TeamLabel: {}}\nwebhooks: {create: false}", "plugins: got TeamLabel, want one of")
-	f("plugins: {LimitRanger: {}}\nextraPlugins: {LimitRanger: {mutate: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}}",
+	f("plugins: {LimitRanger: {}}\nextraPlugins: {LimitRanger: {mutate: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], "+
+		"resources: ['*']}]}}",
 		"extraPlugins: got LimitRanger, which is built in")
 	f("plugins: {LimitRanger: {}}\nextraPlugins: {A: {}}", "at '/extraPlugins/A'")
 	f("plugins: {LimitRanger: {}}\nextraPlugins: {a: {validate: []}}", "at '/extraPlugins'")

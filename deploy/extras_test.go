@@ -28,7 +28,8 @@ extraVolumes: [{name: more, configMap: {name: more}}]
 extraVolumeMounts: [{name: more, mountPath: /more, readOnly: true}]
 `
 
-// TestCommonLabels wants commonLabels on every object and pod, and those of one kind before them.
+// TestCommonLabels checks that commonLabels are on every object and pod, and that labels of one
+// kind override them.
 func TestCommonLabels(t *testing.T) {
 	t.Parallel()
 	kinds := make(map[string]bool)
@@ -53,7 +54,8 @@ func TestCommonLabels(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"Deployment", "CronJob", "Job", "ServiceAccount", "Service", "ConfigMap", "ClusterRole", "Role", "NetworkPolicy",
+	for _, kind := range []string{"Deployment", "CronJob", "Job", "ServiceAccount", "Service", "ConfigMap", "ClusterRole", "Role",
+		"NetworkPolicy",
 		"HorizontalPodAutoscaler", "ServiceMonitor", "PrometheusRule", "Certificate", "MutatingWebhookConfiguration", "FlowSchema"} {
 		if !kinds[kind] {
 			t.Errorf("got no %s", kind)
@@ -72,7 +74,8 @@ func TestCommonLabels(t *testing.T) {
 	f("registration", configuration.Registration.Labels, "platform")
 }
 
-// TestSelectorsStay shows that more labels change no selector, which Kubernetes would refuse in an upgrade.
+// TestSelectorsStay checks that more labels change no selector, because Kubernetes would refuse
+// that in an upgrade.
 func TestSelectorsStay(t *testing.T) {
 	t.Parallel()
 	want := one[appsv1.Deployment](t, render(t, somePlugins, ""), "Deployment").Spec.Selector.String()
@@ -93,10 +96,14 @@ func TestExtras(t *testing.T) {
 	if last := container.Args[len(container.Args)-1]; last != "--max-review-memory-bytes=1000000" {
 		t.Errorf("got the last flag %s, want that of extraArgs, which overrides", last)
 	}
-	if len(container.Env) != 2 || container.Env[0].Name != "HTTPS_PROXY" || container.Env[1].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+	if len(container.Env) != 2 || container.Env[0].Name != "HTTPS_PROXY" ||
+		container.Env[1].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
 		t.Errorf("got env %v", container.Env)
 	}
-	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "more" && m.MountPath == "/more" && m.ReadOnly }) {
+	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "more" && m.MountPath == "/more" &&
+			m.ReadOnly
+	}) {
 		t.Errorf("got volumeMounts %v", container.VolumeMounts)
 	}
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "more" && v.ConfigMap.Name == "more" }) {
@@ -113,7 +120,7 @@ func TestExtras(t *testing.T) {
 	}
 }
 
-// TestSecurityContexts wants the values in all pods of the release.
+// TestSecurityContexts checks that the values are in all pods of the release.
 func TestSecurityContexts(t *testing.T) {
 	t.Parallel()
 	const values = extras + "podSecurityContext: {fsGroup: 7}\nsecurityContext: {privileged: false}\n"
@@ -135,8 +142,8 @@ func TestSecurityContexts(t *testing.T) {
 	}
 }
 
-// TestChartAnnotations checks what Artifact Hub reads of Chart.yaml: texts, and documents of YAML where it wants lists. The kinds
-// are those that the chart installs.
+// TestChartAnnotations checks the annotations in Chart.yaml for Artifact Hub: texts, and YAML
+// documents where it requires lists. The kinds are those that the chart installs.
 func TestChartAnnotations(t *testing.T) {
 	t.Parallel()
 	var about struct {
@@ -156,7 +163,8 @@ func TestChartAnnotations(t *testing.T) {
 			t.Errorf("got crds entry %+v, want all fields", k)
 		}
 	}
-	all := "crds: {podPreset: true, podSecurityPolicy: true}\npolicies: {customResources: true}\nwebhookConfigurations: {customResources: true}\n"
+	all := "crds: {podPreset: true, podSecurityPolicy: true}\npolicies: {customResources: true}\nwebhookConfigurations: " +
+		"{customResources: true}\n"
 	for _, object := range render(t, somePlugins+all, "") {
 		if object.GetKind() == "CustomResourceDefinition" && !got[object.GetName()] {
 			t.Errorf("artifacthub.io/crds lacks %s", object.GetName())

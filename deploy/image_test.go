@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestBinaryIsStatic shows that the binary needs nothing of an image.
+// TestBinaryIsStatic checks that the binary needs nothing from an image.
 func TestBinaryIsStatic(t *testing.T) {
 	t.Parallel()
 	file, err := elf.Open(binary)
@@ -34,13 +34,13 @@ func TestBinaryIsStatic(t *testing.T) {
 	}
 }
 
-// TestImage builds the image and looks at what is in it.
+// TestImage builds the image and checks its content.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("buildah"); err != nil {
 		t.Skip("there is no buildah")
 	}
-	const driver = "--storage-driver=vfs" // which works in containers, too
+	const driver = "--storage-driver=vfs" // it also works in containers
 	dir := t.TempDir()
 	idFile := filepath.Join(t.TempDir(), "id")
 	run(t, "buildah", driver, "build", "--iidfile", idFile, "-f", "Dockerfile", "--ignorefile", "Dockerfile.dockerignore", "..")

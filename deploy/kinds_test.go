@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 )
 
-// TestRemovedKinds has the chart install kinds that Kubernetes no longer has, only if it
-// is told to, with the fields that the plugins read.
+// TestRemovedKinds checks that the chart installs kinds that Kubernetes has removed only on
+// request, with the fields that the plugins read.
 func TestRemovedKinds(t *testing.T) {
 	t.Parallel()
 	for _, k := range []struct {
@@ -40,7 +40,8 @@ func TestRemovedKinds(t *testing.T) {
 			(spec["scope"] == "Namespaced") != k.kind.IsNamespaced() || all[0].GetName() != k.kind.String() {
 			t.Errorf("%s: got %v, want that of %s", k.value, spec, gvk)
 		}
-		if strings.HasSuffix(gvr.Group, ".k8s.io") && !strings.HasPrefix(all[0].GetAnnotations()["api-approved.kubernetes.io"], "unapproved") {
+		if strings.HasSuffix(gvr.Group, ".k8s.io") && !strings.HasPrefix(all[0].GetAnnotations()["api-approved.kubernetes.io"],
+			"unapproved") {
 			t.Errorf("%s: got annotations %v, want api-approved.kubernetes.io", k.value, all[0].GetAnnotations())
 		}
 		schema, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec", "properties")

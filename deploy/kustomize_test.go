@@ -12,13 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// kustomizations are the folders that are made of the chart, by their values.
+// kustomizations are the generated folders, with the chart values for each.
 var kustomizations = map[string]string{
 	"kustomize/base": "kustomize/values.yaml", "kustomize/policies": "kustomize/policies.values.yaml",
 }
 
-// TestKustomize makes fastadmit.yaml of the kustomizations of the chart anew, and
-// builds with it.
+// TestKustomize generates fastadmit.yaml of the kustomizations from the chart, and builds with it.
 func TestKustomize(t *testing.T) {
 	t.Parallel()
 	for folder, values := range kustomizations {
@@ -46,8 +45,8 @@ func testKustomize(t *testing.T, folder, values string) {
 	}
 }
 
-// TestKustomizePolicies looks for the kinds of policies, and the plugins that evaluate
-// them.
+// TestKustomizePolicies checks that the kinds of policies and the plugins that evaluate them are
+// there.
 func TestKustomizePolicies(t *testing.T) {
 	t.Parallel()
 	built := parse(t, run(t, tool(t, "kustomize"), "build", "kustomize/policies"))
@@ -57,7 +56,8 @@ func TestKustomizePolicies(t *testing.T) {
 			kinds[o.GetName()] = true
 		}
 	}
-	for _, want := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
+	for _, want := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies",
+		"mutatingadmissionpolicybindings"} {
 		if !kinds[want+".policies.fastadmit.io"] {
 			t.Errorf("got the definitions %v, want %s", kinds, want)
 		}
@@ -69,11 +69,12 @@ func TestKustomizePolicies(t *testing.T) {
 	run(t, binary, append([]string{"config"}, files(t, built)...)...)
 }
 
-// TestKustomizeExample shows what an overlay changes.
+// TestKustomizeExample checks the changes of an overlay.
 func TestKustomizeExample(t *testing.T) {
 	t.Parallel()
 	built := parse(t, run(t, tool(t, "kustomize"), "build", "kustomize/example"))
-	if image := one[appsv1.Deployment](t, built, "Deployment").Spec.Template.Spec.Containers[0].Image; image != "registry.example.com/fastadmit:1" {
+	pod := one[appsv1.Deployment](t, built, "Deployment").Spec.Template.Spec
+	if image := pod.Containers[0].Image; image != "registry.example.com/fastadmit:1" {
 		t.Errorf("got image %s", image)
 	}
 	configuration := one[corev1.ConfigMap](t, built, "ConfigMap").Data["configuration.yaml"]

@@ -27,7 +27,7 @@ const (
 	dashboardFile = "chart/files/dashboard.json"
 )
 
-// A dashboard is one of Grafana's, as far as it asks Prometheus.
+// A dashboard contains the parts of a Grafana dashboard that query Prometheus.
 type dashboard struct {
 	Panels []struct {
 		Title, Description string
@@ -61,7 +61,7 @@ func readRules(t *testing.T) (r rules) {
 	return r
 }
 
-// expressions returns those of all panels and alerts, by what they are of.
+// expressions returns the expressions of all panels and alerts, by panel or alert.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -78,8 +78,7 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
-// TestAlerts runs the unit tests of the alerts, of which each has one that
-// fires.
+// TestAlerts runs the unit tests of the alerts. Each alert must have one in which it fires.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	run(t, tool(t, "promtool"), "check", "rules", "--lint=all", "--lint-fatal", alertsFile)
@@ -98,8 +97,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestExpressionsParse has Prometheus parse the expressions of the dashboard as
-// rules.
+// TestExpressionsParse lets Prometheus parse the expressions of the dashboard as rules.
 func TestExpressionsParse(t *testing.T) {
 	t.Parallel()
 	type rule struct {
@@ -122,33 +120,30 @@ func TestExpressionsParse(t *testing.T) {
 	run(t, tool(t, "promtool"), "check", "rules", "--lint=none", writeFile(t, "rules.yaml", string(file)))
 }
 
-// ofKubeAPIServer are the metrics of kube-apiserver v1.36 that expressions ask
-// for (k8s.io/apiserver pkg/admission/metrics). Prometheus shows in e2e that
-// they are there.
+// ofKubeAPIServer are the metrics of kube-apiserver v1.36 in expressions (k8s.io/apiserver
+// pkg/admission/metrics). An e2e test checks them with Prometheus.
 var ofKubeAPIServer = []string{
 	"apiserver_admission_webhook_admission_duration_seconds_bucket",
 	"apiserver_admission_webhook_fail_open_count",
 	"apiserver_admission_webhook_rejection_count",
 }
 
-// ofManager are those that fastadmit has only where it keeps its certificates,
-// for which there is a cluster in e2e.
+// ofManager are metrics that fastadmit has only if it keeps its certificates, which needs a
+// cluster, as in e2e.
 var ofManager = []string{"fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered"}
 
-// ofAPIServer are those that fastadmit has only where it asks an API server, as in
-// e2e.
+// ofAPIServer are metrics that fastadmit has only if it calls an API server, as in e2e.
 var ofAPIServer = []string{"fastadmit_cluster_requests_waiting", "fastadmit_cluster_requests_given_up_total"}
 
-// ofPolicies are those that fastadmit has only where there are policies, and one was
-// violated or could not be evaluated, as in e2e.
+// ofPolicies are metrics that fastadmit has only with policies, after one was violated or could not
+// be evaluated, as in e2e.
 var ofPolicies = []string{"fastadmit_policy_checks_total", "fastadmit_policy_cost_bucket"}
 
-// ofWebhooks are those that fastadmit has only where webhook configurations are custom
-// resources, as in e2e.
+// ofWebhooks are metrics that fastadmit has only with webhook configurations as custom resources,
+// as in e2e.
 var ofWebhooks = []string{"fastadmit_webhook_configurations_invalid"}
 
-// TestMetricsExist looks for the metrics of all expressions in what a running
-// fastadmit has.
+// TestMetricsExist checks that a running fastadmit has the metrics of all expressions.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
 	scraped := scrape(t)
@@ -170,7 +165,7 @@ func TestMetricsExist(t *testing.T) {
 			}
 		}
 		if strings.Contains(expression, "apiserver_") {
-			continue // of which there is nothing here to compare with
+			continue // it cannot be compared here
 		}
 		for _, m := range value.FindAllStringSubmatch(expression, -1) {
 			for want := range strings.SplitSeq(m[2], "|") {
@@ -182,8 +177,8 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// ofLibrary are the metrics that Prometheus' lint objects to, all of them the
-// process's own, whose names and types VictoriaMetrics/metrics has chosen.
+// ofLibrary are metrics to which Prometheus' lint objects. VictoriaMetrics/metrics has chosen their
+// names and types.
 var ofLibrary = map[string]string{
 	"go_cgo_calls_count":                     "counts, and is not called _total",
 	"go_gc_forced_count":                     "counts, and is not called _total",
@@ -196,7 +191,7 @@ var ofLibrary = map[string]string{
 	"process_io_written_bytes_total":         "counts, and says that it is a gauge",
 }
 
-// TestPromlint runs Prometheus' own lint over what a running fastadmit has.
+// TestPromlint runs Prometheus' own lint on the metrics of a running fastadmit.
 func TestPromlint(t *testing.T) {
 	t.Parallel()
 	_, stderr, _ := try(t, scrape(t), tool(t, "promtool"), "check", "metrics")
@@ -214,19 +209,18 @@ func TestPromlint(t *testing.T) {
 	}
 }
 
-// What series there are at most: for each plugin, counters of 35 operations and
-// outcomes and a histogram of 21 for each of two endpoints, counters of 7
-// outcomes and a histogram for each of two phases, and its panics; for each kind
-// of objects in the cache, four about that and four results of four verbs; and
-// for six endpoints, the server and its certificates.
+// The maximum number of series. For each plugin: counters of 35 operations and outcomes and a
+// histogram of 21 series for each of two endpoints, counters of 7 outcomes and a histogram for each
+// of two phases, and its panics. For each kind of objects in the cache: four series, and four
+// results of four verbs. The rest is for six endpoints, the server and its certificates.
 const (
 	seriesOfPlugin = 170
 	seriesOfKind   = 20
 	seriesOfServer = 450
 )
 
-// TestCardinality holds the series to the bound that docs/operations.md states.
-// They are as many after calls of every kind as before, see scrapeWith.
+// TestCardinality checks the bound on series in docs/operations.md. Calls do not add series, see
+// scrapeWith.
 func TestCardinality(t *testing.T) {
 	t.Parallel()
 	plugins := allPlugins(t)
@@ -240,13 +234,14 @@ func TestCardinality(t *testing.T) {
 			t.Errorf("%d plugins: got %d series, want at most %d, and not a bound that says nothing", len(enabled), got, most)
 		}
 	}
-	want := fmt.Sprintf("at most %d series, %d more for each plugin, and %d for each kind of objects in the cache", seriesOfServer, seriesOfPlugin, seriesOfKind)
+	want := fmt.Sprintf("at most %d series, %d more for each plugin, and %d for each kind of objects in the cache", seriesOfServer,
+		seriesOfPlugin, seriesOfKind)
 	if text := strings.Join(strings.Fields(readFile(t, "../docs/operations.md")), " "); !strings.Contains(text, want) {
 		t.Errorf("docs/operations.md: want it to say %q", want)
 	}
 }
 
-// own counts the series that are fastadmit's own, not of any process.
+// own counts fastadmit's own series, without those of every process.
 func own(scraped string) int { return strings.Count("\n"+scraped, "\nfastadmit_") }
 
 var scraped struct {
@@ -271,8 +266,7 @@ func allPlugins(t *testing.T) (names []string) {
 	return names
 }
 
-// accounts are the service accounts of the recorded Pods, for which ServiceAccount
-// otherwise waits.
+// accounts are the service accounts of the recorded Pods. Without them, ServiceAccount would wait.
 func accounts() string {
 	var items string
 	for _, namespace := range [...]string{"default", "kube-system", "shop"} {
@@ -293,7 +287,8 @@ func scrapeWith(t *testing.T, plugins ...string) string {
 	}
 	admission := "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [" + strings.Join(configured, ",") + "]}"
 	cmd := exec.Command(binary, "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-		"--allow-unauthenticated-writes", "--enable-admission-plugins="+strings.Join(plugins, ","), "--admission-control-config-file="+writeFile(t, "admission.yaml", admission),
+		"--allow-unauthenticated-writes", "--enable-admission-plugins="+strings.Join(plugins, ","), "--admission-control-config-file="+
+			writeFile(t, "admission.yaml", admission),
 		"--cluster-state-dir="+filepath.Dir(writeFile(t, "accounts.yaml", accounts())))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := cmd.StdoutPipe()
@@ -304,7 +299,7 @@ func scrapeWith(t *testing.T, plugins ...string) string {
 		t.Fatal(err)
 	}
 	defer func() {
-		_ = cmd.Process.Kill() // nothing of it is needed any more
+		_ = cmd.Process.Kill() // it is no longer needed
 		_ = cmd.Wait()
 	}()
 	line, err := bufio.NewReader(stdout).ReadString('\n')
@@ -325,7 +320,7 @@ func scrapeWith(t *testing.T, plugins ...string) string {
 	return scraped
 }
 
-// callAll sends the recordings to each endpoint that there may be.
+// callAll sends the recordings to every endpoint.
 func callAll(t *testing.T, address string, plugins []string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

@@ -60,7 +60,7 @@ func readValues(t *testing.T) (all []value) {
 	return all
 }
 
-// TestChartReadme makes the tables of the chart's README of values.yaml and the presets.
+// TestChartReadme generates the tables of the chart's README from values.yaml and the presets.
 func TestChartReadme(t *testing.T) {
 	t.Parallel()
 	var defaults map[string]any
@@ -124,7 +124,8 @@ func lookUp(values any, path string) any {
 	return values
 }
 
-// TestSchemaDescriptions keeps the descriptions of values.schema.json those of values.yaml.
+// TestSchemaDescriptions copies the comments of values.yaml to the descriptions in
+// values.schema.json.
 func TestSchemaDescriptions(t *testing.T) {
 	t.Parallel()
 	const file = "chart/values.schema.json"

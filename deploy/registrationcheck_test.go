@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestRegistrationCheck looks at the Job that waits for the registration: there
-// is one wherever fastadmit registers itself, with the rights of the pods, and
-// nothing takes its pod for one of them.
+// TestRegistrationCheck checks the Job that waits for the registration: it exists whenever
+// fastadmit registers itself, it has the rights of the pods, and nothing selects its pod as one of
+// fastadmit's.
 func TestRegistrationCheck(t *testing.T) {
 	t.Parallel()
 	flags := run(t, binary, "await", "--help")
@@ -39,24 +39,28 @@ func TestRegistrationCheck(t *testing.T) {
 		pod := &jobs[0].Spec.Template.Spec
 		job := &pod.Containers[0]
 		if job.Image != container.Image || job.Args[0] != "await" || pod.ServiceAccountName != d.Spec.Template.Spec.ServiceAccountName ||
-			!reflect.DeepEqual(pod.ImagePullSecrets, d.Spec.Template.Spec.ImagePullSecrets) || pod.RestartPolicy != corev1.RestartPolicyNever {
+			!reflect.DeepEqual(pod.ImagePullSecrets, d.Spec.Template.Spec.ImagePullSecrets) ||
+			pod.RestartPolicy != corev1.RestartPolicyNever {
 			t.Errorf("got pod %v", pod)
 		}
 		for _, a := range job.Args[1:] {
 			if name, _, _ := strings.Cut(a, "="); !regexp.MustCompile(`(?m)^ +` + name + `\b`).MatchString(flags) {
 				t.Errorf("%s is no flag of fastadmit await", name)
 			}
-			if name, _, _ := strings.Cut(a, "="); name != "--timeout" && !slices.Contains(container.Args, a) && name != "--managed-path-token" {
+			if name, _, _ := strings.Cut(a, "="); name != "--timeout" && !slices.Contains(container.Args, a) &&
+				name != "--managed-path-token" {
 				t.Errorf("got %s, which the Deployment does not have", a)
 			}
 		}
 		_, kept := argument(job.Args, "managed-path-token")
 		if asks := slices.ContainsFunc(container.Args, func(a string) bool {
-			return regexp.MustCompile("^--(client-ca-file|token-auth-file|basic-auth-file|path-token-file|managed-path-token)=").MatchString(a)
+			return regexp.MustCompile("^--(client-ca-file|token-auth-file|basic-auth-file|path-token-file|managed-path-token)=").
+				MatchString(a)
 		}); asks != kept {
 			t.Errorf("got arguments %q where the Deployment has %q", job.Args, container.Args)
 		}
-		if !reflect.DeepEqual(job.SecurityContext, container.SecurityContext) || !reflect.DeepEqual(pod.SecurityContext, d.Spec.Template.Spec.SecurityContext) {
+		if !reflect.DeepEqual(job.SecurityContext, container.SecurityContext) ||
+			!reflect.DeepEqual(pod.SecurityContext, d.Spec.Template.Spec.SecurityContext) {
 			t.Errorf("got security contexts %v and %v, want those of the Deployment", job.SecurityContext, pod.SecurityContext)
 		}
 		checkMounts(t, pod)
@@ -67,8 +71,8 @@ func TestRegistrationCheck(t *testing.T) {
 	}
 }
 
-// checkApart has the Job's pod be none of fastadmit's, and its own NetworkPolicy
-// let it do what it does.
+// checkApart checks that the Job's pod is none of fastadmit's, and that its own NetworkPolicy
+// allows its calls.
 func checkApart(t *testing.T, r release, d *appsv1.Deployment, pod labels.Set) {
 	selectors := []*metav1.LabelSelector{d.Spec.Selector}
 	for _, s := range only[corev1.Service](t, r, "Service") {
@@ -113,7 +117,7 @@ func selected(t *testing.T, selector *metav1.LabelSelector, pod labels.Set) bool
 	return s.Matches(pod)
 }
 
-// TestRegistrationCheckHooks shows when helm runs the Job, and for how long.
+// TestRegistrationCheckHooks checks when helm runs the Job, and for how long.
 func TestRegistrationCheckHooks(t *testing.T) {
 	t.Parallel()
 	f := func(values, hook, timeout string, deadline int64) {
@@ -125,14 +129,15 @@ func TestRegistrationCheckHooks(t *testing.T) {
 		if got := job.Annotations["helm.sh/hook-delete-policy"]; got != "before-hook-creation,hook-succeeded" {
 			t.Errorf("%s: got hook-delete-policy %s", values, got)
 		}
-		if got, _ := argument(job.Spec.Template.Spec.Containers[0].Args, "timeout"); got != timeout || *job.Spec.ActiveDeadlineSeconds != deadline {
+		if got, _ := argument(job.Spec.Template.Spec.Containers[0].Args, "timeout"); got != timeout ||
+			*job.Spec.ActiveDeadlineSeconds != deadline {
 			t.Errorf("%s: got --timeout=%s and %d s, want %s and %d s", values, got, *job.Spec.ActiveDeadlineSeconds, timeout, deadline)
 		}
 	}
 	f("", "post-install,post-upgrade,post-rollback,test", "180s", 240) // helm waits 300 s
 	f("registrationCheck: {enabled: false}", "test", "180s", 240)
 	f("registrationCheck: {timeoutSeconds: 20}", "post-install,post-upgrade,post-rollback,test", "20s", 80)
-	// What kubectl applies must not have what helm alone takes away.
+	// Manifests for kubectl must not have objects that only helm would delete.
 	for _, object := range parse(t, run(t, tool(t, "helm"), append(helm(t, "template", somePlugins, ""), "--skip-tests")...)) {
 		if object.GetKind() == "Job" {
 			t.Error("got the Job with --skip-tests")

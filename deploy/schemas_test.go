@@ -33,7 +33,7 @@ func TestKubeconform(t *testing.T) {
 	}
 }
 
-// TestKubeconformRefuses shows that the schemas are not such that all is valid.
+// TestKubeconformRefuses checks that the schemas refuse invalid objects.
 func TestKubeconformRefuses(t *testing.T) {
 	t.Parallel()
 	dir := schemas(t)
@@ -69,7 +69,7 @@ func TestKubeconformRefuses(t *testing.T) {
 	f("PrometheusRule", "a", "spec", "rules")
 }
 
-// kubeconform validates a release and returns what it says.
+// kubeconform validates a release and returns its output.
 func kubeconform(t *testing.T, dir string, r release) (string, error) {
 	t.Helper()
 	var documents strings.Builder
@@ -85,8 +85,8 @@ func kubeconform(t *testing.T, dir string, r release) (string, error) {
 	return stdout + stderr, err
 }
 
-// schemas writes the schemas of all kinds in Kubernetes' swagger.json and in the
-// CRDs of others as kubeconform looks for them, and returns their folder.
+// schemas writes the schemas of all kinds in Kubernetes' swagger.json and in other projects' CRDs
+// into a folder for kubeconform, and returns the folder.
 func schemas(t *testing.T) string {
 	t.Helper()
 	module := strings.TrimSpace(run(t, "go", "-C", "../e2e", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"))
@@ -128,7 +128,7 @@ func schemas(t *testing.T) string {
 		for _, v := range crd.Spec.Versions {
 			schema := v.Schema.OpenAPIV3Schema
 			closeSchema(schema)
-			// Kubernetes adds what its own API has for all kinds.
+			// Kubernetes adds the common fields of all kinds.
 			schema["properties"].(map[string]any)["metadata"] = map[string]any{
 				"$ref": filepath.Join(dir, "all.json") + "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
 			}
@@ -138,13 +138,13 @@ func schemas(t *testing.T) string {
 	return dir
 }
 
-// schemaFile is where kubeconform looks for the schema of a kind.
+// schemaFile returns the file in which kubeconform looks for the schema of a kind.
 func schemaFile(kind, group, version string) string {
 	first, _, _ := strings.Cut(group, ".")
 	return strings.ReplaceAll(strings.ToLower(kind)+"-"+first+"-"+version+".json", "--", "-")
 }
 
-// A definition is a CustomResourceDefinition, as far as it says what is valid.
+// A definition contains the validation of a CustomResourceDefinition.
 type definition struct {
 	Spec struct {
 		Group    string
@@ -165,7 +165,8 @@ func definitions(t *testing.T) (all []definition) {
 		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
 	} {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(run(t, "go", "-C", "../tools/deploy", "mod", "download", "-json", module)), &downloaded); err != nil {
+		printed := run(t, "go", "-C", "../tools/deploy", "mod", "download", "-json", module)
+		if err := json.Unmarshal([]byte(printed), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		files, err := filepath.Glob(filepath.Join(downloaded.Dir, folder, "*.yaml"))
@@ -183,8 +184,7 @@ func definitions(t *testing.T) (all []definition) {
 	return all
 }
 
-// closeSchema has a schema refuse what Kubernetes drops with a warning: members
-// that it does not name.
+// closeSchema makes a schema refuse unknown fields, which Kubernetes drops with a warning.
 func closeSchema(schema map[string]any) {
 	properties, _ := schema["properties"].(map[string]any)
 	if properties != nil && schema["additionalProperties"] == nil && schema["x-kubernetes-preserve-unknown-fields"] != true {

@@ -22,7 +22,8 @@ func TestShippedPolicies(t *testing.T) {
 	for _, name := range names {
 		values += "    " + strings.TrimSuffix(filepath.Base(name), ".test.yaml") + ": {}\n"
 	}
-	values = strings.Replace(values, "no-latest-tag: {}", "no-latest-tag: {validationActions: [Deny], matchResources: {objectSelector: {matchLabels: {a: b}}}}", 1)
+	values = strings.Replace(values, "no-latest-tag: {}", "no-latest-tag: {validationActions: [Deny], matchResources: {objectSelector: "+
+		"{matchLabels: {a: b}}}}", 1)
 	values = strings.Replace(values, "allowed-registries: {}", `allowed-registries: {variables: {registries: "['example.com/']"}}`, 1)
 	r := render(t, values, "")
 	dir := t.TempDir()
@@ -40,26 +41,31 @@ func TestShippedPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, labels: {a: b}}\nspec: {hostNetwork: true, containers: [{name: app, image: 'example.com/app'}]}\n"
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, labels: {a: b}}\nspec: {hostNetwork: true, " +
+		"containers: [{name: app, image: 'example.com/app'}]}\n"
 	review := func(pod string) (string, error) {
-		stdout, stderr, err := try(t, pod, binary, "review", "-", "--config="+dir+"/configuration.yaml", "--admission-control-config-file="+dir+"/admission.yaml")
+		stdout, stderr, err := try(t, pod, binary, "review", "-", "--config="+dir+"/configuration.yaml",
+			"--admission-control-config-file="+dir+"/admission.yaml")
 		return stdout + stderr, err
 	}
 	got, err := review(pod)
 	if err == nil || !strings.Contains(got, "denied request: images need a tag other than latest, or a digest: app (example.com/app)") {
 		t.Errorf("got %v and %s, want a denial", err, got)
 	}
-	if got, err = review(strings.Replace(pod, "{a: b}", "{}", 1)); err != nil || !strings.Contains(got, "pods must not use namespaces of their node: hostNetwork") ||
+	if got, err = review(strings.Replace(pod, "{a: b}", "{}", 1)); err != nil ||
+		!strings.Contains(got, "pods must not use namespaces of their node: hostNetwork") ||
 		strings.Contains(got, "images must come from") {
 		t.Errorf("got %v and %s, want a warning of the host's network alone", err, got)
 	}
 	f := func(values, want string) {
 		t.Helper()
-		if _, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", values, "")...); err == nil || !strings.Contains(stderr, want) {
+		if _, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", values, "")...); err == nil ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("%s: got %v %s, want %q", values, err, stderr, want)
 		}
 	}
 	f("policies: {shipped: {no-latest: {}}}", "policies.shipped: got no-latest, want one of allowed-registries, ")
-	f("policies: {shipped: {no-host-path: {variables: {a: b}}}}", "policies.shipped.no-host-path.variables: got a, which the policy does not have")
+	f("policies: {shipped: {no-host-path: {variables: {a: b}}}}", "policies.shipped.no-host-path.variables: got a, which the "+
+		"policy does not have")
 	f("policies: {shipped: {no-host-path: {validationActions: [Refuse]}}}", "at '/policies/shipped/no-host-path/validationActions/0'")
 }

@@ -1,6 +1,5 @@
-// Package deploy_test holds the chart, the kustomization, the dashboard and the
-// alerts to what the built fastadmit does. "make chart" runs it;
-// "go test . -update" rewrites what is generated.
+// Package deploy_test compares the chart, the kustomization, the dashboard and the alerts with the
+// built fastadmit. "make chart" runs it; "go test . -update" rewrites the generated parts.
 package deploy_test
 
 import (
@@ -29,7 +28,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite chart/files/plugins.yaml and kustomize/base/fastadmit.yaml")
 
-// binary is what make build makes.
+// binary is the fastadmit that make build builds.
 const binary = "../bin/fastadmit"
 
 // tool returns the path of a tool that tools/deploy/go.mod pins, which make chart builds.
@@ -50,7 +49,7 @@ func try(t *testing.T, stdin, command string, arguments ...string) (stdout, stde
 	t.Helper()
 	cmd := exec.Command(command, arguments...)
 	cmd.Stdin = strings.NewReader(stdin)
-	// helm and kustomize are to find nothing of whoever runs this.
+	// helm and kustomize must not read the user's settings.
 	cmd.Env = append(os.Environ(), "HELM_NAMESPACE=", "HELM_KUBECONTEXT=", "KUBECONFIG=/dev/null")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -58,7 +57,7 @@ func try(t *testing.T, stdin, command string, arguments ...string) (stdout, stde
 	return out.String(), errs.String(), err
 }
 
-// run is try for what must succeed.
+// run is try for a command that must succeed.
 func run(t *testing.T, command string, arguments ...string) string {
 	t.Helper()
 	stdout, stderr, err := try(t, "", command, arguments...)
@@ -87,9 +86,8 @@ func readFile(t *testing.T, name string) string {
 	return string(content)
 }
 
-// helm returns the arguments of a helm command on the chart, with values in
-// YAML and the release that the documents speak of. A file of values is a
-// preset.
+// helm returns the arguments of a helm command on the chart, with values in YAML and the documents'
+// release. A file of values is a preset.
 func helm(t *testing.T, command, values, preset string) []string {
 	t.Helper()
 	arguments := []string{command}
@@ -103,11 +101,11 @@ func helm(t *testing.T, command, values, preset string) []string {
 	return append(arguments, "--values", writeFile(t, "values.yaml", values))
 }
 
-// A release is what helm makes of the chart.
+// A release contains the objects that helm renders.
 type release []*unstructured.Unstructured
 
-// rendered has what helm printed for values and a preset: most tests look at the same
-// releases, and helm takes longer than all else.
+// rendered caches helm's output for values and a preset: most tests need the same releases, and
+// helm is the slowest part.
 var rendered sync.Map
 
 // render returns the release with these values.
@@ -137,8 +135,7 @@ func parse(t *testing.T, text string) (all release) {
 	return all
 }
 
-// only returns the objects of a kind, as the type that it has, decoded
-// strictly.
+// only returns the objects of a kind, decoded strictly into its type.
 func only[T any](t *testing.T, r release, kind string) (all []*T) {
 	t.Helper()
 	for _, object := range r {
@@ -180,13 +177,14 @@ const (
 `
 )
 
-// ownCertificate are the values for a certificate of one's own.
+// ownCertificate returns the values for a certificate of the user's own.
 var ownCertificate = sync.OnceValue(func() string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		panic(err)
@@ -195,12 +193,13 @@ var ownCertificate = sync.OnceValue(func() string {
 	return fmt.Sprintf("\ncertificates: {mode: secret, secretName: own, caBundle: %q}\n", authority)
 })
 
-// settings are the defaults, each preset, and what no preset has.
+// settings are the defaults, each preset, and settings that no preset has.
 func settings(t *testing.T) []setting {
 	t.Helper()
 	all := []setting{
 		{"default", somePlugins, ""},
-		{"registered-by-others", somePlugins + "certificates: {webhookConfigurations: [mutating/a.example.com, validating/a.example.com, validating/b]}", ""},
+		{"registered-by-others", somePlugins + "certificates: {webhookConfigurations: [mutating/a.example.com, " +
+			"validating/a.example.com, validating/b]}", ""},
 		{"everything", somePlugins + `
 callers: {secretName: callers, clientCAKey: ca.crt, allowedNames: [a, b], tokensKey: tokens.csv, passwordsKey: passwords.csv}
 networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8, "fd00::/8"], metricsFrom: [{podSelector: {}}]}
@@ -215,13 +214,17 @@ imagePullSecrets: [{name: pull}]
 podLabels: {a: b}
 podAnnotations: {a: b}
 serviceAccount: {annotations: {a: b}}
-affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: ` +
+			`Exists}]}]}}}
 `, "monitoring.yaml"},
 		{"network-policy-without-api", somePlugins +
 			"networkPolicy: {enabled: true, apiServerCIDRs: [10.0.0.0/8]}" + ownCertificate(), ""},
-		{"namespace-selector", "plugins: {AlwaysPullImages: {enforcement: [{action: audit, namespaceSelector: {matchLabels: {a: b}}}]}}", "cert-manager.yaml"},
-		{"match-conditions", `plugins: {AlwaysPullImages: {matchConditions: [{name: may-not, expression: "!authorizer.requestResource.check('approve').allowed()"}]}}`, ""},
-		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
+		{"namespace-selector", "plugins: {AlwaysPullImages: {enforcement: [{action: audit, namespaceSelector: {matchLabels: {a: b}}}]}}",
+			"cert-manager.yaml"},
+		{"match-conditions", `plugins: {AlwaysPullImages: {matchConditions: [{name: may-not, expression: ` +
+			`"!authorizer.requestResource.check('approve').allowed()"}]}}`, ""},
+		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, " +
+			"DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
 		{"least", somePlugins + "podDisruptionBudget: {enabled: false}\ntopologySpreadConstraints: []\npriorityClassName: ''\n" +
 			"serviceAccount: {create: false}\nwebhooks: {create: false}\nserver: {profiling: true}\n", "cert-manager.yaml"},
 	}
@@ -246,7 +249,7 @@ func each(t *testing.T, f func(t *testing.T, s setting, r release)) {
 	}
 }
 
-// argument returns what a flag of the container is set to.
+// argument returns the value of a container's flag.
 func argument(arguments []string, flag string) (value string, ok bool) {
 	i := slices.IndexFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "--"+flag+"=") })
 	if i < 0 {

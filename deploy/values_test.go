@@ -12,11 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestSchemaRefuses shows values that are refused before anything is rendered,
-// and what is said.
-func TestSchemaRefuses(t *testing.T) {
+// schemaRefuses returns a function that checks that the chart's schema refuses values, at the path want.
+func schemaRefuses(t *testing.T) func(values, want string) {
 	t.Parallel()
-	f := func(values, want string) {
+	return func(values, want string) {
 		t.Helper()
 		if !strings.Contains(values, "plugins:") {
 			values = "plugins: {AlwaysPullImages: {}}\n" + values
@@ -26,13 +25,17 @@ func TestSchemaRefuses(t *testing.T) {
 			t.Errorf("%s: got %v %s, want it refused at %s", values, err, stderr, want)
 		}
 	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	f := schemaRefuses(t)
 	f("replica: 2", "")
 	f("replicas: 0", "/replicas")
 	f("replicas: two", "/replicas")
 	f("securePort: 0", "/securePort")
 	f("securePort: 443", "/securePort") // needs a capability
 	f("securePort: 65536", "/securePort")
-	f("hostNetwork: true\nsecurePort: 10250", "/securePort") // the kubelet's
+	f("hostNetwork: true\nsecurePort: 10250", "/securePort") // the kubelet's port
 	f("metrics: {port: 80}", "/metrics/port")
 	f("metrics: {serviceMonitor: {interval: often}}", "/metrics/serviceMonitor/interval")
 	f("service: {port: 0}", "/service/port")
@@ -45,7 +48,8 @@ func TestSchemaRefuses(t *testing.T) {
 	f("webhooks: {matchConditions: [{name: a}]}", "/webhooks/matchConditions/0")
 	f("plugins: {AlwaysPullImages: {matchConditions: [{name: a, expresion: b}]}}", "/plugins/AlwaysPullImages/matchConditions/0")
 	f("webhooks: {namespaceSelector: {matchLabel: {a: b}}}", "/webhooks/namespaceSelector")
-	f("webhooks: {namespaceSelector: {matchExpressions: [{key: a, operator: in}]}}", "/webhooks/namespaceSelector/matchExpressions/0/operator")
+	f("webhooks: {namespaceSelector: {matchExpressions: [{key: a, operator: in}]}}",
+		"/webhooks/namespaceSelector/matchExpressions/0/operator")
 	f("webhooks: {annotations: {a: true}}", "/webhooks/annotations/a")
 	f("certificates: {mode: self}", "/certificates/mode")
 	f("certificates: {mode: secret}", "/certificates/secretName")
@@ -57,7 +61,7 @@ func TestSchemaRefuses(t *testing.T) {
 	f("certificates: {webhookConfigurations: [mutating/a, mutating/a]}", "/certificates/webhookConfigurations")
 	f("certificates: {mode: certManager, webhookConfigurations: [mutating/a]}", "/certificates/webhookConfigurations")
 	f("callers: {clientCAKey: ca.crt}", "/callers/secretName")
-	f("callers: {secretName: a}", "/callers/secretName") // of which nothing is used
+	f("callers: {secretName: a}", "/callers/secretName") // no key of it is used
 	f("callers: {secretName: a, tokensKey: b, allowedNames: [c]}", "/callers/clientCAKey")
 	f("callers: {secretName: a, tokensKey: ../b}", "/callers/tokensKey")
 	f("callers: {secretName: a, clientCAKey: b, allowedNames: ['a,b']}", "/callers/allowedNames/0")
@@ -67,6 +71,10 @@ func TestSchemaRefuses(t *testing.T) {
 	f("webhooks: {pathToken: "+strings.Repeat("a", 25)+"}", "/webhooks/pathToken")
 	f("webhooks: {pathToken: "+strings.Repeat("a", 64)+"}", "/webhooks/pathToken")
 	f("webhooks: {pathToken: "+strings.Repeat("A", 26)+"}", "/webhooks/pathToken")
+}
+
+func TestSchemaRefusesPods(t *testing.T) {
+	f := schemaRefuses(t)
 	f("networkPolicy: {enabled: sometimes}", "/networkPolicy/enabled")
 	f("image: {pullPolicy: Sometimes}", "/image/pullPolicy")
 	f("image: {digest: 'sha256:abc'}", "/image/digest")
@@ -80,13 +88,13 @@ func TestSchemaRefuses(t *testing.T) {
 	f("registrationCheck: {enabled: always}", "/registrationCheck/enabled")
 	f("registrationCheck: {timeout: 5m}", "/registrationCheck")
 	f("resources: {limits: {memory: null}}", "/resources/limits")                        // bounds the memory of the heap
-	f("podDisruptionBudget: {maxUnavailable: 0}", "/podDisruptionBudget/maxUnavailable") // blocks every drain
+	f("podDisruptionBudget: {maxUnavailable: 0}", "/podDisruptionBudget/maxUnavailable") // it would block every drain
 	f("podDisruptionBudget: {minAvailable: 1}", "/podDisruptionBudget")
 	f("autoscaling: {minReplicas: 0}", "/autoscaling/minReplicas")
 	f("audit: {enabled: sometimes}", "/audit/enabled")
 	f("audit: {schedule: ''}", "/audit/schedule")
 	f("audit: {operation: DELETE}", "/audit/operation")
-	f("commonLabels: {app.kubernetes.io/name: other}", "/commonLabels/app.kubernetes.io~1name") // selectors have it
+	f("commonLabels: {app.kubernetes.io/name: other}", "/commonLabels/app.kubernetes.io~1name") // selectors use it
 	f("commonLabels: {a: 1}", "/commonLabels/a")
 	f("deploymentAnnotations: {a: true}", "/deploymentAnnotations/a")
 	f("extraArgs: [profiling]", "/extraArgs/0")
@@ -98,6 +106,10 @@ func TestSchemaRefuses(t *testing.T) {
 	f("topologySpreadConstraints: [{topologyKey: a}]", "/topologySpreadConstraints/0")
 	f("networkPolicy: {enabled: true}", "/networkPolicy/apiServerCIDRs") // nobody could call
 	f("networkPolicy: {apiServerCIDRs: [10.0.0.1]}", "/networkPolicy/apiServerCIDRs/0")
+}
+
+func TestSchemaRefusesPlugins(t *testing.T) {
+	f := schemaRefuses(t)
 	f("plugins: {alwayspullimages: {}}", "/plugins")
 	f("plugins: {AlwaysPullImages: {failurePolicy: fail}}", "/plugins/AlwaysPullImages/failurePolicy")
 	f("plugins: {AlwaysPullImages: {policy: Fail}}", "/plugins/AlwaysPullImages")
@@ -110,14 +122,14 @@ func TestSchemaRefuses(t *testing.T) {
 	f("plugins: {AlwaysPullImages: {configuration: file.yaml}}", "/plugins/AlwaysPullImages/configuration")
 }
 
-// A schema, as far as it says which values there are.
+// A schema contains the parts of a JSON schema that describe values.
 type schema struct {
 	Ref                  string             `json:"$ref"`
 	Properties           map[string]*schema `json:"properties"`
 	AdditionalProperties any                `json:"additionalProperties"`
 }
 
-// TestValuesAreInSchema has values.yaml and the schema have the same values.
+// TestValuesAreInSchema checks that values.yaml and the schema have the same values.
 func TestValuesAreInSchema(t *testing.T) {
 	t.Parallel()
 	var s schema
@@ -142,14 +154,15 @@ func compareValues(t *testing.T, path string, values map[string]any, s *schema) 
 	}
 	for name, value := range values {
 		inner, isMap := value.(map[string]any)
-		if p := s.Properties[name]; p != nil && isMap && len(p.Properties) > 0 && !slices.Contains([]string{"resources", "plugins"}, name) {
+		if p := s.Properties[name]; p != nil && isMap && len(p.Properties) > 0 &&
+			!slices.Contains([]string{"resources", "plugins"}, name) {
 			compareValues(t, path+"/"+name, inner, p)
 		}
 	}
 }
 
-// TestValuesHaveComments wants a comment right before each value, or before
-// the section that it is in.
+// TestValuesHaveComments checks that a comment stands right before each value, or before its
+// section.
 func TestValuesHaveComments(t *testing.T) {
 	t.Parallel()
 	key := regexp.MustCompile(`^( *)([A-Za-z]+):(.*)$`)
@@ -170,7 +183,7 @@ func TestValuesHaveComments(t *testing.T) {
 	}
 }
 
-// TestPresetsSayWhatFor wants a comment on top of each preset.
+// TestPresetsSayWhatFor checks that each preset begins with a comment.
 func TestPresetsSayWhatFor(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("chart/presets")

@@ -50,11 +50,13 @@ func TestWebhooks(t *testing.T) {
 	f("several", somePlugins, false)
 	f("registration", somePlugins+`
 service: {port: 1234}
-webhooks: {name: a.b.c, timeoutSeconds: 30, excludedNamespaces: [x], namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchLabels: {a: b}},
+webhooks: {name: a.b.c, timeoutSeconds: 30, excludedNamespaces: [x], namespaceSelector: {matchLabels: {a: b}}, objectSelector: `+
+		`{matchLabels: {a: b}},
   matchConditions: [{name: a, expression: "true"}]}`, false)
 	f("same-selectors", `plugins:
   AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchExpressions: [{key: c, operator: Exists}]}}
-  DefaultTolerationSeconds: {namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchExpressions: [{key: c, operator: Exists}]}}`, false)
+  DefaultTolerationSeconds: {namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchExpressions: [{key: c, operator: `+
+		`Exists}]}}`, false)
 	f("other-selectors", `plugins:
   AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}
   DefaultTolerationSeconds: {namespaceSelector: {matchLabels: {a: c}}}
@@ -63,9 +65,8 @@ webhooks: {name: a.b.c, timeoutSeconds: 30, excludedNamespaces: [x], namespaceSe
   AlwaysPullImages: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods, services]}]}`, true)
 }
 
-// compareWebhooks compares rules by what they match, and selectors by what they
-// require. Where the configured rules of a plugin are narrower than what it
-// handles, the chart may have kube-apiserver call for more.
+// compareWebhooks compares rules and selectors by what they match. If the configured rules of a
+// plugin are narrower than what it handles, the chart may have kube-apiserver call for more.
 func compareWebhooks(t *testing.T, got, want admissionregistrationv1.ValidatingWebhook, narrower bool) {
 	t.Helper()
 	gotRules, wantRules := atoms(got.Rules), atoms(want.Rules)
@@ -77,7 +78,8 @@ func compareWebhooks(t *testing.T, got, want admissionregistrationv1.ValidatingW
 	if len(gotRules) != len(wantRules) && !narrower {
 		t.Errorf("%s: got rules %v, want %v", want.Name, slices.Sorted(maps.Keys(gotRules)), slices.Sorted(maps.Keys(wantRules)))
 	}
-	for _, s := range [][2]*metav1.LabelSelector{{got.NamespaceSelector, want.NamespaceSelector}, {got.ObjectSelector, want.ObjectSelector}} {
+	for _, s := range [][2]*metav1.LabelSelector{{got.NamespaceSelector, want.NamespaceSelector},
+		{got.ObjectSelector, want.ObjectSelector}} {
 		if requirements(t, s[0]) != requirements(t, s[1]) {
 			t.Errorf("%s: got selector %s, want %s", want.Name, requirements(t, s[0]), requirements(t, s[1]))
 		}
@@ -97,7 +99,7 @@ func show(t *testing.T, value any) string {
 	return string(text)
 }
 
-// atoms takes rules apart.
+// atoms splits rules.
 func atoms(rules []admissionregistrationv1.RuleWithOperations) map[string]bool {
 	all := make(map[string]bool)
 	for _, r := range rules {
@@ -118,8 +120,7 @@ func atoms(rules []admissionregistrationv1.RuleWithOperations) map[string]bool {
 	return all
 }
 
-// requirements is a selector as text: the same for those that select the same
-// in other words.
+// requirements returns a selector as text. Equivalent selectors have the same text.
 func requirements(t *testing.T, s *metav1.LabelSelector) string {
 	t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(s)
@@ -141,13 +142,15 @@ func requirements(t *testing.T, s *metav1.LabelSelector) string {
 
 // configurations are those of plugins that need one, as values of the chart.
 var configurations = map[string]string{
-	"EventRateLimit":        "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 50, burst: 100}]}",
-	"ImagePolicyWebhook":    "{imagePolicy: {kubeConfigFile: " + backend() + "}}",
-	"InitialResources":      "{apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: http://127.0.0.1:1}}",
-	"PersistentVolumeLabel": "{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, labels: {a: b}}]}",
+	"EventRateLimit": "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: " +
+		"50, burst: 100}]}",
+	"ImagePolicyWebhook": "{imagePolicy: {kubeConfigFile: " + backend() + "}}",
+	"InitialResources":   "{apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: http://127.0.0.1:1}}",
+	"PersistentVolumeLabel": "{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, " +
+		"id: d, labels: {a: b}}]}",
 }
 
-// backend returns the path of a kubeconfig for a backend, which is not asked.
+// backend returns the path of a kubeconfig for a backend that is not called.
 func backend() string {
 	path, err := filepath.Abs("testdata/backend.kubeconfig")
 	if err != nil {
@@ -156,15 +159,15 @@ func backend() string {
 	return path
 }
 
-// A handled is what the chart knows of a plugin.
+// A handled is the chart's description of a plugin.
 type handled struct {
-	// Everything says that the plugin takes every resource, if no rules of its
-	// settings narrow it.
+	// Everything is set if the plugin handles every resource, unless rules in its settings narrow
+	// it.
 	Everything  bool   `json:"everything,omitempty"`
 	SideEffects string `json:"sideEffects,omitempty"`
-	// Cluster is what the plugin must be allowed to do in the cluster.
+	// Cluster contains the plugin's rights in the cluster.
 	Cluster []rbacv1.PolicyRule `json:"cluster,omitempty"`
-	// Writes says that the plugin writes to the cluster, and must know who calls.
+	// Writes is set if the plugin writes to the cluster and must therefore authenticate callers.
 	Writes   bool                                         `json:"writes,omitempty"`
 	Mutate   []admissionregistrationv1.RuleWithOperations `json:"mutate,omitempty"`
 	Validate []admissionregistrationv1.RuleWithOperations `json:"validate,omitempty"`
@@ -183,10 +186,10 @@ func needsWith(name string, config []byte) []cluster.Need {
 	return nil
 }
 
-// settingsOf returns settings with which the chart takes a plugin.
+// settingsOf returns settings that the chart accepts for a plugin.
 func settingsOf(name string, h handled) string {
 	if h.Everything {
-		scope := *slices.Concat(h.Mutate, h.Validate)[0].Scope // a template cannot narrow what the settings have
+		scope := *slices.Concat(h.Mutate, h.Validate)[0].Scope // a template cannot narrow the rules in settings
 		return fmt.Sprintf(`rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: "%s"}]`, scope)
 	}
 	if configuration := configurations[name]; configuration != "" {
@@ -197,14 +200,15 @@ func settingsOf(name string, h handled) string {
 
 const tableFile = "chart/files/plugins.yaml"
 
-// TestTable makes files/plugins.yaml anew.
+// TestTable generates files/plugins.yaml.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	text, err := yaml.Marshal(table(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "# What plugins are called for, as fastadmit manifests has it. Generated: cd deploy && go test . -run TestTable -update\n" + string(text)
+	want := "# What plugins are called for, as fastadmit manifests has it. Generated: cd deploy && go test . -run TestTable -update\n" +
+		string(text)
 	if *update {
 		if err := os.WriteFile(tableFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -215,7 +219,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// table asks fastadmit manifests about each plugin.
+// table runs fastadmit manifests for each plugin.
 func table(t *testing.T) map[string]handled {
 	t.Helper()
 	all := make(map[string]handled)
@@ -224,7 +228,8 @@ func table(t *testing.T) map[string]handled {
 		if name == "NAME" {
 			continue
 		}
-		admission := fmt.Sprintf("{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: %s, configuration: %s}]}",
+		admission := fmt.Sprintf("{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: %s, "+
+			"configuration: %s}]}",
 			name, configurations[name])
 		printed := webhooks(t, parse(t, run(t, binary, "manifests", "--enable-admission-plugins="+name,
 			"--admission-control-config-file="+writeFile(t, "admission.yaml", admission))))

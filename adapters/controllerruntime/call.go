@@ -19,17 +19,17 @@ import (
 	"github.com/fastadmit/fastadmit/diff"
 )
 
-// call calls a webhook and makes its response the plugin's.
+// call calls a webhook and returns its response as the plugin's result.
 func call(ctx context.Context, webhook *admission.Webhook, review *codec.Review, phase fastadmit.Phase) fastadmit.Result {
 	request, fits, err := requestOf(review)
 	if err != nil {
 		return fastadmit.Errored(fmt.Errorf("cannot make the request of controller-runtime: %w", err))
 	}
 	if !fits {
-		return fastadmit.Allowed() // which the chain makes a denial of, as too large
+		return fastadmit.Allowed() // the chain denies it as too large
 	}
-	// A goroutine of the webhook may use the context after it returned, when
-	// fastadmit's own belongs to another call. The derived one is over then, as
+	// A goroutine of the webhook may use the context after the webhook has returned, when
+	// fastadmit's own context belongs to another call. The derived context is canceled by then, as
 	// that of an *http.Request is.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -52,9 +52,8 @@ func call(ctx context.Context, webhook *admission.Webhook, review *codec.Review,
 	return fastadmit.Allowed()
 }
 
-// verify says what kube-apiserver would find wrong with a response, which is
-// then the webhook's failure (k8s.io/apiserver
-// pkg/admission/plugin/webhook/request VerifyAdmissionResponse).
+// verify returns an error if kube-apiserver would reject a response, which is then a failure of the
+// webhook (k8s.io/apiserver pkg/admission/plugin/webhook/request VerifyAdmissionResponse).
 func verify(response *admissionv1.AdmissionResponse, review *codec.Review, phase fastadmit.Phase) error {
 	patched, typed := len(response.Patch) > 0, response.PatchType != nil
 	switch {
@@ -71,9 +70,9 @@ func verify(response *admissionv1.AdmissionResponse, review *codec.Review, phase
 	return nil
 }
 
-// denial returns the error with the status that kube-apiserver makes of a
-// denial's, less its own words before the message (k8s.io/apiserver
-// pkg/admission/plugin/webhook/errors ToStatusErr).
+// denial returns an error with the status that kube-apiserver makes of a denial's, without the
+// words that it puts before the message (k8s.io/apiserver pkg/admission/plugin/webhook/errors
+// ToStatusErr).
 func denial(result *metav1.Status) error {
 	status := metav1.Status{}
 	if result != nil {
@@ -88,8 +87,8 @@ func denial(result *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// patch applies a JSON Patch to the object with the library of kube-apiserver,
-// and makes the difference in it.
+// patch applies a JSON Patch to the object with kube-apiserver's library, and edits the object
+// where that changed it.
 func patch(object *codec.Object, text []byte) error {
 	if len(text) == 0 {
 		return nil

@@ -63,7 +63,7 @@ func Plugin(plugin fastadmit.Plugin, webhooks Webhooks) fastadmit.Plugin {
 	return plugin
 }
 
-// check says why a webhook cannot be a plugin. Nil is fine.
+// check returns an error if a webhook cannot be a plugin. Nil is allowed.
 func check(name string, webhook *admission.Webhook) error {
 	switch {
 	case webhook == nil:

@@ -43,7 +43,8 @@ func responds(response admission.Response) *admission.Webhook {
 }
 
 var pod = admissiontest.UpdateBody("v1/pods",
-	`{"metadata":{"name":"a","labels":{"a/b":"<c>"}},"spec":{"new":1e0,"containers":[{"name":"a","x":1},{"name":"b","x":2}]}}`, `{"metadata":{"name":"a"}}`)
+	`{"metadata":{"name":"a","labels":{"a/b":"<c>"}},"spec":{"new":1e0,"containers":[{"name":"a","x":1},{"name":"b","x":2}]}}`,
+	`{"metadata":{"name":"a"}}`)
 
 // TestDenials compares all sorts of refusals.
 func TestDenials(t *testing.T) {
@@ -118,7 +119,9 @@ func TestPatches(t *testing.T) {
 		r.Patch, r.PatchType = []byte(text), new(admissionv1.PatchTypeJSONPatch)
 		return r
 	}
-	compare.Same(t, responds(raw(`[{"op":"move","from":"/metadata/labels","path":"/spec/moved"},{"op":"copy","from":"/spec/containers/0","path":"/spec/containers/1"}]`)), fastadmit.Mutate, pod)
+	compare.Same(t,
+		responds(raw(`[{"op":"move","from":"/metadata/labels","path":"/spec/moved"},{"op":"copy","from":"/spec/containers/0",`+
+			`"path":"/spec/containers/1"}]`)), fastadmit.Mutate, pod)
 	compare.Same(t, responds(raw(`[]`)), fastadmit.Mutate, pod)
 
 	fails := func(response admission.Response, phase fastadmit.Phase, body []byte) {
@@ -137,14 +140,16 @@ func TestPatches(t *testing.T) {
 	fails(raw(`[{"op":"remove","path":"/spec"}]`), fastadmit.Mutate, admissiontest.Body(codec.Delete, "v1/pods", "null"))
 }
 
-// TestMinimal has a webhook that replaces the whole object patch what differs.
+// TestMinimal checks that a webhook that replaces the whole object patches only the difference.
 func TestMinimal(t *testing.T) {
 	rewrites := webhook(func(_ context.Context, r admission.Request) admission.Response {
 		return admission.PatchResponseFromRaw([]byte(`{}`), []byte(strings.Replace(string(r.Object.Raw), `"name":"b"`, `"name":"c"`, 1)))
 	})
-	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"a"},{"name":"b"}]},"metadata":{"labels":{"a":"<"}}}`)
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[{"name":"a"},{"name":"b"}]},`+
+		`"metadata":{"labels":{"a":"<"}}}`)
 	got := string(admissiontest.Answer(t, compare.Chain(t, rewrites, fastadmit.Mutate), fastadmit.Mutate, body))
-	if want := `{"allowed":true,"patch":[{"op":"replace","path":"/spec/containers/1/name","value":"c"}],"patchType":"JSONPatch"}`; got != want {
+	want := `{"allowed":true,"patch":[{"op":"replace","path":"/spec/containers/1/name","value":"c"}],"patchType":"JSONPatch"}`
+	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -163,7 +168,8 @@ func (defaulter) Default(ctx context.Context, pod *corev1.Pod) error {
 	case "conflict":
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, pod.Name, errors.New("x"))
 	}
-	pod.Annotations = map[string]string{"operation": string(request.Operation), "user": request.UserInfo.Username, "dryRun": fmt.Sprint(*request.DryRun)}
+	pod.Annotations = map[string]string{"operation": string(request.Operation), "user": request.UserInfo.Username,
+		"dryRun": fmt.Sprint(*request.DryRun)}
 	for i := range pod.Spec.Containers {
 		pod.Spec.Containers[i].ImagePullPolicy = corev1.PullAlways
 	}
@@ -178,7 +184,8 @@ func (validator) ValidateCreate(_ context.Context, pod *corev1.Pod) (admission.W
 }
 
 func (validator) ValidateUpdate(_ context.Context, old, pod *corev1.Pod) (admission.Warnings, error) {
-	return admission.Warnings{"updated " + old.Name + "."}, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.Name, errors.New("never"))
+	return admission.Warnings{"updated " + old.Name + "."}, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.Name,
+		errors.New("never"))
 }
 
 func (validator) ValidateDelete(_ context.Context, pod *corev1.Pod) (admission.Warnings, error) {
@@ -198,7 +205,7 @@ func TestRecordings(t *testing.T) {
 		body := corpus.MustRead(name)
 		strange := []byte(strings.Replace(string(body), `"metadata":{`, `"metadata":{"fieldOfTomorrow":{"a":[1e0,null]},`, 1))
 		for _, body := range [][]byte{body, strange} {
-			if !strings.Contains(string(body), `"operation":"CONNECT"`) { // of which nothing can be patched
+			if !strings.Contains(string(body), `"operation":"CONNECT"`) { // it has no object to patch
 				allowed[compare.Same(t, admission.WithDefaulter(scheme, defaulter{}), fastadmit.Mutate, body).Allowed]++
 				compare.Same(t, admission.WithDefaulter(scheme, defaulter{}, prunes), fastadmit.Mutate, body)
 			}
@@ -213,11 +220,12 @@ func TestRecordings(t *testing.T) {
 		compare.Same(t, admission.WithDefaulter(scheme, defaulter{}), fastadmit.Mutate, body)
 	}
 	multi := &admission.Webhook{Handler: admission.MultiMutatingHandler(
-		admission.WithDefaulter(scheme, defaulter{}).Handler, responds(admission.Patched("", jsonpatch.NewOperation("add", "/spec/a", 1))).Handler)}
+		admission.WithDefaulter(scheme, defaulter{}).Handler,
+		responds(admission.Patched("", jsonpatch.NewOperation("add", "/spec/a", 1))).Handler)}
 	compare.Same(t, multi, fastadmit.Mutate, corpus.MustRead("pods-create-v1-1.json"))
 }
 
-// TestMutates has a Defaulter mutate twice, and looks at what it touches.
+// TestMutates lets a Defaulter mutate twice, and checks which fields it changes.
 func TestMutates(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -229,7 +237,7 @@ func TestMutates(t *testing.T) {
 		"/metadata/annotations", "/metadata/annotations/*", "/spec/containers/*/imagePullPolicy", "/spec/tolerations")
 }
 
-// TestContext looks at what a webhook finds in its context.
+// TestContext checks the values in a webhook's context.
 func TestContext(t *testing.T) {
 	var kept context.Context
 	w := webhook(func(ctx context.Context, request admission.Request) admission.Response {
@@ -280,7 +288,7 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// TestRules has rules decide before anything is decoded.
+// TestRules checks that rules decide before anything is decoded.
 func TestRules(t *testing.T) {
 	calls := 0
 	plugin := controllerruntime.Plugin(fastadmit.Plugin{Name: "Pods", Rules: []fastadmit.Rule{fastadmit.CreateUpdate("pods")}},
@@ -289,7 +297,8 @@ func TestRules(t *testing.T) {
 			return admission.Denied("no")
 		})})
 	chain := admissiontest.MustChain(t, plugin, "")
-	admissiontest.CheckOutcome(t, chain, fastadmit.Validate, fastadmit.OutcomeAllowed, admissiontest.Body(codec.Create, "v1/nodes", `{`+"}"))
+	admissiontest.CheckOutcome(t, chain, fastadmit.Validate, fastadmit.OutcomeAllowed,
+		admissiontest.Body(codec.Create, "v1/nodes", `{`+"}"))
 	admissiontest.CheckOutcome(t, chain, fastadmit.Validate, fastadmit.OutcomeAllowed, admissiontest.Body(codec.Delete, "v1/pods", `{}`))
 	if calls != 0 {
 		t.Errorf("got %d calls, want 0", calls)
@@ -304,8 +313,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestChain has two plugins: the second sees what the first made, and what it
-// does itself is undone when it fails.
+// TestChain runs two plugins. The second sees the changes of the first, and its own changes are
+// undone when it fails.
 func TestChain(t *testing.T) {
 	seen := ""
 	adds := func(path string) *admission.Webhook {
@@ -313,11 +322,14 @@ func TestChain(t *testing.T) {
 	}
 	second := webhook(func(_ context.Context, request admission.Request) admission.Response {
 		seen = string(request.Object.Raw)
-		return admission.Patched("", jsonpatch.NewOperation("add", "/b", 1), jsonpatch.NewOperation("remove", "/nothing", nil)).WithWarnings("w")
+		return admission.Patched("", jsonpatch.NewOperation("add", "/b", 1),
+			jsonpatch.NewOperation("remove", "/nothing", nil)).WithWarnings("w")
 	})
 	table := []fastadmit.Plugin{
-		controllerruntime.Plugin(fastadmit.Plugin{Name: "First", Rules: []fastadmit.Rule{fastadmit.Any()}}, controllerruntime.Webhooks{Mutating: adds("/a")}),
-		controllerruntime.Plugin(fastadmit.Plugin{Name: "Second", Rules: []fastadmit.Rule{fastadmit.Any()}}, controllerruntime.Webhooks{Mutating: second}),
+		controllerruntime.Plugin(fastadmit.Plugin{Name: "First", Rules: []fastadmit.Rule{fastadmit.Any()}},
+			controllerruntime.Webhooks{Mutating: adds("/a")}),
+		controllerruntime.Plugin(fastadmit.Plugin{Name: "Second", Rules: []fastadmit.Rule{fastadmit.Any()}},
+			controllerruntime.Webhooks{Mutating: second}),
 	}
 	ignore := fastadmit.Enabled{}
 	ignore.Settings.FailurePolicy = "Ignore"

@@ -14,9 +14,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// requestOf returns the request of a review, with the object as plugins before
-// this one made it. It is a copy, which the webhook may change and keep. It does
-// not fit if decoding it would take more memory than an object may.
+// requestOf returns the request of a review, with the object as earlier plugins changed it. It is a
+// copy, which the webhook may change and keep. It reports false if decoding the object would take
+// more memory than an object may use.
 func requestOf(review *codec.Review) (request admission.Request, fits bool, err error) {
 	if !review.Object.Root().FitsDecoded() || !review.OldObject.Root().FitsDecoded() || !review.Options.Root().FitsDecoded() {
 		return request, false, nil
@@ -50,10 +50,11 @@ func kind(k codec.GroupVersionKind) metav1.GroupVersionKind {
 }
 
 func resource(r codec.GroupVersionResource) metav1.GroupVersionResource {
-	return metav1.GroupVersionResource{Group: strings.Clone(r.Group), Version: strings.Clone(r.Version), Resource: strings.Clone(r.Resource)}
+	return metav1.GroupVersionResource{Group: strings.Clone(r.Group), Version: strings.Clone(r.Version),
+		Resource: strings.Clone(r.Resource)}
 }
 
-// raw returns a copy of a document, nothing for one that is missing.
+// raw returns a copy of a document, or nothing if it is missing.
 func raw(o *codec.Object) runtime.RawExtension {
 	return runtime.RawExtension{Raw: o.Root().AppendJSON(nil)}
 }

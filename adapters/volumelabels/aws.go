@@ -15,22 +15,22 @@ import (
 )
 
 var (
-	// ebsVolumeID is what the name of a volume of EBS looks like (k8s.io/csi-translation-lib
-	// plugins awsVolumeRegMatch).
+	// ebsVolumeID matches the name of an EBS volume (k8s.io/csi-translation-lib plugins
+	// awsVolumeRegMatch).
 	ebsVolumeID = regexp.MustCompile(`^vol-[^/]*$`)
 	// zoneRegion is the region in the name of an availability zone, also of a local zone
 	// such as us-west-2-lax-1a (k8s.io/legacy-cloud-providers aws azToRegion).
 	zoneRegion = regexp.MustCompile(`^([a-zA-Z]+-)+\d+`)
 )
 
-// unknownVolume has the codes by which EC2 says that there is no such volume, or that
-// there can be none of that name.
+// unknownVolume contains EC2's error codes for a volume that does not exist, or for an impossible
+// name.
 var unknownVolume = map[string]bool{
 	"InvalidVolume.NotFound": true, "InvalidVolumeID.Malformed": true, "InvalidParameterValue": true,
 }
 
-// amazon knows the volumes of EBS in the region of its client. Behaviour:
-// k8s.io/legacy-cloud-providers v0.26.15 aws GetVolumeLabels.
+// amazon reads EBS volumes in the region of its client. Behaviour: k8s.io/legacy-cloud-providers
+// v0.26.15 aws GetVolumeLabels.
 type amazon struct{ client *ec2.Client }
 
 // newAmazon makes a client with the SDK's ordinary chain of settings and credentials:
@@ -74,8 +74,8 @@ func (a *amazon) labels(ctx context.Context, d disk) (map[string]string, error) 
 	return map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: region}, nil
 }
 
-// ebsID returns the name that EC2 knows from that in a PersistentVolume: vol-1,
-// aws://zone/vol-1 or aws:///vol-1. Without ok nothing can have such a name.
+// ebsID returns EC2's name of a volume from that in a PersistentVolume: vol-1, aws://zone/vol-1 or
+// aws:///vol-1. It returns false if no volume can have such a name.
 func ebsID(name string) (id string, ok bool) {
 	if strings.HasPrefix(name, "aws://") {
 		u, err := url.Parse(name)

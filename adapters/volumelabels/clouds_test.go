@@ -67,9 +67,11 @@ func TestGCE(t *testing.T) {
 	const a, b, c, far = "us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a"
 	f.disks = map[string]map[string]string{
 		a: {"one": zonesURL + "zones/" + a, "twice": zonesURL + "zones/" + a, "bare": ""}, b: {"12345": zonesURL + "zones/" + b},
-		c: {"twice": zonesURL + "zones/" + c, "both": zonesURL + "zones/" + c}, far: {"away": zonesURL + "zones/" + far}, "moon": {"odd": ""},
+		c: {"twice": zonesURL + "zones/" + c, "both": zonesURL + "zones/" + c}, far: {"away": zonesURL + "zones/" + far},
+		"moon": {"odd": ""},
 	}
-	f.replica = map[string][]string{"wide": {zonesURL + "zones/" + c, zonesURL + "zones/" + a}, "both": {zonesURL + "zones/" + b}, "empty": {}}
+	f.replica = map[string][]string{"wide": {zonesURL + "zones/" + c, zonesURL + "zones/" + a}, "both": {zonesURL + "zones/" + b},
+		"empty": {}}
 	g, err := newGoogle(t.Context(), f.google())
 	if err != nil {
 		t.Fatal(err)

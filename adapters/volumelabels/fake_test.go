@@ -119,7 +119,8 @@ func (f *fake) ec2(w http.ResponseWriter, r *http.Request) {
 			code = "InvalidParameterValue"
 		}
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(w, "<Response><Errors><Error><Code>%s</Code><Message>no volume</Message></Error></Errors><RequestID>1</RequestID></Response>", code)
+		fmt.Fprintf(w, "<Response><Errors><Error><Code>%s</Code><Message>no "+
+			"volume</Message></Error></Errors><RequestID>1</RequestID></Response>", code)
 		return
 	}
 	type volume struct {

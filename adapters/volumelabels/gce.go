@@ -27,11 +27,11 @@ const (
 	zonesAge = time.Hour
 )
 
-// gceName is what the names and numbers of disks and zones look like. Nothing else is
-// put into the path of a request.
+// gceName matches the names and numbers of disks and zones. Nothing else is put into the path of a
+// request.
 var gceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// A gceConfig says where disks are looked for.
+// A gceConfig says where to look for disks.
 type gceConfig struct {
 	endpoint string   // of the Compute Engine API; empty for the usual one
 	project  string   // empty for the project of the machine that this runs on
@@ -39,7 +39,7 @@ type gceConfig struct {
 	zones    []string // empty for all zones of the region
 }
 
-// google knows the persistent disks of a project in a region. Behaviour:
+// google reads the persistent disks of a project in a region. Behaviour:
 // k8s.io/legacy-cloud-providers v0.30.14 gce GetLabelsForVolume.
 type google struct {
 	gceConfig
@@ -162,7 +162,7 @@ func (g *google) regional(ctx context.Context, name string) (map[string]string, 
 	}, nil
 }
 
-// zonesOfRegion returns the zones of the region, those that were configured if any.
+// zonesOfRegion returns the zones of the region: the configured ones, if there are any.
 func (g *google) zonesOfRegion(ctx context.Context) ([]string, error) {
 	if len(g.zones) > 0 {
 		return g.zones, nil
@@ -191,7 +191,7 @@ func (g *google) zonesOfRegion(ctx context.Context) ([]string, error) {
 	return listed, nil
 }
 
-// gceError is err, and errUnknown if GCE says that there is no such disk.
+// gceError returns err, and errUnknown if GCE says that there is no such disk.
 func gceError(err error) error {
 	if answer, ok := errors.AsType[*googleapi.Error](err); ok && answer.Code == http.StatusNotFound {
 		return fmt.Errorf("%w: %w", errUnknown, err)
@@ -208,5 +208,5 @@ func gceRegion(zone string) (string, error) {
 	return zone[:i], nil
 }
 
-// lastPart returns the name in the URL by which GCE names zones and regions.
+// lastPart returns the last part of a URL, which is the name of a zone or region.
 func lastPart(u string) string { return u[strings.LastIndex(u, "/")+1:] }

@@ -39,7 +39,7 @@ const (
 	startTimeout = 30 * time.Second
 )
 
-// A program is what the flags say.
+// A program is the program with its settings from the flags.
 type program struct {
 	listen                      string
 	providers                   string
@@ -60,8 +60,8 @@ func main() {
 	}
 }
 
-// run serves until ctx is done, and then finishes the requests that it has. It calls
-// ready, if there is one, with the address once it listens.
+// run serves until ctx is done, and then finishes open requests. If ready is not nil, run calls it
+// with the address once it listens.
 func run(ctx context.Context, args []string, out io.Writer, ready func(net.Addr)) error {
 	c, err := parse(args, out)
 	if err != nil {
@@ -122,9 +122,11 @@ func parse(args []string, out io.Writer) (*program, error) {
 	flags.StringVar(&c.gce.project, "gce-project", "", "project of the disks (default: that of the machine)")
 	flags.StringVar(&c.gce.region, "gce-region", "", "region of the disks (default: that of the machine)")
 	flags.StringVar(&c.gceZones, "gce-zones", "", "zones of the disks, comma-separated (default: all of the region)")
-	flags.StringVar(&c.gce.endpoint, "gce-endpoint", "", "`URL` of the Compute Engine API, for Private Service Connect (default: the usual one)")
+	flags.StringVar(&c.gce.endpoint, "gce-endpoint", "", "`URL` of the Compute Engine API, for Private Service Connect (default: "+
+		"the usual one)")
 	flags.Int64Var(&c.limits.inFlight, "max-requests-inflight", 64, "maximum of requests in flight; further ones get code 503")
-	flags.DurationVar(&c.limits.timeout, "timeout", 8*time.Second, "maximum time of the requests to a cloud for one disk, including retries")
+	flags.DurationVar(&c.limits.timeout, "timeout", 8*time.Second, "maximum time of the requests to a cloud for one disk, "+
+		"including retries")
 	flags.DurationVar(&c.limits.age, "cache-ttl", time.Minute, "how long the labels of a disk are cached; 0 for no cache")
 	flags.StringVar(&c.certFile, "tls-cert-file", "", "certificate of the server; without it, the server uses plain HTTP")
 	flags.StringVar(&c.keyFile, "tls-private-key-file", "", "private key of --tls-cert-file")
@@ -201,8 +203,8 @@ func (c *program) listener(ctx context.Context) (net.Listener, error) {
 	return l.Listen(ctx, "tcp", c.listen)
 }
 
-// tls returns the settings of the server, nil for HTTP. Files are read at each handshake, so
-// that those that are replaced hold.
+// tls returns the TLS settings of the server, nil for HTTP. Files are read at each handshake, so
+// that replaced ones take effect.
 func (c *program) tls() *tls.Config {
 	if c.certFile == "" {
 		return nil

@@ -14,17 +14,21 @@ import (
 func TestPlugin(t *testing.T) {
 	f := newFake(t)
 	f.volumes = map[string][]string{"vol-1": {"us-east-1b"}}
-	f.disks = map[string]map[string]string{"us-central1-a": {"one": zonesURL + "zones/us-central1-a", "twice": ""}, "us-central1-c": {"twice": ""}}
+	f.disks = map[string]map[string]string{"us-central1-a": {"one": zonesURL + "zones/us-central1-a", "twice": ""},
+		"us-central1-c": {"twice": ""}}
 	f.replica = map[string][]string{"wide": {zonesURL + "zones/us-central1-b", zonesURL + "zones/us-central1-a"}}
-	address := start(t, "--providers=aws,gce", "--gce-project=project", "--gce-region=us-central1", "--gce-endpoint="+f.url+"/compute/v1/", "--cache-ttl=0")
+	address := start(t, "--providers=aws,gce", "--gce-project=project", "--gce-region=us-central1",
+		"--gce-endpoint="+f.url+"/compute/v1/", "--cache-ttl=0")
 	chain := admissiontest.MustChain(t, persistentvolumelabel.Plugin(), "apiVersion: fastadmit.io/v1alpha1\n"+
 		"kind: PersistentVolumeLabelConfiguration\nendpoint: {url: 'http://"+address+"/labels'}\n")
 	const volumes = "v1/persistentvolumes"
 	labeled := func(source, has, zone, region, in string) {
 		t.Helper()
 		admissiontest.CheckAdmit(t, chain, volumes, fmt.Sprintf(`{"metadata":{"labels":{%s}},"spec":{%s}}`, has, source),
-			fmt.Sprintf(`{"metadata":{"labels":{"topology.kubernetes.io/zone":%q,"topology.kubernetes.io/region":%q}},"spec":{%s,"nodeAffinity":`+
-				`{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"topology.kubernetes.io/region","operator":"In","values":[%q]},`+
+			fmt.Sprintf(`{"metadata":{"labels":{"topology.kubernetes.io/zone":%q,"topology.kubernetes.io/region":%q}},"spec":{%s,`+
+				`"nodeAffinity":`+
+				`{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"topology.kubernetes.io/region","operator":"In",`+
+				`"values":[%q]},`+
 				`{"key":"topology.kubernetes.io/zone","operator":"In","values":[%s]}]}]}}}}`, zone, region, source, region, in))
 	}
 	outcome := func(source, has string, want admission.Outcome) {

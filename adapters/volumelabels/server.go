@@ -24,11 +24,11 @@ const (
 	// nameMax is how many bytes the name of a disk, or its zone label, may have, as in
 	// fastadmit's plugin.
 	nameMax = 1024
-	// cacheMax is how many answers are remembered. With names of nameMax bytes they have
-	// some 10 MB.
+	// cacheMax is how many answers the cache holds. With names of nameMax bytes, these take about
+	// 10 MB.
 	cacheMax = 4096
-	// unknownAge is how long a disk is remembered as unknown: less than somebody takes who
-	// makes the disk and tries again.
+	// unknownAge is how long a disk is cached as unknown. It is shorter than it takes a user to
+	// create the disk and try again.
 	unknownAge = 5 * time.Second
 	// tokenMax is how many bytes the file of the token may have.
 	tokenMax = 64 << 10
@@ -37,17 +37,17 @@ const (
 // errUnknown says that there is no such disk.
 var errUnknown = errors.New("the volume is not known")
 
-// A disk is what the plugin asks for. zone is the zone label that the PersistentVolume has
-// already, empty for none.
+// A disk is the subject of a request. zone is the zone label that the PersistentVolume already has,
+// empty for none.
 type disk struct{ provider, id, zone string }
 
-// A cloud knows the labels of disks. The error is errUnknown if there is no such disk;
-// another one says that it cannot be told now.
+// A cloud returns the labels of disks. It returns errUnknown if there is no such disk, and another
+// error if it cannot tell now.
 type cloud interface {
 	labels(ctx context.Context, d disk) (map[string]string, error)
 }
 
-// A server answers for the clouds.
+// A server serves the labels of the clouds' disks.
 type server struct {
 	clouds map[string]cloud // by provider
 	limits limits
@@ -60,11 +60,11 @@ type server struct {
 
 type limits struct {
 	inFlight int64         // requests at once
-	timeout  time.Duration // of what a cloud is asked for one disk
-	age      time.Duration // of an answer that is given again
+	timeout  time.Duration // of a cloud's requests for one disk
+	age      time.Duration // how long an answer is cached
 }
 
-// An answer is what is remembered of a disk: its labels, or why there is none of that name.
+// An answer is a cached answer: the labels of a disk, or why there is no disk with that name.
 type answer struct {
 	labels  map[string]string
 	unknown error
@@ -136,9 +136,8 @@ func encode(v any) []byte {
 	return append(body, '\n')
 }
 
-// labels returns the labels of a disk, those of the cache if it has them. Requests for the
-// same disk at once ask the cloud once; it is asked for all of them, so it does not stop
-// when one of them goes away.
+// labels returns the labels of a disk, from the cache if possible. Concurrent requests for the same
+// disk share one call to the cloud, which continues when one of them is canceled.
 func (s *server) labels(d disk) (map[string]string, error) {
 	c := s.clouds[d.provider]
 	switch {
@@ -173,8 +172,8 @@ func (s *server) ask(c cloud, d disk) (map[string]string, error) {
 	return labels, err
 }
 
-// access says who may ask: who has the token, or a certificate of the client's authority;
-// without either of them, everybody.
+// access says who may call: callers with the token, or with a certificate of the client CA; without
+// these settings, everybody.
 type access struct {
 	tokenFile    string // empty for none
 	certificates bool

@@ -78,7 +78,8 @@ func checkAnswer(t *testing.T, s *server, query string, wantCode int, want strin
 func TestAnswers(t *testing.T) {
 	c := &counting{zones: map[string]string{"d": "z", strings.Repeat("x", nameMax): "z", strings.Repeat("x", nameMax+1): "z"}}
 	s := newTestServer(t, c, limits{inFlight: 1, timeout: time.Second, age: time.Minute})
-	checkAnswer(t, s, "provider=aws&id=d", http.StatusOK, `{"labels":{"topology.kubernetes.io/region":"r","topology.kubernetes.io/zone":"z"}}`)
+	checkAnswer(t, s, "provider=aws&id=d", http.StatusOK, `{"labels":{"topology.kubernetes.io/region":"r",`+
+		`"topology.kubernetes.io/zone":"z"}}`)
 	checkAnswer(t, s, "provider=aws&id=e", http.StatusNotFound, "not known")
 	checkAnswer(t, s, "provider=aws", http.StatusNotFound, "not known")
 	checkAnswer(t, s, "provider=azure&id=d", http.StatusNotFound, `got provider \"azure\"`)
@@ -96,7 +97,8 @@ func TestAnswers(t *testing.T) {
 		checkAnswer(t, s, "provider=aws&id=d&zone="+long, want, "")
 	}
 	c.wait = func(context.Context) error { return errors.New("the cloud is away") }
-	checkAnswer(t, s, "provider=aws&id=new", http.StatusBadGateway, `{"error":"aws cannot be asked now: the log of volumelabels says why"}`)
+	checkAnswer(t, s, "provider=aws&id=new", http.StatusBadGateway, `{"error":"aws cannot be asked now: the log of volumelabels `+
+		`says why"}`)
 	checkAnswer(t, s, "provider=aws&id=d", http.StatusOK, "") // remembered
 }
 
@@ -185,7 +187,8 @@ func TestTLS(t *testing.T) {
 	pool.AppendCertsFromPEM(certificate)
 	get := func(path, token string, certificates ...tls.Certificate) int {
 		t.Helper()
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certificates}, ForceAttemptHTTP2: true}}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certificates},
+			ForceAttemptHTTP2: true}}
 		defer client.CloseIdleConnections()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+path, http.NoBody)
 		if err != nil {
@@ -247,7 +250,8 @@ func selfSigned(t *testing.T) (certificate, key []byte) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
@@ -257,7 +261,8 @@ func selfSigned(t *testing.T) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
 // start runs the program, and returns the address at which it listens.

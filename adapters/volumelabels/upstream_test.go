@@ -67,7 +67,8 @@ func TestUpstream(t *testing.T) {
 func pick(g *rand.Rand, of ...string) string { return of[g.IntN(len(of))] }
 
 // names are those of disks, most of which are there.
-var names = []string{"vol-0", "vol-1", "vol-2", "vol-3", "disk-0", "disk-1", "disk-2", "disk-3", "12", "none", "", ".", "..", "a/b", "%2F", "é", `q"\`, "Up"}
+var names = []string{"vol-0", "vol-1", "vol-2", "vol-3", "disk-0", "disk-1", "disk-2", "disk-3", "12", "none", "", ".", "..", "a/b",
+	"%2F", "é", `q"\`, "Up"}
 
 // populate makes the disks of both clouds.
 func (f *fake) populate(g *rand.Rand) {
@@ -75,7 +76,8 @@ func (f *fake) populate(g *rand.Rand) {
 	for _, name := range []string{"vol-0", "vol-1", "vol-2", "vol-3"} {
 		var zones []string
 		for range 1 + g.IntN(4)/3 {
-			zones = append(zones, pick(g, "us-east-1a", "us-east-1a", "us-west-2-lax-1a", "us-gov-west-1b", "eu-south-2", "eu-south-2c", "moon", ""))
+			zones = append(zones, pick(g, "us-east-1a", "us-east-1a", "us-west-2-lax-1a", "us-gov-west-1b", "eu-south-2", "eu-south-2c",
+				"moon", ""))
 		}
 		f.volumes[name] = zones
 	}
@@ -121,7 +123,8 @@ func generate(g *rand.Rand) (*corev1.PersistentVolume, disk) {
 		if d.zone != "" {
 			d.zone += zoneDelimiter
 		}
-		d.zone += pick(g, "us-central1-a", "us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a", "moon", " ", "a/b", "..", "")
+		d.zone += pick(g, "us-central1-a", "us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a", "moon", " ",
+			"a/b", "..", "")
 	}
 	if d.zone != "" {
 		v.Labels = map[string]string{pick(g, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone): d.zone}

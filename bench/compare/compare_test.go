@@ -24,7 +24,8 @@ func TestQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, progress bytes.Buffer
-	o := options{quick: true, write: true, contenders: "nethttp", pictures: t.TempDir(), file: filepath.Join(t.TempDir(), "results.json"), documents: document}
+	o := options{quick: true, write: true, contenders: "nethttp", pictures: t.TempDir(), file: filepath.Join(t.TempDir(), "results.json"),
+		documents: document}
 	if err := o.run(t.Context(), &stdout, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -35,7 +36,8 @@ func TestQuick(t *testing.T) {
 	// Shares and spreads of things that did not happen are zero or empty.
 	zero := map[string]bool{"Handshakes": true, "Allocations": true, "Allocated": true, "Busy": true}
 	checkNumbers(t, "Results", reflect.ValueOf(*results), zero)
-	if len(results.Scenarios) != 5 || len(results.Scenarios[0].Rows) != 3 || len(results.Scenarios[0].Rates) != len(shares) || len(results.Scenarios[0].LowRates) != len(lowRates) || len(results.Bursts) != 6 {
+	if len(results.Scenarios) != 5 || len(results.Scenarios[0].Rows) != 3 || len(results.Scenarios[0].Rates) != len(shares) ||
+		len(results.Scenarios[0].LowRates) != len(lowRates) || len(results.Bursts) != 6 {
 		t.Errorf("got %+v", results)
 	}
 	content, err := os.ReadFile(document)
@@ -143,7 +145,8 @@ func TestFill(t *testing.T) {
 		}
 	}
 	f("summary", "| 10 µs, 0.50x |", "| fastadmit: `fastadmit serve` | 20 µs |")
-	results.Scenarios = append(results.Scenarios, ScenarioResult{About: "a policy", Rows: []Row{row(contest.Ours, 30, 1), row("nethttp", 40, 1)}})
+	results.Scenarios = append(results.Scenarios,
+		ScenarioResult{About: "a policy", Rows: []Row{row(contest.Ours, 30, 1), row("nethttp", 40, 1)}})
 	f("summary", "| 10 µs, 0.50x | - |", "| fastadmit: `fastadmit serve` | 20 µs | 30 µs |", "| - | 40 µs, 2x |")
 	results.Scenarios = results.Scenarios[:1]
 	f("scenarios", "| floor | 10 µs (5 µs to 20 µs) | 1x (0.50x to 2x) | 0.50x (0.25x to 1x) | ≥ 100000 (",

@@ -34,7 +34,8 @@ type options struct {
 func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "measure for a minute or two: shows that everything works")
-	flag.StringVar(&o.scenarios, "scenarios", "", "only these scenarios, of validate,mutate,ten,update,policy,bursts,worst; all if empty, with -quick all but worst")
+	flag.StringVar(&o.scenarios, "scenarios", "", "only these scenarios, of validate,mutate,ten,update,policy,bursts,worst; all if "+
+		"empty, with -quick all but worst")
 	flag.StringVar(&o.contenders, "contenders", "", "only these contenders; floor and fastadmit always are; all if empty")
 	flag.BoolVar(&o.write, "write", false, "write the results to -file, the tables into -documents and the pictures into -pictures")
 	flag.BoolVar(&o.tables, "tables", false, "do not measure; write the tables of -file into -documents and its pictures into -pictures")

@@ -227,7 +227,8 @@ func (m *measurer) lowRates(ctx context.Context, all []*contest.Process, result 
 		}
 		group := LowRate{Rate: rate}
 		for i := range series {
-			group.Rows = append(group.Rows, LowRow{Name: series[i].Name, CPU: spread(&series[i], "CPU per request"), ToFloor: ratio(find(series, contest.Floor), &series[i])})
+			group.Rows = append(group.Rows, LowRow{Name: series[i].Name, CPU: spread(&series[i], "CPU per request"),
+				ToFloor: ratio(find(series, contest.Floor), &series[i])})
 		}
 		result.LowRates = append(result.LowRates, group)
 	}

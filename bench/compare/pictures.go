@@ -185,7 +185,8 @@ func (p *picture) svg(r *Results) string {
 		for _, bar := range group.bars {
 			width := max(1, full*bar.value/scale)
 			fmt.Fprintf(&body, "  <text x=\"%d\" y=\"%d\">%s</text>\n", margin, y+13, html.EscapeString(bar.name))
-			fmt.Fprintf(&body, "  <rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n", bar.class(), left, y, width, barHeight)
+			fmt.Fprintf(&body, "  <rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n", bar.class(), left, y,
+				width, barHeight)
 			fmt.Fprintf(&body, "  <text x=\"%.1f\" y=\"%d\">%s</text>\n", left+width+gap, y+13, html.EscapeString(bar.text))
 			y += barStep
 		}
@@ -194,7 +195,8 @@ func (p *picture) svg(r *Results) string {
 	y += footHeight
 	foot := fmt.Sprintf("%s, commit %s, %s, %s", r.Date, r.Commit, r.Machine.CPU, r.Machine.Go)
 	var b strings.Builder
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" aria-labelledby=\"title description\" "+
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" aria-labelledby=\"title "+
+		"description\" "+
 		"font-family=\"system-ui, sans-serif\" font-size=\"13\">\n", pictureWidth, y, pictureWidth)
 	fmt.Fprintf(&b, "  <title id=\"title\">%s</title>\n", html.EscapeString(p.title))
 	fmt.Fprintf(&b, "  <desc id=\"description\">%s</desc>\n", html.EscapeString(p.description()))

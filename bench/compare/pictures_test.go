@@ -16,10 +16,14 @@ import (
 
 // worstOutput is output of TestWorst. The cheaper one of a plugin's two reviews comes first.
 const worstOutput = `=== RUN   TestWorst
-    worst_test.go:178: AlwaysAdmit mutate, CREATE v1/pods, initContainers: containers: 10000: 60µs, 0 KB; 40000: 100µs, 0 KB; ratios 1.9 and 1.0; allowed
-    worst_test.go:178: PodPreset mutate, CREATE v1/pods, initContainers: containers: 10000: 46.36ms, 43163 KB; 40000: 200.76ms, 203521 KB; ratios 4.3 and 4.7; patched
-    worst_test.go:178: LimitRanger validate, CREATE v1/pods, a|b <c> & "d": 10000: 38.9ms, 8959 KB; 40000: 159.29ms, 35949 KB; ratios 4.1 and 4.0; denied
-    worst_test.go:178: LimitRanger mutate, CREATE v1/pods, initContainers: containers: 10000: 46.21ms, 93340 KB; 40000: 1.34905s, 368111 KB; ratios 7.6 and 3.9; patched
+    worst_test.go:178: AlwaysAdmit mutate, CREATE v1/pods, initContainers: containers: 10000: 60µs, 0 KB; 40000: 100µs, 0 KB; ` +
+	`ratios 1.9 and 1.0; allowed
+    worst_test.go:178: PodPreset mutate, CREATE v1/pods, initContainers: containers: 10000: 46.36ms, 43163 KB; 40000: 200.76ms, ` +
+	`203521 KB; ratios 4.3 and 4.7; patched
+    worst_test.go:178: LimitRanger validate, CREATE v1/pods, a|b <c> & "d": 10000: 38.9ms, 8959 KB; 40000: 159.29ms, 35949 KB; ratios ` +
+	`4.1 and 4.0; denied
+    worst_test.go:178: LimitRanger mutate, CREATE v1/pods, initContainers: containers: 10000: 46.21ms, 93340 KB; 40000: 1.34905s, ` +
+	`368111 KB; ratios 7.6 and 3.9; patched
     worst_test.go:178: LimitRanger mutate, UPDATE v1/pods, containers: 10000: 1ms, 1 KB; 40000: 4ms, 4 KB; ratios 4.0 and 4.0; patched
 --- PASS: TestWorst (290.95s)
 PASS
@@ -58,7 +62,8 @@ func TestPictures(t *testing.T) {
 	scenario := ScenarioResult{Name: ratesScenario, About: `a <scenario> & "more"`}
 	for i, c := range contest.Contenders {
 		cpu := float64(11 * (i + 1))
-		scenario.Rows = append(scenario.Rows, Row{Name: c.Name, CPU: spread(cpu), Rate: spread(7e5 / cpu), Busy: spread(float64(i)), ToOurs: spread(cpu / 22)})
+		scenario.Rows = append(scenario.Rows, Row{Name: c.Name, CPU: spread(cpu), Rate: spread(7e5 / cpu), Busy: spread(float64(i)),
+			ToOurs: spread(cpu / 22)})
 		for j := range low {
 			low[j].Rows = append(low[j].Rows, LowRow{Name: c.Name, CPU: spread(1000 * cpu / low[j].Rate)})
 		}
@@ -108,10 +113,13 @@ func TestPictures(t *testing.T) {
 			}
 		}
 	}
-	f("performance-rates.svg", "floor", "550 µs", "fastadmit", "1.10 ms", "fastjson", "1.65 ms", "nethttp", "2.20 ms", "controllerruntime", "2.75 ms", "kubewebhook", "3.30 ms",
-		"floor", "36.7 µs", "fastadmit", "73.3 µs", "fastjson", "110 µs", "nethttp", "147 µs", "controllerruntime", "183 µs", "kubewebhook", "220 µs")
+	f("performance-rates.svg", "floor", "550 µs", "fastadmit", "1.10 ms", "fastjson", "1.65 ms", "nethttp", "2.20 ms",
+		"controllerruntime", "2.75 ms", "kubewebhook", "3.30 ms",
+		"floor", "36.7 µs", "fastadmit", "73.3 µs", "fastjson", "110 µs", "nethttp", "147 µs", "controllerruntime", "183 µs",
+		"kubewebhook", "220 µs")
 	f("performance-saturated.svg", "floor", "≥ 63636/s", "fastadmit", "31818/s", "fastadmit", "31818/s")
 	f("performance-worst.svg", "LimitRanger", "1.35 s", "PodPreset", "201 ms", "AlwaysAdmit", "100 µs")
-	f("performance-others.svg", "floor", "11 µs, 0.50x", "fastadmit", "22 µs", "fastjson", "33 µs, 1.50x", "nethttp", "44 µs, 2x", "controllerruntime", "55 µs, 2.50x",
+	f("performance-others.svg", "floor", "11 µs, 0.50x", "fastadmit", "22 µs", "fastjson", "33 µs, 1.50x", "nethttp", "44 µs, 2x",
+		"controllerruntime", "55 µs, 2.50x",
 		"kubewebhook", "66 µs, 3x", "fastadmit", "22 µs")
 }

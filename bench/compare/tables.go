@@ -205,7 +205,8 @@ func (s *ScenarioResult) latencies(b *strings.Builder) {
 		fmt.Fprintf(b, "| %s |", row.Name)
 		for _, group := range s.Rates {
 			l := &group.Rows[i]
-			fmt.Fprintf(b, " %s, %s, %s |", bench.Time.Format(l.P50), percentile(l.P99, l.Requests, 100), percentile(l.P999, l.Requests, 1000))
+			fmt.Fprintf(b, " %s, %s, %s |", bench.Time.Format(l.P50), percentile(l.P99, l.Requests, 100),
+				percentile(l.P999, l.Requests, 1000))
 		}
 		b.WriteString("\n")
 	}
@@ -230,7 +231,8 @@ func (r *Results) bursts(b *strings.Builder) {
 }
 
 func (r *Results) machine(b *strings.Builder) {
-	fmt.Fprintf(b, "%s, commit %s, on %d processors %s, %s, %s; %s. Medians of %d rounds of %s, latencies of %d; in brackets the lowest and the highest.\n",
+	fmt.Fprintf(b, "%s, commit %s, on %d processors %s, %s, %s; %s. Medians of %d rounds of %s, latencies of %d; in brackets the "+
+		"lowest and the highest.\n",
 		r.Date, r.Commit, r.Machine.Processors, r.Machine.CPU, r.Machine.OS, r.Machine.Go, r.CPUs,
 		r.Plan.Rounds, r.Plan.Measured.Round(time.Millisecond), r.Plan.RateRounds)
 }

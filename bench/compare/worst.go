@@ -49,14 +49,16 @@ func measureWorst(ctx context.Context, fields int) (*Worst, error) {
 	cmd.Dir = "../.."
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; make worst shows all of its output, which ends with:\n%s", cmd, err, out[max(0, len(out)-outputShown):])
+		return nil, fmt.Errorf("%s: %w; make worst shows all of its output, which ends with:\n%s", cmd, err,
+			out[max(0, len(out)-outputShown):])
 	}
 	return parseWorst(out)
 }
 
 // worstLine matches a line that TestWorst prints for a plugin and two reviews: time and memory of
 // the smaller and of the larger one.
-var worstLine = regexp.MustCompile(`^ +worst_test\.go:\d+: (\w+) (mutate|validate), (.+): \d+: \S+, \d+ KB; (\d+): (\S+), (\d+) KB; ratios `)
+var worstLine = regexp.MustCompile(`^ +worst_test\.go:\d+: (\w+) (mutate|validate), (.+): \d+: \S+, \d+ KB; (\d+): ` +
+	`(\S+), (\d+) KB; ratios `)
 
 // parseWorst reads the output of TestWorst and keeps the most expensive review
 // of each plugin.
@@ -102,7 +104,8 @@ func (r *Results) worst(b *strings.Builder) {
 		return
 	}
 	shown := r.Worst.shown()
-	fmt.Fprintf(b, "Each plugin answered reviews with %d entries in a list or map, a shape at a time; the table has the one that took it most "+
+	fmt.Fprintf(b, "Each plugin answered reviews with %d entries in a list or map, a shape at a time; the table has the one "+
+		"that took it most "+
 		"processor time. Measured is one call on one thread, without the network and with the garbage collector off, and the memory "+
 		"that it allocated. ", shown[0].Things)
 	if rest := r.Worst.Rows[len(shown):]; len(rest) > 0 {

@@ -34,7 +34,7 @@ func newClient(url, fingerprint string) (*client, error) {
 		InsecureSkipVerify: true, // the check below is stricter
 		VerifyPeerCertificate: func(certificates [][]byte, _ [][]*x509.Certificate) error {
 			if got := sha256.Sum256(certificates[0]); !bytes.Equal(got[:], want) {
-				return errors.New("the server has another certificate than it said")
+				return errors.New("the server's certificate does not have the fingerprint in its ready line")
 			}
 			return nil
 		},

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -153,7 +152,8 @@ func show(client *client) error {
 		return err
 	}
 	if total.patched == 0 || total.denied == 0 || total.denied == total.reviews {
-		return errors.New("the decisions are not what the recordings call for")
+		return fmt.Errorf("got %d reviews, %d patched and %d denied, want some of each, and some allowed",
+			total.reviews, total.patched, total.denied)
 	}
 	return nil
 }

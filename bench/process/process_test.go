@@ -91,7 +91,8 @@ func TestFailures(t *testing.T) {
 		if err == nil {
 			err = s.Stop()
 		}
-		if log := "a log of a server that " + behaviour; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), log) {
+		if log := "a log of a server that " + behaviour; err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), log) {
 			t.Errorf("%s: got error %v, want one with %q and %q", behaviour, err, want, log)
 		}
 	}

@@ -19,7 +19,8 @@ func newBackend() *httptest.Server {
 	mux.HandleFunc("/api/v1/query", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"v":"100"},"value":[1764000000.123,"100"]}]}}`)
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"v":"100"},"value":[1764000000.123,`+
+			`"100"]}]}}`)
 	})
 	return httptest.NewServer(mux)
 }

@@ -90,7 +90,8 @@ func (o *options) run(ctx context.Context) error {
 			target.URL += path
 			result, err := bench.Run(ctx, bench.Config{
 				Target: target, Mix: mix, PatchSample: 1,
-				Load: bench.Load{Rate: o.rate / float64(len(paths)), InFlight: inFlightMax / len(paths), Arrivals: bench.Poisson, Duration: o.duration},
+				Load: bench.Load{Rate: o.rate / float64(len(paths)), InFlight: inFlightMax / len(paths), Arrivals: bench.Poisson,
+					Duration: o.duration},
 			})
 			if err == nil {
 				err = judge(path, result)
@@ -132,13 +133,15 @@ func judge(path string, r *bench.Result) error {
 		}
 	}
 	wrong := r.Failed - unanswered
-	fmt.Printf("good load of %s: %d requests, %d with a wrong answer, %d without one in time, %d tried again after 429, p50 %s, p99 %s, max %s\n", path, r.Requests,
+	fmt.Printf("good load of %s: %d requests, %d with a wrong answer, %d without one in time, %d tried again after 429, p50 %s, p99 "+
+		"%s, max %s\n", path, r.Requests,
 		wrong, unanswered, r.Retries, bench.Time.Format(r.Latency.P50), bench.Time.Format(r.Latency.P99), bench.Time.Format(r.Latency.Max))
 	if r.Requests == 0 || wrong > 0 {
 		return fmt.Errorf("%s: got %d wrong answers to %d requests, want none", path, wrong, r.Requests)
 	}
 	if unanswered > r.Requests/unansweredMax {
-		return fmt.Errorf("%s: got %d of %d requests without an answer in time, want at most one of %d", path, unanswered, r.Requests, unansweredMax)
+		return fmt.Errorf("%s: got %d of %d requests without an answer in time, want at most one of %d", path, unanswered, r.Requests,
+			unansweredMax)
 	}
 	return nil
 }

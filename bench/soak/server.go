@@ -94,7 +94,8 @@ spec:
     resourceRules:
     - {apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}
   validations:
-  - expression: object == null || !has(object.metadata) || !has(object.metadata.labels) || object.metadata.labels.all(k, k != 'soak' && object.metadata.labels[k] != 'soak')
+  - expression: object == null || !has(object.metadata) || !has(object.metadata.labels) || object.metadata.labels.all(k, k != 'soak' ` +
+	`&& object.metadata.labels[k] != 'soak')
   - expression: object == null || oldObject == null || !(object == oldObject)
     message: nothing changes
 ---
@@ -147,8 +148,10 @@ func start(o *options, dir, backend string) (*server, error) {
 	}
 	// The shell enters the control group before it becomes fastadmit.
 	cmd := exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"), o.binary, "serve",
-		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0", "--cluster-state-dir="+filepath.Join(dir, "cluster"),
-		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+filepath.Join(dir, "admission.yaml"),
+		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+		"--cluster-state-dir="+filepath.Join(dir, "cluster"),
+		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+
+			filepath.Join(dir, "admission.yaml"),
 		"--config="+filepath.Join(dir, "config.yaml"), "--token-auth-file="+filepath.Join(dir, "tokens.csv"))
 	// fastadmit would set it itself from the memory limit of a container.
 	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.FormatInt(o.memory*9/10, 10))
@@ -177,7 +180,8 @@ func start(o *options, dir, backend string) (*server, error) {
 // write writes the files of the server.
 func write(dir, backend string) error {
 	files := map[string][]byte{
-		"config.yaml": []byte(configuration), "admission.yaml": []byte(admissionConfiguration), "tokens.csv": []byte(token + ",kube-apiserver,1\n"),
+		"config.yaml": []byte(configuration), "admission.yaml": []byte(admissionConfiguration),
+		"tokens.csv":             []byte(token + ",kube-apiserver,1\n"),
 		"validating/policy.yaml": []byte(validatingPolicy), "mutating/policy.yaml": []byte(mutatingPolicy),
 		"cluster/cluster.yaml": withNamespaces(corpus.Cluster),
 	}
@@ -297,7 +301,8 @@ func (s *server) look() (look, error) {
 			l.connections = int(n)
 		case bytes.Contains(name, []byte("panic")):
 			l.panics += int(n)
-		case n > 0 && (bytes.HasPrefix(name, []byte("fastadmit_connections_shed_total")) || bytes.HasPrefix(name, []byte("fastadmit_refused_requests_total"))):
+		case n > 0 && (bytes.HasPrefix(name, []byte("fastadmit_connections_shed_total")) ||
+			bytes.HasPrefix(name, []byte("fastadmit_refused_requests_total"))):
 			l.refusals = append(l.refusals, string(bytes.TrimSpace(line)))
 		}
 	}
@@ -327,7 +332,7 @@ func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 		}
 		l, err := s.look()
 		if err != nil {
-			w.err = errors.Join(w.err, fmt.Errorf("cannot look at the process: %w", err))
+			w.err = errors.Join(w.err, fmt.Errorf("cannot measure the process: %w", err))
 			continue
 		}
 		fmt.Printf("%s after %s: %s\n", time.Now().UTC().Format(time.TimeOnly), time.Since(begin).Round(time.Second), l)
@@ -368,5 +373,5 @@ func (s *server) settles(before look) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("something is left behind: got %s after the load, and %s before it", l, before)
+	return fmt.Errorf("the process keeps goroutines or files after the load: got %s, want about as before it: %s", l, before)
 }

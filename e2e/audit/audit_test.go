@@ -1,5 +1,5 @@
-// Package audit runs fastadmit audit on a real API server, and compares what it
-// says with what an API server with the plugin would deny.
+// Package audit runs fastadmit audit on a real API server, and compares its report with what an API
+// server with the plugin would deny.
 package audit
 
 import (
@@ -43,14 +43,13 @@ const (
 	compared   = 97 // every one of so many pods is compared with the API server
 )
 
-// A proxy stands between the audit and the API server. It compacts etcd while pods
-// are listed.
+// A proxy stands between the audit and the API server. It compacts etcd while pods are listed.
 type proxy struct {
 	server  http.Server
 	url     string
 	compact func() error
 
-	pages   atomic.Int64 // of pods
+	pages   atomic.Int64 // pages of pods that were listed
 	expired atomic.Int64 // answers with 410
 	writes  atomic.Int64
 }
@@ -77,18 +76,19 @@ func startProxy(t *testing.T, s *cluster.APIServer, etcd *cluster.Etcd) *proxy {
 			return nil
 		},
 	}
-	p.server = http.Server{Addr: address, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			p.writes.Add(1)
-		}
-		if r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("watch") == "" && p.pages.Add(1)%4 == 3 {
-			if err := p.compact(); err != nil {
-				t.Error(err)
+	p.server = http.Server{Addr: address, ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet {
+				p.writes.Add(1)
 			}
-		}
-		reverse.ServeHTTP(w, r)
-	})}
-	go func() { _ = p.server.ListenAndServe() }() // which ends with an error
+			if r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("watch") == "" && p.pages.Add(1)%4 == 3 {
+				if err := p.compact(); err != nil {
+					t.Error(err)
+				}
+			}
+			reverse.ServeHTTP(w, r)
+		})}
+	go func() { _ = p.server.ListenAndServe() }() // it always returns an error
 	t.Cleanup(func() { _ = p.server.Close() })
 	return p
 }
@@ -99,8 +99,7 @@ func (p *proxy) kubeconfig(t *testing.T) string {
 "clusters":[{"name":"e2e","cluster":{"server":%q}}],"contexts":[{"name":"e2e","context":{"cluster":"e2e"}}]}`, p.url))
 }
 
-// pod is one of those of the cluster. A third of them may run in a restricted
-// namespace.
+// pod returns the ith pod of the cluster. A third of them may run in a restricted namespace.
 func pod(i int) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -111,7 +110,8 @@ func pod(i int) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName:       fmt.Sprintf("node-%d", i%500),
 			InitContainers: []corev1.Container{{Name: "init", Image: "registry.example.com/init:1"}},
-			Containers:     []corev1.Container{{Name: "web", Image: "registry.example.com/web:1"}, {Name: "proxy", Image: "registry.example.com/proxy:1"}},
+			Containers: []corev1.Container{{Name: "web", Image: "registry.example.com/web:1"},
+				{Name: "proxy", Image: "registry.example.com/proxy:1"}},
 		},
 	}
 	for j := range p.Spec.Containers {
@@ -161,7 +161,7 @@ func fill(t *testing.T, s *cluster.APIServer) {
 		})
 	}
 	working.Wait()
-	// Those that an API server makes, some time after it is ready.
+	// The API server creates these namespaces itself, some time after it is ready.
 	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
 		for _, err := s.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil; {
 			if ctx.Err() != nil || !apierrors.IsNotFound(err) {
@@ -173,7 +173,7 @@ func fill(t *testing.T, s *cluster.APIServer) {
 	}
 }
 
-// An outcome is what an audit said, and what it took.
+// An outcome is the report of an audit, and the resources that it used.
 type outcome struct {
 	Results []*report.Result
 	Summary report.Summary
@@ -187,7 +187,8 @@ func run(t *testing.T, p *proxy, code int, flags ...string) *outcome {
 	t.Helper()
 	arguments := append([]string{
 		"audit", "--kubeconfig=" + p.kubeconfig(t), "--enable-admission-plugins=PodSecurity", "--kube-api-qps=1000", "-o=json",
-		"--admission-control-config-file=" + cluster.WriteFile(t, "admission.yaml", []byte(cluster.RestrictedPods)), fmt.Sprintf("--chunk-size=%d", *pageSize),
+		"--admission-control-config-file=" + cluster.WriteFile(t, "admission.yaml", []byte(cluster.RestrictedPods)),
+		fmt.Sprintf("--chunk-size=%d", *pageSize),
 	}, flags...)
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(*binary, arguments...)
@@ -207,10 +208,11 @@ func run(t *testing.T, p *proxy, code int, flags ...string) *outcome {
 	return o
 }
 
-// TestAudit audits a cluster whose etcd is compacted meanwhile.
+// TestAudit audits a cluster while its etcd is compacted.
 func TestAudit(t *testing.T) {
 	etcd := cluster.StartEtcd(t)
-	// Without a cache of lists, which keeps what etcd has forgotten.
+	// The API server has no cache of lists, because a cache would still have what etcd has
+	// compacted.
 	s := etcd.StartAPIServer(t, cluster.APIServerOptions{Flags: map[string]string{"watch-cache": "false"}})
 	fill(t, s)
 	p := startProxy(t, s, etcd)
@@ -237,7 +239,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// compare has an API server with the plugin deny some of the pods.
+// compare sends some of the pods to an API server with the plugin, and compares the decisions.
 func compare(t *testing.T, etcd *cluster.Etcd, decisions map[string]report.Decision) {
 	t.Helper()
 	other := etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "enforcing", On: []string{"PodSecurity"}, Flags: map[string]string{
@@ -295,8 +297,8 @@ func install(t *testing.T, s *cluster.APIServer) {
 	}
 }
 
-// TestReports writes reports that OpenReports' own schema takes: server-side apply
-// refuses fields that it does not have.
+// TestReports writes reports that OpenReports' own schema accepts. Server-side apply refuses
+// unknown fields.
 func TestReports(t *testing.T) {
 	etcd := cluster.StartEtcd(t)
 	s := etcd.StartAPIServer(t, cluster.APIServerOptions{})
@@ -314,7 +316,8 @@ func TestReports(t *testing.T) {
 		}
 	}
 	count := func() int {
-		list, err := s.Dynamic.Resource(reportsResource).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=fastadmit-audit"})
+		list, err := s.Dynamic.Resource(reportsResource).List(ctx,
+			metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=fastadmit-audit"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +331,8 @@ func TestReports(t *testing.T) {
 		t.Errorf("got %d writes for a cluster that did not change", p.writes.Load()-20)
 	}
 	gone := pod(1)
-	if err := s.Client.CoreV1().Pods(gone.Namespace).Delete(ctx, gone.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	if err := s.Client.CoreV1().Pods(gone.Namespace).Delete(ctx, gone.Name, now); err != nil {
 		t.Fatal(err)
 	}
 	if run(t, p, 1, "--write-reports"); count() != 19 || p.writes.Load() != 21 {

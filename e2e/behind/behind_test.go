@@ -1,6 +1,7 @@
-// Package behind has the webhooks of others called by fastadmit, with its plugins
-// MutatingAdmissionWebhook and ValidatingAdmissionWebhook, and by an API server itself.
-// The same requests go to both. What they store and what they answer must be equal.
+// Package behind lets fastadmit call other projects' webhooks, with its plugins
+// MutatingAdmissionWebhook and ValidatingAdmissionWebhook, and compares that with an API server
+// that calls them itself. Both get the same requests. What they store and what they answer must be
+// equal.
 package behind
 
 import (
@@ -17,11 +18,11 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// sides are two clusters: the first one calls the webhooks itself, for the second one
-// fastadmit does.
+// sides are two clusters. The API server of the first one calls the webhooks itself; that of the
+// second one calls fastadmit, which calls them.
 type sides [2]*cluster.APIServer
 
-// configurations are those of the webhooks, the same for both sides.
+// configurations are the webhooks' configurations, the same for both sides.
 type configurations struct {
 	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration
@@ -33,9 +34,10 @@ func start(t *testing.T, etcd *cluster.Etcd, authority *cluster.Authority, first
 	second := etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "behind", Prefix: "behind"})
 	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", second.Kubeconfig(t),
 		"--enable-admission-plugins", "AlwaysDeny,"+strings.Join(cluster.WebhookPlugins, ","),
-		"--admission-control-config-file", admission(t, map[string]any{"MutatingAdmissionWebhook": c.mutating, "ValidatingAdmissionWebhook": c.validating}))
+		"--admission-control-config-file",
+		admission(t, map[string]any{"MutatingAdmissionWebhook": c.mutating, "ValidatingAdmissionWebhook": c.validating}))
 	marker := cluster.Webhook{URL: fastadmit.URL, CA: authority.PEM}
-	// fastadmit is asked about what the webhooks are asked about, as its README says.
+	// fastadmit's rules are those of the webhooks, as its README says.
 	var mutating, validating []admissionregistrationv1.RuleWithOperations
 	for i := range c.mutating.Webhooks {
 		mutating = append(mutating, c.mutating.Webhooks[i].Rules...)

@@ -17,16 +17,16 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/tally"
 )
 
-// differencesMax is how many differences are worth reading.
+// differencesMax is how many differences a failed test shows.
 const differencesMax = 10
 
-// A step is a request about an object.
+// A step is a request for an object.
 type step struct {
 	about string
 	send  func(ctx context.Context, r dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error)
 }
 
-// A scenario is an object and what is done with it, one after the other.
+// A scenario is an object and the requests for it, in order.
 type scenario struct {
 	about  string
 	object *unstructured.Unstructured
@@ -41,14 +41,16 @@ func dryRun(dry bool) []string {
 }
 
 func create(dry bool) step {
-	return step{fmt.Sprint("create, dry run ", dry), func(ctx context.Context, r dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return step{fmt.Sprint("create, dry run ", dry), func(ctx context.Context, r dynamic.ResourceInterface,
+		object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		return r.Create(ctx, object.DeepCopy(), metav1.CreateOptions{DryRun: dryRun(dry)})
 	}}
 }
 
 // update reads the object, changes it and writes it.
 func update(dry bool, change func(u *unstructured.Unstructured)) step {
-	return step{fmt.Sprint("update, dry run ", dry), func(ctx context.Context, r dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return step{fmt.Sprint("update, dry run ", dry), func(ctx context.Context, r dynamic.ResourceInterface,
+		object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		found, err := r.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return nil, err
@@ -59,17 +61,19 @@ func update(dry bool, change func(u *unstructured.Unstructured)) step {
 }
 
 func patch(kind types.PatchType, dry bool, body string, subresources ...string) step {
-	return step{fmt.Sprintf("%s %s, dry run %t: %s", kind, subresources, dry, body), func(ctx context.Context, r dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-		o := metav1.PatchOptions{DryRun: dryRun(dry), FieldManager: "e2e"}
-		if kind == types.ApplyPatchType {
-			o.Force = new(true)
-		}
-		return r.Patch(ctx, object.GetName(), kind, []byte(body), o, subresources...)
-	}}
+	return step{fmt.Sprintf("%s %s, dry run %t: %s", kind, subresources, dry, body),
+		func(ctx context.Context, r dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			o := metav1.PatchOptions{DryRun: dryRun(dry), FieldManager: "e2e"}
+			if kind == types.ApplyPatchType {
+				o.Force = new(true)
+			}
+			return r.Patch(ctx, object.GetName(), kind, []byte(body), o, subresources...)
+		}}
 }
 
 func remove(dry bool) step {
-	return step{fmt.Sprint("delete, dry run ", dry), func(ctx context.Context, r dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return step{fmt.Sprint("delete, dry run ", dry), func(ctx context.Context, r dynamic.ResourceInterface,
+		object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		return nil, r.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), DryRun: dryRun(dry)})
 	}}
 }
@@ -91,7 +95,7 @@ func (s sides) await(t *testing.T, manifest, text string) {
 	}
 }
 
-// answer returns what a side says to a step, and what it has stored then.
+// answer returns a side's answer to a step, and the object that it has stored then.
 func answer(t *testing.T, side *cluster.APIServer, sc *scenario, st *step) string {
 	t.Helper()
 	warnings := new(cluster.Warnings)
@@ -105,7 +109,7 @@ func answer(t *testing.T, side *cluster.APIServer, sc *scenario, st *step) strin
 	return text + "\nstored " + shown(stored, err)
 }
 
-// differing shows the answers from shortly before where they differ.
+// differing shows both answers from shortly before the first difference.
 func differing(itself, behind string) string {
 	const before, after = 300, 700
 	at := 0
@@ -121,15 +125,16 @@ func shown(object *unstructured.Unstructured, err error) string {
 		return "nothing"
 	}
 	if object != nil {
-		// The API server sorts them by the second in which they wrote.
+		// The API server sorts managed fields by the second of the write.
 		managers := object.GetManagedFields()
 		slices.SortStableFunc(managers, func(a, b metav1.ManagedFieldsEntry) int {
-			return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Subresource, b.Subresource), cmp.Compare(a.Manager, b.Manager))
+			return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Subresource, b.Subresource),
+				cmp.Compare(a.Manager, b.Manager))
 		})
 		object.SetManagedFields(managers)
 	}
-	// fastadmit adds a cause to the details, and the API server leaves out details that
-	// are empty without it.
+	// fastadmit adds a cause to the details, and without it the API server leaves out empty
+	// details.
 	return strings.Replace(cluster.Shown(object, err, ""), `,"details":{}`, "", 1)
 }
 
@@ -150,7 +155,7 @@ func (s sides) compare(t *testing.T, name string, g *generator) {
 			if len(row.Different) <= differencesMax {
 				t.Errorf("%s, %s:%s", sc.about, st.about, differing(itself, behind))
 			}
-			break // what follows differs, too
+			break // the next steps differ as a consequence
 		}
 	}
 	for _, part := range g.wanted {

@@ -10,11 +10,11 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// prefix is that of the labels and annotations that controllerruntime reads.
+// prefix is the prefix of the labels and annotations that controllerruntime reads.
 const prefix = "behind.example.com/"
 
-// answered selects objects that say what is answered about them, and others those that
-// do not: in-tree, of two webhooks that deny, any may be the answer.
+// answered selects objects that ask for an answer, and others selects those that do not. If two
+// webhooks deny an object, in-tree may answer with either denial.
 var (
 	answered = &metav1.LabelSelector{MatchLabels: map[string]string{prefix + "answered": "true"}}
 	others   = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -33,14 +33,16 @@ func webhooks(url string, ca []byte) configurations {
 	none, versions := new(admissionregistrationv1.SideEffectClassNone), []string{"v1"}
 	mutating := func(name, path string, rules []admissionregistrationv1.RuleWithOperations) admissionregistrationv1.MutatingWebhook {
 		return admissionregistrationv1.MutatingWebhook{
-			Name: name + ".default.example.com", ClientConfig: client(path), Rules: rules, SideEffects: none, AdmissionReviewVersions: versions,
-			ReinvocationPolicy: new(admissionregistrationv1.IfNeededReinvocationPolicy),
+			Name: name + ".default.example.com", ClientConfig: client(path), Rules: rules, SideEffects: none,
+			AdmissionReviewVersions: versions,
+			ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
 		}
 	}
 	validating := func(name, path string, rules []admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
 		return admissionregistrationv1.ValidatingWebhook{
-			Name: name + ".validate.example.com", ClientConfig: client(path), Rules: rules, SideEffects: none, AdmissionReviewVersions: versions,
-			ObjectSelector: others,
+			Name: name + ".validate.example.com", ClientConfig: client(path), Rules: rules, SideEffects: none,
+			AdmissionReviewVersions: versions,
+			ObjectSelector:          others,
 		}
 	}
 	c := configurations{
@@ -72,7 +74,7 @@ func webhooks(url string, ca []byte) configurations {
 	return c
 }
 
-// TestControllerRuntime has a webhook of controller-runtime.
+// TestControllerRuntime compares both sides with a webhook of controller-runtime.
 func TestControllerRuntime(t *testing.T) {
 	etcd, authority := cluster.StartEtcd(t), cluster.NewAuthority(t)
 	first := etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "itself", Prefix: "itself"})
@@ -84,8 +86,10 @@ func TestControllerRuntime(t *testing.T) {
 	cluster.Start(t, "controllerruntime", nil, cluster.Built("controllerruntime"), "-host", host, "-port", port,
 		"-cert-dir", certificate(t, authority, host), "-kubeconfig", first.Kubeconfig(t))
 	s := start(t, etcd, authority, first, webhooks("https://"+address, authority.PEM))
-	s.await(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ready"},"data":{"password":"x"}}`, "passwords belong into Secrets")
-	s.await(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"ready","annotations":{"`+prefix+`default":"refuse"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
+	s.await(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ready"},"data":{"password":"x"}}`,
+		"passwords belong into Secrets")
+	s.await(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"ready","annotations":{"`+prefix+`default":"refuse"}},`+
+		`"spec":{"containers":[{"name":"c","image":"i"}]}}`,
 		"no default for this pod")
 	g := newGenerator(t)
 	g.forControllerRuntime(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/tally"
 )
 
-// templates want labels and a registry.
+// templates require labels and a registry.
 const templates = `apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate
 metadata: {name: labelsrequired}
@@ -108,7 +108,7 @@ spec:
   location: 'spec.template.spec.containers[name: c0].args'
   parameters: {operation: merge, values: {fromList: [--verbose]}}
 `
-	// gated has what each of them does something about.
+	// gated is an object that each of them concerns.
 	gated = `
 - {kind: Pod, spec: {containers: [{name: c, image: "i:v1"}]}}
 - {kind: Pod, labels: {behind.example.com/tier: a}, spec: {containers: [{name: c, image: i, imagePullPolicy: Never}]}}
@@ -119,12 +119,13 @@ spec:
 - kind: Deployment
   spec: {replicas: 3, selector: {matchLabels: {a: a}}, template: {metadata: {labels: {a: a}}, spec: {containers: [{name: c, image: i}]}}}
 - kind: Deployment
-  spec: {replicas: 3, selector: {matchLabels: {a: a}}, template: {metadata: {labels: {a: a}}, spec: {containers: [{name: c0, image: "i:1"}]}}}
+  spec: {replicas: 3, selector: {matchLabels: {a: a}}, template: {metadata: {labels: {a: a}}, spec: {containers: [{name: c0, image: ` +
+		`"i:1"}]}}}
 `
 )
 
-// gatekeeper returns what Gatekeeper's own manifests have: the kinds, and the
-// configurations of its webhooks, at that URL.
+// gatekeeper returns the kinds in Gatekeeper's own manifests, and its webhook configurations with
+// that URL.
 func gatekeeper(t *testing.T, url string, ca []byte) (kinds string, c configurations) {
 	t.Helper()
 	content, err := os.ReadFile(cluster.Built("gatekeeper.yaml"))
@@ -150,7 +151,7 @@ func gatekeeper(t *testing.T, url string, ca []byte) (kinds string, c configurat
 			}
 		}
 	}
-	// No Service is here, and what fails is to show.
+	// The test has no Service, and a failure must be visible.
 	fail, timeout := admissionregistrationv1.Fail, int32(10)
 	client := func(c *admissionregistrationv1.WebhookClientConfig) {
 		c.URL, c.Service, c.CABundle = new(url+*c.Service.Path), nil, ca
@@ -168,7 +169,8 @@ func gatekeeper(t *testing.T, url string, ca []byte) (kinds string, c configurat
 	return kinds, c
 }
 
-// TestGatekeeper has Gatekeeper, whose constraints and mutations are in the first cluster.
+// TestGatekeeper compares both sides with Gatekeeper. Its constraints and mutations are in the
+// first cluster.
 func TestGatekeeper(t *testing.T) {
 	if os.Getenv(tally.Full) == "" {
 		t.Skipf("Gatekeeper is built for make e2e-full alone; %s=1 asks for it", tally.Full)
@@ -187,8 +189,10 @@ func TestGatekeeper(t *testing.T) {
 	kinds, c := gatekeeper(t, "https://"+address, authority.PEM)
 	first.MustKubectl(t, kinds, "create", "-f", "-")
 	first.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd")
-	cluster.Start(t, "gatekeeper", nil, cluster.Built("gatekeeper"), "--kubeconfig", first.Kubeconfig(t), "--debug-use-fake-pod", "--disable-cert-rotation",
-		"--cert-dir", certificate(t, authority, host), "--host", host, "--port", port, "--health-addr", cluster.FreeAddress(t), "--prometheus-port", metrics,
+	cluster.Start(t, "gatekeeper", nil, cluster.Built("gatekeeper"), "--kubeconfig", first.Kubeconfig(t), "--debug-use-fake-pod",
+		"--disable-cert-rotation",
+		"--cert-dir", certificate(t, authority, host), "--host", host, "--port", port, "--health-addr", cluster.FreeAddress(t),
+		"--prometheus-port", metrics,
 		"--operation", "webhook", "--operation", "mutation-webhook", "--operation", "generate", "--exempt-namespace", "gatekeeper-system")
 	first.MustKubectl(t, mutations+"---\n"+templates, "create", "-f", "-")
 	cluster.Await(t, "the kinds of the templates", func() error {
@@ -199,9 +203,11 @@ func TestGatekeeper(t *testing.T) {
 		return nil
 	})
 	s := start(t, etcd, authority, first, c)
-	s.await(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"ready"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, "ready lacks the labels")
+	s.await(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"ready"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
+		"ready lacks the labels")
 	g := newGenerator(t)
-	g.wanted = []string{"lacks the labels", "which has no tag", `"owner":"gatekeeper"`, `"imagePullPolicy":"Always"`, "--verbose", "admission.gatekeeper.sh/ignore"}
+	g.wanted = []string{"lacks the labels", "which has no tag", `"owner":"gatekeeper"`, `"imagePullPolicy":"Always"`, "--verbose",
+		"admission.gatekeeper.sh/ignore"}
 	g.all(fixed(t, gated), func(object *unstructured.Unstructured) { object.SetLabels(map[string]string{prefix + "tier": "a"}) })
 	s.compare(t, "Gatekeeper", g)
 }

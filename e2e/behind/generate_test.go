@@ -24,9 +24,9 @@ import (
 type generator struct {
 	*rand.Rand
 	objects []*unstructured.Unstructured // of ../testdata
-	// scenarios are all that are tried.
+	// scenarios are all scenarios of the test.
 	scenarios iter.Seq[*scenario]
-	// wanted is what must be in an answer.
+	// wanted are texts that must occur in some answer.
 	wanted []string
 }
 
@@ -38,7 +38,7 @@ func newGenerator(t *testing.T) *generator {
 	}
 	seen := map[string]bool{}
 	for _, file := range files {
-		if filepath.Base(file) == "rbac.yaml" { // who may do what, not cases
+		if filepath.Base(file) == "rbac.yaml" { // access rights, no cases
 			continue
 		}
 		cases, err := tables.Read(file)
@@ -78,7 +78,7 @@ func (g *generator) in(n int) bool { return g.IntN(n) == 0 }
 
 func (g *generator) pick(of ...string) string { return of[g.IntN(len(of))] }
 
-// manifests has everything in it that controllerruntime does.
+// manifests cover everything that controllerruntime does.
 const manifests = `
 - {kind: Pod, labels: {behind.example.com/sidecar: a, behind.example.com/keep: a}, spec: {containers: [{name: c, image: "i:v1"}]}}
 - {kind: Pod, annotations: {behind.example.com/default: refuse}, spec: {containers: [{name: c, image: "i:v1"}]}}
@@ -93,7 +93,8 @@ const manifests = `
 - kind: ConfigMap
   labels: {behind.example.com/answered: "true"}
   annotations:
-    behind.example.com/validate.delete: '{"allowed":false,"status":{"code":418,"reason":"Teapot","message":"answered"},"warnings":["deletion"]}'
+    behind.example.com/validate.delete: '{"allowed":false,"status":{"code":418,"reason":"Teapot","message":"answered"},` +
+	`"warnings":["deletion"]}'
 - kind: ConfigMap
   labels: {behind.example.com/answered: "true"}
   annotations: {behind.example.com/mutate.create: '{"allowed":true,"jsonPatch":[{"op":"replace","path":"/missing","value":1}]}'}
@@ -106,7 +107,7 @@ const manifests = `
   spec: {replicas: 20, selector: {matchLabels: {a: a}}, template: {metadata: {labels: {a: a}}, spec: {containers: [{name: c, image: i}]}}}
 `
 
-// fixed are scenarios of such manifests. Each is updated, too, and scaled.
+// fixed returns scenarios for such manifests. Each object is also updated and scaled.
 func fixed(t *testing.T, manifests string) []*scenario {
 	t.Helper()
 	var all []struct {
@@ -147,19 +148,22 @@ func fixed(t *testing.T, manifests string) []*scenario {
 	return scenarios
 }
 
-// freed is a patch after which nothing holds an object.
-const freed = `{"metadata":{"labels":{"` + prefix + `keep":null,"` + prefix + `answered":null},"annotations":null,"finalizers":null},"spec":{"replicas":0}}`
+// freed is a patch that removes everything that keeps an object from being deleted.
+const freed = `{"metadata":{"labels":{"` + prefix + `keep":null,"` + prefix + `answered":null},"annotations":null,"finalizers":null},` +
+	`"spec":{"replicas":0}}`
 
-// forControllerRuntime tries what controllerruntime does.
+// forControllerRuntime adds scenarios for what controllerruntime does.
 func (g *generator) forControllerRuntime(t *testing.T) {
-	g.wanted = []string{"has no tag", "tier was", "keep this pod", "are too many", "scale it down first", "no default for this pod", "defaults are out",
-		"panic: this one", "passwords belong into Secrets", "has no limits", "generation 1 becomes 2", `behind.example.com/dry-run":"true"`, "sidecar:v1",
+	g.wanted = []string{"has no tag", "tier was", "keep this pod", "are too many", "scale it down first", "no default for this pod",
+		"defaults are out",
+		"panic: this one", "passwords belong into Secrets", "has no limits", "generation 1 becomes 2",
+		`behind.example.com/dry-run":"true"`, "sidecar:v1",
 		"answered", "denied the request without explanation", `"code":418`}
 	g.all(fixed(t, manifests), g.answered)
 }
 
-// all tries the fixed scenarios, the objects of Kubernetes' tests, and generated ones.
-// Some objects are changed before.
+// all adds the fixed scenarios, those of the objects of Kubernetes' tests, and generated ones. Some
+// objects are changed first.
 func (g *generator) all(fixed []*scenario, change func(*unstructured.Unstructured)) {
 	g.scenarios = func(yield func(*scenario) bool) {
 		n := 0
@@ -176,10 +180,11 @@ func (g *generator) all(fixed []*scenario, change func(*unstructured.Unstructure
 			if g.in(2) {
 				change(object)
 			}
-			return yield(&scenario{about: fmt.Sprintf("%s %s (%s)", object.GetKind(), object.GetName(), about), object: object, steps: g.steps(object)})
+			return yield(&scenario{about: fmt.Sprintf("%s %s (%s)", object.GetKind(), object.GetName(), about), object: object,
+				steps: g.steps(object)})
 		}
 		for i, object := range g.objects {
-			// All of them in the full run, some in each of the others.
+			// The full run has all of them, each other run some.
 			if g.in(tally.Cases(5, 1)) && !next(object.DeepCopy(), fmt.Sprint("testdata ", i)) {
 				return
 			}
@@ -192,21 +197,24 @@ func (g *generator) all(fixed []*scenario, change func(*unstructured.Unstructure
 	}
 }
 
-// steps are requests about an object, which end with its deletion.
+// steps returns requests for an object. The last one deletes it.
 func (g *generator) steps(object *unstructured.Unstructured) []step {
 	all := []step{create(g.in(3)), create(false)}
 	for range g.IntN(4) {
 		dry := g.in(3)
-		label := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, prefix+g.pick("tier", "keep", "skip", "answered", "other"), g.pick("", "true", "b"))
+		label := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, prefix+g.pick("tier", "keep", "skip", "answered", "other"),
+			g.pick("", "true", "b"))
 		switch g.IntN(7) {
 		case 0:
 			all = append(all, patch(types.MergePatchType, dry, label))
 		case 1:
 			all = append(all, patch(types.StrategicMergePatchType, dry, label))
 		case 2:
-			all = append(all, patch(types.JSONPatchType, dry, `[{"op":"add","path":"/metadata/annotations","value":{"a/b~c":"\u00e9\"<"}}]`))
+			all = append(all,
+				patch(types.JSONPatchType, dry, `[{"op":"add","path":"/metadata/annotations","value":{"a/b~c":"\u00e9\"<"}}]`))
 		case 3:
-			all = append(all, patch(types.ApplyPatchType, dry, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,%s`, object.GetAPIVersion(), object.GetKind(), label[1:])))
+			all = append(all, patch(types.ApplyPatchType, dry, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,%s`, object.GetAPIVersion(),
+				object.GetKind(), label[1:])))
 		case 4:
 			value := g.pick("", "true", "b")
 			all = append(all, update(dry, func(u *unstructured.Unstructured) {
@@ -218,22 +226,25 @@ func (g *generator) steps(object *unstructured.Unstructured) []step {
 				u.SetLabels(labels)
 			}))
 		case 5:
-			all = append(all, patch(types.MergePatchType, dry, g.pick(`{"spec":{"replicas":3}}`, `{"spec":{"replicas":20}}`, `{"data":{"password":"p"}}`,
-				`{"spec":{"containers":[{"name":"c","image":"other:v2"}]}}`, `{"metadata":{"annotations":{"`+prefix+`default":"refuse"}}}`, `{}`)))
+			all = append(all, patch(types.MergePatchType, dry, g.pick(`{"spec":{"replicas":3}}`, `{"spec":{"replicas":20}}`,
+				`{"data":{"password":"p"}}`,
+				`{"spec":{"containers":[{"name":"c","image":"other:v2"}]}}`, `{"metadata":{"annotations":{"`+prefix+
+					`default":"refuse"}}}`, `{}`)))
 		case 6:
-			all = append(all, patch(types.MergePatchType, dry, g.pick(`{"spec":{"replicas":11}}`, `{"status":{"replicas":1,"reason":"x"}}`, label),
-				g.pick("status", "scale", "ephemeralcontainers")))
+			all = append(all,
+				patch(types.MergePatchType, dry, g.pick(`{"spec":{"replicas":11}}`, `{"status":{"replicas":1,"reason":"x"}}`, label),
+					g.pick("status", "scale", "ephemeralcontainers")))
 		}
 	}
 	all = append(all, remove(g.in(3)))
 	if g.in(2) {
 		all = append(all, remove(false))
 	}
-	// Whatever held it.
+	// Remove what keeps it from being deleted.
 	return append(all, patch(types.MergePatchType, false, freed), remove(false))
 }
 
-// object returns a Pod, a Deployment or a ConfigMap with what the webhooks look at.
+// object returns a Pod, a Deployment or a ConfigMap with the fields that the webhooks read.
 func (g *generator) object() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1"}}
 	labels, annotations := map[string]string{}, map[string]string{}
@@ -281,7 +292,8 @@ func (g *generator) podSpec() map[string]any {
 	for i := range 1 + g.IntN(3) {
 		c := map[string]any{"name": fmt.Sprint("c", i), "image": g.pick("i:v1", "i:v2", "i:v3", "i", "registry.example.com/i@sha256:1")}
 		if g.in(2) {
-			c["resources"] = map[string]any{"limits": map[string]any{"cpu": g.pick("1", "0.5", "100m", "1e3"), "memory": g.pick("1Gi", "0.5Gi", "1e9")}}
+			c["resources"] = map[string]any{"limits": map[string]any{"cpu": g.pick("1", "0.5", "100m", "1e3"),
+				"memory": g.pick("1Gi", "0.5Gi", "1e9")}}
 		}
 		if g.in(3) {
 			c["env"] = []any{map[string]any{"name": "A", "value": g.pick("", "b", "$(X)")}, map[string]any{"name": "B"}}
@@ -301,7 +313,7 @@ func (g *generator) podSpec() map[string]any {
 	return spec
 }
 
-// answered has the object say what is answered about it.
+// answered makes the object ask for an answer.
 func (g *generator) answered(object *unstructured.Unstructured) {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	if labels == nil {
@@ -318,7 +330,7 @@ func (g *generator) answered(object *unstructured.Unstructured) {
 			}
 			text, err := json.Marshal(g.response(phase))
 			if err != nil {
-				panic(err) // it is made of strings, numbers and booleans
+				panic(err) // it consists of strings, numbers and booleans
 			}
 			annotations[prefix+phase+"."+operation] = string(text)
 		}
@@ -334,10 +346,12 @@ func (g *generator) response(phase string) map[string]any {
 		status := map[string]any{}
 		possible := map[string][]any{
 			"code": {200, 400, 403, 404, 409, 418, 422, 500, 599, -1}, "status": {"Success", "Failure", ""},
-			"reason": {"", "Forbidden", "NotFound", "Invalid", "Whatever it is"}, "message": {"", "answered", "two\nlines \u00e9 <&>", strings.Repeat("m", 3000)},
+			"reason": {"", "Forbidden", "NotFound", "Invalid", "Whatever it is"}, "message": {"", "answered", "two\nlines \u00e9 <&>",
+				strings.Repeat("m", 3000)},
 			"details": {
 				map[string]any{}, map[string]any{"name": "n", "group": "g", "kind": "k", "uid": "u"},
-				map[string]any{"causes": []any{map[string]any{"reason": "FieldValueInvalid", "message": "m", "field": "spec.a[0]"}, map[string]any{}}},
+				map[string]any{"causes": []any{map[string]any{"reason": "FieldValueInvalid", "message": "m", "field": "spec.a[0]"},
+					map[string]any{}}},
 			},
 		}
 		for _, field := range slices.Sorted(maps.Keys(possible)) {
@@ -348,7 +362,8 @@ func (g *generator) response(phase string) map[string]any {
 		r["status"] = status
 	}
 	if g.in(3) {
-		r["warnings"] = []any{g.pick("", "a warning", "accents \u00e9 and \"quotes\"", strings.Repeat("w", 300)), g.pick("second", "a warning")}
+		r["warnings"] = []any{g.pick("", "a warning", "accents \u00e9 and \"quotes\"", strings.Repeat("w", 300)),
+			g.pick("second", "a warning")}
 	}
 	if g.in(3) {
 		r["auditAnnotations"] = map[string]any{g.pick("a", "b.c", "", "d/e"): g.pick("", "text")}
@@ -359,15 +374,16 @@ func (g *generator) response(phase string) map[string]any {
 	return r
 }
 
-// patch is a JSON patch of metadata, which may not fit.
+// patch returns a JSON patch of metadata, which may be impossible to apply.
 func (g *generator) patch() []any {
 	var all []any
 	for range g.IntN(4) {
-		path := g.pick("/metadata/labels/patched", "/metadata/annotations/patched", "/metadata/labels/"+strings.ReplaceAll(prefix, "/", "~1")+"keep",
+		path := g.pick("/metadata/labels/patched", "/metadata/annotations/patched",
+			"/metadata/labels/"+strings.ReplaceAll(prefix, "/", "~1")+"keep",
 			"/metadata/labels/missing/deep", "/metadata/finalizers", "/metadata/annotations")
 		op := map[string]any{"op": g.pick("add", "add", "add", "replace", "remove", "test", "copy", "nothing"), "path": path}
 		if op["op"] == "copy" {
-			// A string to where one is: what no longer fits its type fails elsewhere
+			// Replace a string by a string: a value of the wrong type would fail at another place
 			// behind fastadmit.
 			op["from"], op["path"] = "/metadata/name", "/metadata/labels/patched"
 		}

@@ -1,5 +1,5 @@
-// Package callers has fastadmit ask who calls: real API servers that say so, by
-// certificate, token and password, and strangers, who are sent away.
+// Package callers tests how fastadmit authenticates callers: real API servers, by certificate,
+// token and password, and strangers, which are refused.
 package callers
 
 import (
@@ -21,11 +21,10 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// name is that of the API servers, in certificates and beside passwords.
+// name is the API servers' name, in certificates and for passwords.
 const name = "kube-apiserver"
 
-// A credential is what an API server has to show who it is. There is an old one
-// and a new one.
+// A credential is what an API server authenticates with. There is an old one and a new one.
 type credential struct {
 	authority       *cluster.Authority // of the certificate
 	certFile        string
@@ -46,10 +45,10 @@ func certificateFiles(t *testing.T, authority *cluster.Authority, name string) (
 	return cluster.WriteFile(t, "client.crt", cert), cluster.WriteFile(t, "client.key", key)
 }
 
-// A way to ask who calls.
+// A way is a method of authentication.
 type way struct {
 	flags []string                            // of fastadmit, beside those with files
-	files map[string]func(*credential) string // by flag, what a file has for a credential
+	files map[string]func(*credential) string // by flag: the content of the file for a credential
 	user  func(*credential) map[string]any    // in the kubeconfig file of an API server
 }
 
@@ -57,11 +56,12 @@ func byCertificate(c *credential) string { return string(c.authority.PEM) }
 func byToken(c *credential) string       { return c.token + "," + name + ",1\n" }
 func byPassword(c *credential) string    { return c.password + "," + name + ",1\n" }
 
-// certificateFlags let a client certificate count for a second, which is how
-// long a connection lasts then.
+// certificateFlags let a client certificate count for a second, which is then also how long a
+// connection lasts.
 var certificateFlags = []string{"--client-allowed-names=" + name, "--max-connection-age=1s"}
 
-// ways are also the names of the namespaces from which there are calls.
+// ways are the methods by name. The names are also those of the namespaces in which objects are
+// created.
 var ways = map[string]way{
 	"certificate": {
 		flags: certificateFlags,
@@ -89,7 +89,7 @@ var ways = map[string]way{
 	},
 }
 
-// An asking is a fastadmit that asks who calls in one of the ways.
+// An asking is a fastadmit that authenticates callers in one of the ways.
 type asking struct {
 	*cluster.Fastadmit
 	way
@@ -108,8 +108,8 @@ func startAsking(t *testing.T, authority *cluster.Authority, w way, c *credentia
 	return a
 }
 
-// allow replaces the files by ones with these credentials, and waits until they
-// are in use.
+// allow replaces the files with ones that contain these credentials, and waits until they are in
+// use.
 func (a *asking) allow(t *testing.T, credentials ...*credential) {
 	t.Helper()
 	const reloads, failures = "fastadmit_config_reload_successes_total", "fastadmit_config_reload_failures_total"
@@ -174,8 +174,8 @@ func startStand(t *testing.T) *stand {
 	return s
 }
 
-// admission returns an AdmissionConfiguration with which an API server shows a
-// credential to each of the fastadmits, as it asks for it.
+// admission returns an AdmissionConfiguration with which an API server sends a credential to each
+// of the fastadmits, in its way.
 func (s *stand) admission(t *testing.T, c *credential) string {
 	t.Helper()
 	var users []map[string]any
@@ -209,12 +209,13 @@ func TestCallers(t *testing.T) {
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// asks makes what both webhooks are asked about, and says what is wrong with
-// the answers.
+// asks creates objects for which both webhooks are called, and returns an error if an answer is
+// wrong.
 func asks(s *cluster.APIServer, namespace string) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx:1", ImagePullPolicy: corev1.PullIfNotPresent}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx:1",
+			ImagePullPolicy: corev1.PullIfNotPresent}}},
 	}
 	pod, err := s.Client.CoreV1().Pods(namespace).Create(context.Background(), pod, dryRun)
 	if err != nil {
@@ -231,7 +232,7 @@ func asks(s *cluster.APIServer, namespace string) error {
 	return cluster.WantError(err, "denied the request: DenyServiceExternalIPs: ")
 }
 
-// awaitRefused waits until an API server is sent away, and its user told why.
+// awaitRefused waits until an API server's calls are refused, and its user is told why.
 func awaitRefused(t *testing.T, s *cluster.APIServer, namespace string) {
 	t.Helper()
 	cluster.Await(t, "the API server to be refused", func() error {
@@ -244,8 +245,8 @@ func awaitRefused(t *testing.T, s *cluster.APIServer, namespace string) {
 	})
 }
 
-// rotated replaces credentials while they are in use: both are good for a time.
-// No call fails of an API server whose credential is good.
+// rotated replaces credentials while they are in use. For a while both are valid. No call of an API
+// server with a valid credential may fail.
 func (s *stand) rotated(t *testing.T, name string) {
 	a, old, next := s.all[name], s.servers[0], s.servers[1]
 	if err := asks(old, name); err != nil {
@@ -266,7 +267,7 @@ func (s *stand) rotated(t *testing.T, name string) {
 	second.more(t)
 }
 
-// A stream asks all the time.
+// A stream sends requests all the time.
 type stream struct {
 	mu     sync.Mutex
 	calls  int
@@ -287,13 +288,13 @@ func startStream(s *cluster.APIServer, namespace string) *stream {
 				c.errs = append(c.errs, err)
 			}
 			c.mu.Unlock()
-			time.Sleep(10 * time.Millisecond) // the machine is shared
+			time.Sleep(10 * time.Millisecond) // leave time to other processes
 		}
 	})
 	return c
 }
 
-// more waits for some more calls.
+// more waits for further calls.
 func (c *stream) more(t *testing.T) {
 	t.Helper()
 	const calls = 20

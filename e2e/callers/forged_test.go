@@ -39,19 +39,22 @@ registration: {namespace: fastadmit, clientConfig: {url: "https://%s"}}
 `, address))
 	ctx := context.Background()
 	for _, name := range []string{"fastadmit", "made"} {
-		if _, err := s.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := s.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f := cluster.RunFastadmit(t, cluster.Binary, "serve", "--bind-address", host, "--secure-port", port, "--metrics-bind-address", "127.0.0.1:0",
+	f := cluster.RunFastadmit(t, cluster.Binary, "serve", "--bind-address", host, "--secure-port", port, "--metrics-bind-address",
+		"127.0.0.1:0",
 		"--kubeconfig", s.Kubeconfig(t), "--config", config, "--cert-secret-name", "certificate", "--cert-secret-namespace", "fastadmit")
 
-	// What the API server sends is taken: a quota is charged.
+	// The API server's review is accepted: a quota is charged.
 	quota, err := s.Client.CoreV1().ResourceQuotas("made").Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/configmaps": resource.MustParse("100")}}}, metav1.CreateOptions{})
 	if err == nil {
-		// As the controller does, which does not run here.
-		quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"count/configmaps": resource.MustParse("1")}}
+		// This test has no controller, so it does what the controller would.
+		quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard,
+			Used: corev1.ResourceList{"count/configmaps": resource.MustParse("1")}}
 		_, err = s.Client.CoreV1().ResourceQuotas("made").UpdateStatus(ctx, quota, metav1.UpdateOptions{})
 	}
 	if err != nil {
@@ -76,7 +79,7 @@ registration: {namespace: fastadmit, clientConfig: {url: "https://%s"}}
 	})
 	token := forge(t, s, f, used)
 
-	// What SECURITY.md says of users whose calls break down.
+	// As SECURITY.md says about users whose calls fail.
 	f.Stop(t)
 	if err := cluster.WantError(create(s, "made"), "/"+token+"/"); err != nil {
 		t.Errorf("kube-apiserver does not show the URL any more: %v", err)
@@ -85,14 +88,16 @@ registration: {namespace: fastadmit, clientConfig: {url: "https://%s"}}
 
 // create makes a ConfigMap.
 func create(s *cluster.APIServer, namespace string) error {
-	_, err := s.Client.CoreV1().ConfigMaps(namespace).Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}, metav1.CreateOptions{})
+	_, err := s.Client.CoreV1().ConfigMaps(namespace).Create(context.Background(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}, metav1.CreateOptions{})
 	return err
 }
 
 // forge sends reviews, without the path token and with it. It returns the token.
 func forge(t *testing.T, s *cluster.APIServer, f *cluster.Fastadmit, used func() int64) (token string) {
 	t.Helper()
-	w, err := s.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(context.Background(), "fastadmit.io", metav1.GetOptions{})
+	w, err := s.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(context.Background(), "fastadmit.io",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +115,8 @@ func forge(t *testing.T, s *cluster.APIServer, f *cluster.Fastadmit, used func()
 	}
 	before, wrong := used(), strings.Repeat("a", len(token))
 	for _, prefix := range []string{"", "/" + wrong, "/" + token + "a", "/" + token[1:], "//" + token, "/mutate/../" + token} {
-		for _, path := range []string{"/mutate", "/mutate/fail", "/mutate/namespaceautoprovision", "/validate", "/validate/fail", "/validate/resourcequota"} {
+		for _, path := range []string{"/mutate", "/mutate/fail", "/mutate/namespaceautoprovision", "/validate", "/validate/fail",
+			"/validate/resourcequota"} {
 			for _, namespace := range []string{"forged", "made"} {
 				code, text := send(t, f.URL+prefix+path, namespace)
 				if code != http.StatusUnauthorized || strings.Contains(text, token) {
@@ -122,7 +128,7 @@ func forge(t *testing.T, s *cluster.APIServer, f *cluster.Fastadmit, used func()
 	if made() || used() != before {
 		t.Errorf("got namespace made %v and quota used %d, want nothing written (%d)", made(), used(), before)
 	}
-	// The same reviews with the token write: they would have been good.
+	// With the token the same reviews write, so they were valid.
 	for path, namespace := range map[string]string{"/mutate/fail": "forged", "/validate/fail": "made"} {
 		if code, text := send(t, f.URL+"/"+token+path, namespace); code != http.StatusOK || !strings.Contains(text, `"allowed":true`) {
 			t.Errorf("%s: got %d %s, want 200", path, code, text)
@@ -144,9 +150,12 @@ func send(t *testing.T, at, namespace string) (code int, text string) {
 	review, err := json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: "1", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "configmaps"},
-			RequestKind: &metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, RequestResource: &metav1.GroupVersionResource{Version: "v1", Resource: "configmaps"},
-			Name: "x", Namespace: namespace, Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(object)}, DryRun: new(false),
+			UID: "1", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+			Resource:        metav1.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			RequestKind:     &metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+			RequestResource: &metav1.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			Name:            "x", Namespace: namespace, Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(object)},
+			DryRun: new(false),
 		},
 	})
 	if err != nil {

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// bodyBytes is the length of a stranger's body, at chunkBytes each
-	// chunkEvery: the refusal is there minutes before it would be sent.
+	// bodyBytes is the length of a stranger's body, of which chunkBytes are sent each chunkEvery.
+	// So sending it would take minutes longer than the refusal.
 	bodyBytes  = 30 << 20
 	chunkBytes = 1 << 10
 	chunkEvery = 10 * time.Millisecond
 
-	// answerMax is less than the 30 s after which any slow request is refused.
+	// answerMax is below the 30 s after which every slow request is refused.
 	answerMax = 20 * time.Second
 )
 
-// A stranger is somebody who may not call.
+// A stranger is a caller without a valid credential.
 type stranger struct {
 	certificate   *tls.Certificate // nil for none
 	authorization string
 }
 
-// strangers tries all that is not what a way asks for.
+// strangers returns callers with every credential that a way does not accept.
 func (s *stand) strangers(t *testing.T, name string) {
 	old := s.credentials[0]
 	good, err := tls.LoadX509KeyPair(old.certFile, old.keyFile)
@@ -84,8 +84,8 @@ func (s *stand) strangers(t *testing.T, name string) {
 	}
 }
 
-// sentAway sends a stranger's request, slowly, and checks that the answer comes
-// after its header, that it says why, and that it is counted.
+// sentAway sends a stranger's request slowly. It checks that the answer arrives right after the
+// header, gives the reason, and is counted.
 func (s *stand) sentAway(t *testing.T, name string, code int, why string, who stranger) {
 	t.Helper()
 	a := s.all[name]
@@ -121,7 +121,7 @@ func (s *stand) sentAway(t *testing.T, name string, code int, why string, who st
 	})
 }
 
-// callSlowly sends a request whose body takes minutes, until there is an answer.
+// callSlowly sends a request whose body takes minutes, until an answer arrives.
 func (s *stand) callSlowly(t *testing.T, address string, who stranger) (sent int64, response *http.Response, err error) {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -138,7 +138,8 @@ func (s *stand) callSlowly(t *testing.T, address string, who stranger) (sent int
 	if err := conn.SetReadDeadline(time.Now().Add(answerMax)); err != nil {
 		return 0, nil, err
 	}
-	header := fmt.Sprintf("POST /validate?timeout=10s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n", address, bodyBytes)
+	header := fmt.Sprintf("POST /validate?timeout=10s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n",
+		address, bodyBytes)
 	if who.authorization != "" {
 		header += "Authorization: " + who.authorization + "\r\n"
 	}

@@ -254,6 +254,41 @@ func startCallers(servers []*cluster.APIServer) *callers {
 	return c
 }
 
+// awaitCalls waits until both API servers call the four webhooks.
+func awaitCalls(t *testing.T, servers []*cluster.APIServer, replicas []*replica) {
+	t.Helper()
+	for _, s := range servers {
+		cluster.Await(t, "the webhooks to be called", func() error {
+			before := replicas[0].calls.Load() + replicas[1].calls.Load()
+			if err := create(s); err != nil {
+				t.Fatalf("a webhook was registered that cannot be called: %v", err)
+			}
+			if got := replicas[0].calls.Load() + replicas[1].calls.Load() - before; got != 4 {
+				return fmt.Errorf("got %d calls, want 4", got)
+			}
+			return nil
+		})
+	}
+}
+
+// noneFailed stops the callers, and checks that no call failed.
+func (c *callers) noneFailed(t *testing.T, replicas []*replica) {
+	t.Helper()
+	c.stop()
+	for _, err := range c.errs {
+		t.Error(err)
+	}
+	t.Logf("%d requests, %d failed; %d and %d calls", c.calls.Load(), len(c.errs), replicas[0].calls.Load(), replicas[1].calls.Load())
+}
+
+// noneForbidden checks that certs.Options.Rules allowed all requests.
+func noneForbidden(t *testing.T, log *cluster.Buffer) {
+	t.Helper()
+	if got := log.String(); strings.Contains(got, "forbidden") {
+		t.Errorf("the rules do not suffice:\n%s", got)
+	}
+}
+
 // TestManaged has two replicas made, renewed and healed while two API servers
 // call them.
 func TestManaged(t *testing.T) {
@@ -279,18 +314,7 @@ func TestManaged(t *testing.T) {
 	service.add(replicas[1])
 
 	ctx, secrets := context.Background(), servers[0].Client.CoreV1().Secrets(namespace)
-	for _, s := range servers {
-		cluster.Await(t, "the webhooks to be called", func() error {
-			before := replicas[0].calls.Load() + replicas[1].calls.Load()
-			if err := create(s); err != nil {
-				t.Fatalf("a webhook was registered that cannot be called: %v", err)
-			}
-			if got := replicas[0].calls.Load() + replicas[1].calls.Load() - before; got != 4 {
-				return fmt.Errorf("got %d calls, want 4", got)
-			}
-			return nil
-		})
-	}
+	awaitCalls(t, servers, replicas)
 	c := startCallers(servers)
 	defer c.stop()
 
@@ -333,19 +357,17 @@ func TestManaged(t *testing.T) {
 	}
 	healed("deleted", secret().UID, func() error { return secrets.Delete(ctx, secretName, metav1.DeleteOptions{}) })
 	healed("spoiled", "", func() error {
-		_, err := secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":null}}`), metav1.PatchOptions{})
+		_, err := secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":null}}`),
+			metav1.PatchOptions{})
 		// The API server insists on tls.key for that type.
 		if apierrors.IsInvalid(err) {
-			_, err = secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":"Z2FyYmFnZQ=="}}`), metav1.PatchOptions{})
+			_, err = secrets.Patch(ctx, secretName, types.MergePatchType,
+				[]byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":"Z2FyYmFnZQ=="}}`), metav1.PatchOptions{})
 		}
 		return err
 	})
 	time.Sleep(2 * propagation) // what would go wrong now would be seen
-	c.stop()
-	for _, err := range c.errs {
-		t.Error(err)
-	}
-	t.Logf("%d requests, %d failed; %d and %d calls", c.calls.Load(), len(c.errs), replicas[0].calls.Load(), replicas[1].calls.Load())
+	c.noneFailed(t, replicas)
 	for _, r := range replicas {
 		if err := r.Ready(ctx, r.address); err != nil {
 			t.Error(err)
@@ -354,17 +376,17 @@ func TestManaged(t *testing.T) {
 			t.Error("a replica was never called")
 		}
 	}
-	if got := log.String(); strings.Contains(got, "forbidden") {
-		t.Errorf("the rules do not suffice:\n%s", got)
-	}
+	noneForbidden(t, log)
 	uninstall(t, servers[0])
 }
 
 // checkOwners looks at what has to go with the ClusterRole.
 func checkOwners(t *testing.T, s *cluster.APIServer) {
 	t.Helper()
-	got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io", "validatingwebhookconfiguration/fastadmit.io",
-		"secret/"+secretName, "-o", `jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind} {.metadata.ownerReferences[*].name}{"\n"}{end}`)
+	got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io",
+		"validatingwebhookconfiguration/fastadmit.io",
+		"secret/"+secretName, "-o", `jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind} `+
+			`{.metadata.ownerReferences[*].name}{"\n"}{end}`)
 	if want := strings.Repeat("ClusterRole fastadmit\n", 3); got != want {
 		t.Errorf("got owners\n%swant\n%s", got, want)
 	}
@@ -376,7 +398,8 @@ func uninstall(t *testing.T, s *cluster.APIServer) {
 	s.StartControllerManager(t, "garbage-collector-controller")
 	s.MustKubectl(t, "", "delete", "clusterrole", "fastadmit")
 	gone := func() error {
-		got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations,secrets", "-o", "name")
+		got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations,secrets",
+			"-o", "name")
 		if got != "" {
 			return fmt.Errorf("there are %s", got)
 		}
@@ -455,7 +478,8 @@ func TestOthersConfiguration(t *testing.T) {
 	own := chart("fastadmit.io", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		c.Webhooks[0].ClientConfig.CABundle = []byte("x")
 	})
-	if _, stderr, err := s.Kubectl(t, own, "apply", "--server-side", "--field-manager=helm", "-f", "-"); err == nil || !strings.Contains(stderr, `conflict with "fastadmit-certs"`) {
+	if _, stderr, err := s.Kubectl(t, own, "apply", "--server-side", "--field-manager=helm", "-f", "-"); err == nil ||
+		!strings.Contains(stderr, `conflict with "fastadmit-certs"`) {
 		t.Errorf("got %v: %s, want a conflict", err, stderr)
 	}
 	s.MustKubectl(t, own, "apply", "--server-side", "--field-manager=helm", "--force-conflicts", "-f", "-")

@@ -115,18 +115,7 @@ func TestPathTokens(t *testing.T) {
 		}
 		return all
 	}
-	for _, s := range servers {
-		cluster.Await(t, "the webhooks to be called", func() error {
-			before := replicas[0].calls.Load() + replicas[1].calls.Load()
-			if err := create(s); err != nil {
-				t.Fatalf("a webhook was registered that cannot be called: %v", err)
-			}
-			if got := replicas[0].calls.Load() + replicas[1].calls.Load() - before; got != 4 {
-				return errors.New("they are not")
-			}
-			return nil
-		})
-	}
+	awaitCalls(t, servers, replicas)
 	c := startCallers(servers)
 	defer c.stop()
 	changed := func(what, old string) {
@@ -154,17 +143,11 @@ func TestPathTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed("the new token that was asked for", old)
-	c.stop()
-	for _, err := range c.errs {
-		t.Error(err)
-	}
-	t.Logf("%d requests, %d failed; %d and %d calls", c.calls.Load(), len(c.errs), replicas[0].calls.Load(), replicas[1].calls.Load())
+	c.noneFailed(t, replicas)
 	for _, token := range tokens() {
 		if strings.Contains(log.String(), token) {
 			t.Errorf("got a token in the log:\n%s", log.String())
 		}
 	}
-	if got := log.String(); strings.Contains(got, "forbidden") {
-		t.Errorf("the rules do not suffice:\n%s", got)
-	}
+	noneForbidden(t, log)
 }

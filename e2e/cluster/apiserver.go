@@ -45,7 +45,7 @@ func StartEtcd(t testing.TB) *Etcd {
 	p := Start(t, "etcd", nil, Built("etcd"),
 		"--data-dir", t.TempDir(), "--log-level", "warn",
 		"--unsafe-no-fsync", // nothing here outlives the test
-		// So that the API server's own limits are the ones that are met.
+		// So that requests meet the API server's limits, not etcd's.
 		"--max-request-bytes", "8388608",
 		"--listen-client-urls", e.url, "--advertise-client-urls", e.url,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
@@ -62,20 +62,19 @@ func dial(address string) error {
 	return conn.Close()
 }
 
-// Compact makes etcd forget all but the newest version of each key, by its gateway for
-// JSON.
+// Compact removes all but the newest version of each key from etcd, by its JSON gateway.
 func (e *Etcd) Compact() error {
 	var got struct{ Header struct{ Revision string } }
-	// A write, so that what is listed at the newest revision is forgotten, too.
+	// A write, so that the revision of the last list is compacted too.
 	if err := e.call("/v3/kv/put", `{"key":"ZTJl","value":"ZTJl"}`, &got); err != nil {
 		return err
 	}
 	return e.call("/v3/kv/compaction", fmt.Sprintf(`{"revision":%q}`, got.Header.Revision), &got)
 }
 
-// Put writes keys and their values: what an API server takes minutes to make, etcd takes in
-// seconds. Each gets a revision of its own, for API servers assume that no two objects have
-// the same: a list may begin between two of them otherwise.
+// Put writes keys and their values into etcd. That takes seconds where an API server would take
+// minutes. Each key gets a revision of its own, because API servers assume that no two objects have
+// the same revision: otherwise a list could begin between two of them.
 func (e *Etcd) Put(values map[string][]byte) error {
 	const writers = 2 // as many connections as net/http keeps
 	keys := make(chan string)
@@ -115,8 +114,8 @@ func (e *Etcd) call(path, body string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// RestrictedPods is an AdmissionConfiguration with which PodSecurity denies pods that are
-// not restricted, wherever the namespace does not say otherwise.
+// RestrictedPods is an AdmissionConfiguration with which PodSecurity denies pods that are not
+// restricted, unless the namespace has other labels.
 const RestrictedPods = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -127,7 +126,7 @@ plugins:
     defaults: {enforce: restricted}
 `
 
-// Token is how the tests authenticate, as a member of system:masters.
+// Token authenticates the tests, as a member of system:masters.
 const Token = "e2e"
 
 // APIServer is a running kube-apiserver and clients for it.
@@ -143,18 +142,18 @@ type APIServer struct {
 	arguments []string
 }
 
-// APIServerOptions are what API servers differ in.
+// APIServerOptions are the options of an API server.
 type APIServerOptions struct {
-	// Name is that of its log, apiserver if empty.
+	// Name is the name of its log, apiserver if empty.
 	Name string
-	// Prefix is where it has its objects in etcd. Those with the same one share
-	// them, as replicas do.
+	// Prefix is the prefix of its objects in etcd. API servers with the same one share them, as
+	// replicas do.
 	Prefix string
-	// On are plugins to switch on. Those that are on by default are, less those
-	// that a webhook is to stand in for.
+	// On are plugins to enable. Those that are on by default stay on, except those that a webhook
+	// replaces.
 	On []string
-	// Flags are further ones, without dashes, and values for those that it has
-	// anyway. Without any, everybody may do everything.
+	// Flags are further flags, without dashes, and other values for the default ones. Without
+	// authorization flags, everybody may do everything.
 	Flags map[string]string
 }
 
@@ -198,7 +197,7 @@ func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 	return s
 }
 
-// WebhookPlugins are those by which an API server calls fastadmit.
+// WebhookPlugins are the plugins by which an API server calls fastadmit.
 var WebhookPlugins = []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
 
 // off returns the plugins to switch off.
@@ -219,7 +218,7 @@ func (s *APIServer) Restart() {
 	s.StartAgain()
 }
 
-// Stop ends it as Kubernetes does.
+// Stop ends it with SIGTERM, as Kubernetes does.
 func (s *APIServer) Stop() { s.process.Stop(s.t) }
 
 // PID returns the number of its process.
@@ -245,7 +244,7 @@ func (s *APIServer) connect(t testing.TB, host string) {
 	t.Helper()
 	s.Config = &rest.Config{
 		Host: host, BearerToken: Token, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // its certificate is made at start
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // it makes its certificate when it starts
 		UserAgent:       "e2e",
 		WarningHandler:  rest.NoWarnings{},
 	}
@@ -265,8 +264,7 @@ func (s *APIServer) makeClients(t testing.TB) {
 	}
 }
 
-// WithWarnings returns the same API server with clients that hand its warnings
-// to the handler.
+// WithWarnings returns the same API server with clients that pass its warnings to the handler.
 func (s *APIServer) WithWarnings(t testing.TB, handler rest.WarningHandler) *APIServer {
 	t.Helper()
 	other := *s
@@ -276,8 +274,7 @@ func (s *APIServer) WithWarnings(t testing.TB, handler rest.WarningHandler) *API
 	return &other
 }
 
-// As returns the same API server with clients that send requests as somebody
-// else.
+// As returns the same API server with clients that impersonate a user.
 func (s *APIServer) As(t testing.TB, username string, groups []string) *APIServer {
 	t.Helper()
 	other := *s
@@ -340,12 +337,11 @@ func (s *APIServer) StartControllerManager(t testing.TB, controllers ...string) 
 		"--controllers", strings.Join(controllers, ","))
 }
 
-// Kubectl runs kubectl and returns what it prints. The error says that it
-// failed, which is not the test's failure.
+// Kubectl runs kubectl and returns what it prints. It returns an error if kubectl fails.
 func (s *APIServer) Kubectl(t testing.TB, stdin string, arguments ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := exec.Command(Built("kubernetes/kubectl"), arguments...)
-	cmd.Env = []string{"KUBECONFIG=" + s.Kubeconfig(t), "HOME=" + t.TempDir()} // it caches there what there is
+	cmd.Env = []string{"KUBECONFIG=" + s.Kubeconfig(t), "HOME=" + t.TempDir()} // for its cache of API resources
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -356,8 +352,7 @@ func (s *APIServer) Kubectl(t testing.TB, stdin string, arguments ...string) (st
 	return out.String(), errs.String(), err
 }
 
-// MustKubectl is Kubectl for a command that must succeed. It returns what that
-// prints.
+// MustKubectl is Kubectl for a command that must succeed. It returns its standard output.
 func (s *APIServer) MustKubectl(t testing.TB, stdin string, arguments ...string) string {
 	t.Helper()
 	stdout, stderr, err := s.Kubectl(t, stdin, arguments...)
@@ -367,7 +362,7 @@ func (s *APIServer) MustKubectl(t testing.TB, stdin string, arguments ...string)
 	return stdout
 }
 
-// Kubeconfig returns a file with which commands find the API server.
+// Kubeconfig returns a kubeconfig file for the API server.
 func (s *APIServer) Kubeconfig(t testing.TB) string {
 	t.Helper()
 	return WriteFile(t, "kubeconfig", fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"e2e",

@@ -8,12 +8,12 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// before is what the API server puts before the message of a denial by one of fastadmit's
-// webhooks, and fastadmit behind that: the name of the plugin.
+// before matches what precedes the message of a denial by one of fastadmit's webhooks: the API
+// server's text, and the name of the plugin from fastadmit.
 var before = regexp.MustCompile(`^admission webhook "[^"]*fastadmit[^"]*" denied the request: [A-Za-z]+: `)
 
-// Unattributed removes from the status of a denial what an in-tree plugin's
-// has not: whose it is.
+// Unattributed removes from the status of a denial the name of the webhook and plugin, which an
+// in-tree denial does not have.
 func Unattributed(status *metav1.Status) {
 	status.Message = before.ReplaceAllString(status.Message, "")
 	details := status.Details

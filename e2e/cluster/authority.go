@@ -33,8 +33,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{certificate, key, encode(certificate)}
 }
 
-// Serving describes the certificate of a server with these names and addresses
-// that is valid until then.
+// Serving describes a server certificate for these names and addresses that is valid until then.
 func Serving(until time.Time, hosts ...string) *x509.Certificate {
 	c := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: hosts[0]},
@@ -51,7 +50,7 @@ func Serving(until time.Time, hosts ...string) *x509.Certificate {
 	return c
 }
 
-// Calling describes the certificate of a client of that name.
+// Calling describes a client certificate with that name.
 func Calling(name string) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:   pkix.Name{CommonName: name},
@@ -67,15 +66,14 @@ func (a *Authority) Sign(t testing.TB, template *x509.Certificate) (certificate,
 	return encode(create(t, template, a.certificate, k, a.key)), encodeKey(t, k)
 }
 
-// SelfSigned is Sign for a certificate that is its own authority.
+// SelfSigned is Sign for a self-signed certificate.
 func SelfSigned(t testing.TB, template *x509.Certificate) (certificate, key []byte) {
 	t.Helper()
 	k := newKey(t)
 	return encode(create(t, template, nil, k, k)), encodeKey(t, k)
 }
 
-// create signs a certificate for the key, with one that is its own if the
-// parent is nil.
+// create signs a certificate for the key. It is self-signed if the parent is nil.
 func create(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))

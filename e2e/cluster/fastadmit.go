@@ -20,9 +20,8 @@ type Fastadmit struct {
 	Metrics string
 }
 
-// Binary is fastadmit as the script run builds it: with the tag poison, so that
-// memory of a request is overwritten when it is over. The path is relative to a
-// package of this module.
+// Binary is fastadmit as the script run builds it: with the tag poison, so that the memory of a
+// request is overwritten when it is released. The path is relative to a package of this module.
 const Binary = "../.cache/fastadmit"
 
 // StartFastadmit starts a binary with a certificate of the authority.
@@ -58,7 +57,7 @@ func RunFastadmit(t testing.TB, command ...string) *Fastadmit {
 	return f
 }
 
-// ready is the line fastadmit prints when it is.
+// ready matches the line that fastadmit prints when it is ready.
 var ready = regexp.MustCompile(`serving on (https://\S+), metrics on (http://[^\s,]+)`)
 
 // Freeze stops the process until the test ends: the system still accepts its
@@ -79,7 +78,7 @@ func (f *Fastadmit) Metric(t testing.TB, series string) int {
 	return value
 }
 
-// Find is Metric for a series that need not be there.
+// Find is Metric for a series that may be missing.
 func (f *Fastadmit) Find(t testing.TB, series string) (value int, ok bool) {
 	t.Helper()
 	response, err := http.Get(f.Metrics + "/metrics")

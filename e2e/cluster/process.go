@@ -128,7 +128,7 @@ func (p *Process) await(t testing.TB, ready func() error) {
 	})
 }
 
-// Await waits until ready returns nil. What is what is waited for.
+// Await waits until ready returns nil. what describes the condition in the error.
 func Await(t testing.TB, what string, ready func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(startMax); ; time.Sleep(50 * time.Millisecond) {
@@ -142,8 +142,7 @@ func Await(t testing.TB, what string, ready func() error) {
 	}
 }
 
-// WantError says what is wrong with an error that is to have that text in it,
-// nil if nothing is.
+// WantError returns an error unless err contains the text.
 func WantError(err error, text string) error {
 	if err == nil || !strings.Contains(err.Error(), text) {
 		return fmt.Errorf("got error %q, want one with %q", fmt.Sprint(err), text)

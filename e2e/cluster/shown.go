@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// random are the parts of objects and messages that no two clusters have in
-// common, and what is shown in their place.
+// random are the parts of objects and messages that differ between clusters, and what replaces
+// them.
 var random = []struct {
 	pattern *regexp.Regexp
 	shown   string
@@ -25,8 +25,8 @@ var random = []struct {
 	{regexp.MustCompile(`"nodePort":\d+`), `"nodePort":0`},
 }
 
-// Shown returns the object, or the error, less what is random in it. Generate
-// is what its name was made from, empty if it was not.
+// Shown returns the object, or the error, with its random parts replaced. Generate is the
+// generateName of the object, empty if it has none.
 func Shown(object *unstructured.Unstructured, err error, generate string) string {
 	var text string
 	var status apierrors.APIStatus
@@ -48,11 +48,10 @@ func Shown(object *unstructured.Unstructured, err error, generate string) string
 	return text
 }
 
-// volumeName is what ServiceAccount calls a volume.
+// volumeName matches ServiceAccount's name for a volume.
 var volumeName = regexp.MustCompile(`"kube-api-access-[a-z0-9]{5}"`)
 
-// withoutVolumeNames returns the text with numbers for these names, in the
-// order in which they are there.
+// withoutVolumeNames replaces these names by numbers, in the order in which they occur.
 func withoutVolumeNames(text string) string {
 	var names []string
 	return volumeName.ReplaceAllStringFunc(text, func(name string) string {
@@ -63,7 +62,7 @@ func withoutVolumeNames(text string) string {
 	})
 }
 
-// Normal returns the value as JSON, less what no two clusters have in common.
+// Normal returns the value as JSON, with its random parts replaced.
 func Normal(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -75,7 +74,7 @@ func Normal(v any) string {
 	return string(text)
 }
 
-// Warnings are those of an API server, for its WithWarnings.
+// Warnings collects an API server's warnings, for WithWarnings.
 type Warnings []string
 
 // HandleWarningHeader implements rest.WarningHandler.

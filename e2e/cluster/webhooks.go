@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Webhook is a webhook to register, less what is the same for all.
+// Webhook is a webhook to register. Fields that are the same for all webhooks are left out.
 type Webhook struct {
 	URL           string
 	CA            []byte
@@ -44,9 +44,8 @@ func Rules(operation, group, version string, resources ...string) []admissionreg
 	}}
 }
 
-// Mutating registers webhooks in that order until the test ends, and waits
-// until the API server uses them. The marker is a fastadmit with AlwaysDeny
-// that tells whether it does.
+// Mutating registers webhooks in that order until the test ends, and waits until the API server
+// uses them. The marker is a fastadmit with AlwaysDeny, which shows whether it does.
 func (s *APIServer) Mutating(t testing.TB, marker Webhook, webhooks ...Webhook) {
 	t.Helper()
 	name := configurationName(t)
@@ -63,18 +62,8 @@ func (s *APIServer) Mutating(t testing.TB, marker Webhook, webhooks ...Webhook) 
 		}
 		configuration.Webhooks = append(configuration.Webhooks, hook)
 	}
-	client := s.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if _, err := client.Create(context.Background(), configuration, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.awaitMarker(t, name, "")
-	t.Cleanup(func() {
-		if err := client.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		// The marker is asked first. A validating webhook may deny still.
-		s.awaitMarker(t, name, Prefix(-1))
-	})
+	// The marker is called first. When it is gone, a validating webhook may still deny.
+	register(t, s, s.Client.AdmissionregistrationV1().MutatingWebhookConfigurations(), configuration, Prefix(-1))
 }
 
 // Validating is Mutating for validating webhooks.
@@ -85,17 +74,30 @@ func (s *APIServer) Validating(t testing.TB, marker Webhook, webhooks ...Webhook
 	for i, w := range append([]Webhook{marker.asMarker("validate", name)}, webhooks...) {
 		configuration.Webhooks = append(configuration.Webhooks, w.validating(i))
 	}
-	client := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	// Validating webhooks are called concurrently, so any of them may deny.
+	register(t, s, s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), configuration, "denied the request")
+}
+
+// A registrar is the client of a kind of webhook configurations.
+type registrar[C metav1.Object] interface {
+	Create(context.Context, C, metav1.CreateOptions) (C, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+// register creates a configuration and waits until the API server uses it. When the test ends, it deletes the configuration
+// and waits until the API server's answers no longer contain the text gone.
+func register[C metav1.Object](t testing.TB, s *APIServer, client registrar[C], configuration C, gone string) {
+	t.Helper()
 	if _, err := client.Create(context.Background(), configuration, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	name := configuration.GetName()
 	s.awaitMarker(t, name, "")
 	t.Cleanup(func() {
 		if err := client.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
-		// Validating webhooks are asked all at once, so any of them may deny.
-		s.awaitMarker(t, name, "denied the request")
+		s.awaitMarker(t, name, gone)
 	})
 }
 
@@ -146,7 +148,7 @@ func (w *Webhook) validating(i int) admissionregistrationv1.ValidatingWebhook {
 	return hook
 }
 
-// markerLabel is on the config maps that no API server gets to store.
+// markerLabel is on config maps that the marker denies.
 const markerLabel = "e2e.fastadmit.example.com/marker"
 
 func (w Webhook) asMarker(phase, value string) Webhook {
@@ -157,8 +159,8 @@ func (w Webhook) asMarker(phase, value string) Webhook {
 	}
 }
 
-// awaitMarker waits until the API server uses the configuration, or, if gone is
-// not empty, until it no longer says that.
+// awaitMarker waits until the API server uses the configuration. If gone is not empty, it waits
+// until the API server's answers no longer contain that text.
 func (s *APIServer) awaitMarker(t testing.TB, name, gone string) {
 	t.Helper()
 	marker := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -174,7 +176,7 @@ func (s *APIServer) awaitMarker(t testing.TB, name, gone string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the API server has not taken note of webhook configuration %s, the last answer is %v", name, err)
+			t.Fatalf("the API server does not use webhook configuration %s; its last answer: %v", name, err)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package deploy installs the chart on a real API server: it is accepted,
-// installed, upgraded, watched by a real Prometheus, and removed.
+// Package deploy installs the chart on a real API server, upgrades it, watches it with a real
+// Prometheus, and removes it.
 package deploy
 
 import (
@@ -41,19 +41,19 @@ func TestDeploy(t *testing.T) {
 	t.Run("pod-kinds", s.podKinds)
 }
 
-// ofOthers are the CRDs of others whose kinds the chart has, by the modules that
-// tools/deploy/go.mod names.
+// ofOthers are other projects' CRDs for objects in the chart, by the modules in tools/deploy/go.mod.
 var ofOthers = map[string]string{
 	"github.com/cert-manager/cert-manager":               "deploy/crds",
 	"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
 }
 
-// define has the API server know the kinds of others.
+// define installs other projects' CRDs.
 func (s *stand) define(t *testing.T) {
 	t.Helper()
 	for module, folder := range ofOthers {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(walkthrough.Run(t, nil, "go", "-C", "../../tools/deploy", "mod", "download", "-json", module)), &downloaded); err != nil {
+		printed := walkthrough.Run(t, nil, "go", "-C", "../../tools/deploy", "mod", "download", "-json", module)
+		if err := json.Unmarshal([]byte(printed), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		s.MustKubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))
@@ -61,8 +61,7 @@ func (s *stand) define(t *testing.T) {
 	s.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd")
 }
 
-// accepted asks the API server for what it says to the chart with each preset,
-// and to the kustomization, without storing anything.
+// accepted applies the chart with each preset, and the kustomization, as a dry run.
 func (s *stand) accepted(t *testing.T) {
 	s.define(t)
 	presets, err := filepath.Glob(chart + "/presets/*.yaml")
@@ -98,8 +97,8 @@ func (s *stand) accepted(t *testing.T) {
 	f("kustomize", walkthrough.Run(t, nil, walkthrough.Tool(t, "kustomize"), "build", kustomize))
 }
 
-// managed goes through the life of an installation that keeps its certificates
-// and registers itself, by the commands of docs/operations.md.
+// managed follows the life of an installation that keeps its certificates and registers itself,
+// with the commands of docs/operations.md.
 func (s *stand) managed(t *testing.T) {
 	s.awaitNoNamespace(t)
 	admin := walkthrough.New(t, s.kubeconfig)
@@ -129,19 +128,20 @@ func (s *stand) managed(t *testing.T) {
 	if after := s.names(t); after == before {
 		t.Errorf("got pods %s after a change of pods, want others", after)
 	}
-	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds", "fastadmit_cluster_access_refusals_total", "fastadmit_policy_", "fastadmit_webhook_configurations_invalid")
+	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds", "fastadmit_cluster_access_refusals_total", "fastadmit_policy_",
+		"fastadmit_webhook_configurations_invalid")
 	admin.Does(t, "kubectl scale")
 	s.recovers(t, admin)
 	admin.Does(t, "helm uninstall")
 	s.removed(t)
-	if said, err := admin.Tries(t, "kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations fastadmit.io"); err == nil || strings.Count(said, "(NotFound)") != 2 {
+	said, err := admin.Tries(t, "kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations fastadmit.io")
+	if err == nil || strings.Count(said, "(NotFound)") != 2 {
 		t.Errorf("got %v %s, want that both are not found", err, said)
 	}
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
-// ownCertificate is managed for a certificate of the operator's own, which the
-// release registers.
+// ownCertificate is managed with the administrator's own certificate, which the release registers.
 func (s *stand) ownCertificate(t *testing.T) {
 	s.awaitNoNamespace(t)
 	admin := walkthrough.New(t, s.kubeconfig)
@@ -153,8 +153,10 @@ func (s *stand) ownCertificate(t *testing.T) {
 	admin.Does(t, "helm upgrade", "own-certificate.yaml")
 	s.awaitWarning(t, admin, "fastadmit.io")
 	admin.Does(t, "openssl rand")
-	token := s.MustKubectl(t, "", "get", "secret", "fastadmit-callers", "-n", "fastadmit", "-o", "go-template={{.data.tokens | base64decode}}")
-	if path := s.MustKubectl(t, "", "get", "validatingwebhookconfigurations", "fastadmit.io", "-o", "jsonpath={.webhooks[0].clientConfig.service.path}"); len(token) < 32 ||
+	token := s.MustKubectl(t, "", "get", "secret", "fastadmit-callers", "-n", "fastadmit", "-o",
+		"go-template={{.data.tokens | base64decode}}")
+	if path := s.MustKubectl(t, "", "get", "validatingwebhookconfigurations", "fastadmit.io", "-o",
+		"jsonpath={.webhooks[0].clientConfig.service.path}"); len(token) < 32 ||
 		!strings.HasPrefix(path, "/"+strings.TrimSpace(token)+"/") {
 		t.Errorf("got the path %s, want one with the path token %q", path, token)
 	}
@@ -179,12 +181,13 @@ func (s *stand) ownCertificate(t *testing.T) {
 	}
 
 	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered",
-		"fastadmit_cluster_access_refusals_total", "fastadmit_policy_", "fastadmit_webhook_configurations_invalid") // of plugins that ask about users
+		"fastadmit_cluster_access_refusals_total", "fastadmit_policy_",
+		"fastadmit_webhook_configurations_invalid") // of plugins that ask about users
 	s.recovers(t, admin)
 	admin.Does(t, "helm uninstall")
 	s.removed(t)
 
-	// Who deletes the namespace alone leaves no webhook either.
+	// Deleting only the namespace leaves no webhook either.
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	admin.Values(t, admin.Installed(t))
 	admin.Does(t, "create secret tls")
@@ -194,17 +197,19 @@ func (s *stand) ownCertificate(t *testing.T) {
 	s.removed(t)
 }
 
-// registeredByOthers is an installation whose webhook configurations the
-// operator applies, from what fastadmit manifests prints.
+// registeredByOthers follows an installation whose webhook configurations the administrator
+// applies, from the output of fastadmit manifests.
 func (s *stand) registeredByOthers(t *testing.T) {
 	s.awaitNoNamespace(t)
 	admin := walkthrough.New(t, s.kubeconfig)
-	admin.Document = strings.ReplaceAll(admin.Document, "webhookconfigurations fastadmit.io", "webhookconfigurations fastadmit.example.com")
+	admin.Document = strings.ReplaceAll(admin.Document, "webhookconfigurations fastadmit.io",
+		"webhookconfigurations fastadmit.example.com")
 	s.startNode(t, cluster.Binary)
 	admin.Values(t, admin.Installed(t)+admin.Documented(t, "yaml", "webhookConfigurations: "))
 	admin.Does(t, "--create-namespace -f values.yaml")
 	configuration := s.MustKubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
-	printed := walkthrough.Run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml", []byte(configuration)))
+	printed := walkthrough.Run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml",
+		[]byte(configuration)))
 	theirs := strings.ReplaceAll(printed, "name: fastadmit.io", "name: fastadmit.example.com")
 	s.MustKubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
 	cluster.Await(t, "the caBundle", func() error { return s.service("shop") })
@@ -223,7 +228,7 @@ func (s *stand) registeredByOthers(t *testing.T) {
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
-// recovers takes the webhooks away, and puts them back.
+// recovers deletes the webhooks, and registers them again.
 func (s *stand) recovers(t *testing.T, admin *walkthrough.Admin) {
 	t.Helper()
 	admin.Does(t, "kubectl delete mutatingwebhookconfigurations")
@@ -240,8 +245,7 @@ func (s *stand) awaitNoNamespace(t *testing.T) {
 	})
 }
 
-// awaitWarning waits until the document's command that shows whether it works
-// says that it does.
+// awaitWarning waits until the document's check of an installation succeeds.
 func (s *stand) awaitWarning(t *testing.T, admin *walkthrough.Admin, configuration string) {
 	t.Helper()
 	cluster.Await(t, "the registration", func() error {
@@ -251,10 +255,11 @@ func (s *stand) awaitWarning(t *testing.T, admin *walkthrough.Admin, configurati
 	cluster.Await(t, "a warning", func() error { _, err := s.warning(t, admin); return err })
 }
 
-// warning runs the document's command that shows whether it works.
+// warning runs the document's check of an installation.
 func (s *stand) warning(t *testing.T, admin *walkthrough.Admin) (said string, err error) {
 	t.Helper()
-	if said = admin.Does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
+	if said = admin.Does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" "+
+		"is forbidden: ") {
 		err = errors.New("there is no warning")
 	}
 	return said, err
@@ -304,10 +309,11 @@ func (s *stand) pulls() error {
 	return nil
 }
 
-// names returns the names of fastadmit's pods, less those that are about to end.
+// names returns the names of fastadmit's pods, except those that are terminating.
 func (s *stand) names(t *testing.T) string {
 	t.Helper()
-	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=fastadmit"})
+	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=fastadmit"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +327,7 @@ func (s *stand) names(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// withoutFailures makes Pods all the time, and checks that each was changed,
-// while something happens.
+// withoutFailures creates Pods while something happens, and checks that each was changed.
 func (s *stand) withoutFailures(t *testing.T, happens func()) {
 	t.Helper()
 	stop, done := make(chan struct{}), make(chan int)
@@ -350,7 +355,7 @@ func (s *stand) withoutFailures(t *testing.T, happens func()) {
 	}
 }
 
-// content returns what is in a file.
+// content returns the content of a file.
 func content(t *testing.T, name string) []byte {
 	t.Helper()
 	all, err := os.ReadFile(name)

@@ -42,9 +42,9 @@ data: {default: red}
 `
 )
 
-// extraPlugins installs a binary with plugins of one's own by the chart, with the values
-// that the binary prints, and no other rules than follow from them. One plugin reads a
-// ConfigMap and a custom resource, whose definition comes later than the plugin.
+// extraPlugins installs a binary with custom plugins by the chart. The values are those that the
+// binary prints, and the rules only those that follow from them. One plugin reads a ConfigMap and a
+// custom resource. The CRD is created after the plugin.
 func (s *stand) extraPlugins(t *testing.T) {
 	s.awaitNoNamespace(t)
 	binary := cluster.Built("example")
@@ -53,8 +53,9 @@ func (s *stand) extraPlugins(t *testing.T) {
 	admin.Values(t, "shutdownDelaySeconds: 2\nplugins: {NamespaceCreator: {}}\n")
 	admin.Does(t, "my-fastadmit plugins -o chart")
 	values := walkthrough.Run(t, nil, binary, "plugins", "-o", "chart") + "plugins: {TeamLabel: {}, NamespaceCreator: {}}\n"
-	// The hook of the chart would wait until the pods are ready, which they are not before there is the definition.
-	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--no-hooks", "--create-namespace", "--values", cluster.WriteFile(t, "values.yaml", []byte(values)))
+	// The chart's hook would wait until the pods are ready, which they are not without the CRD.
+	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--no-hooks", "--create-namespace", "--values",
+		cluster.WriteFile(t, "values.yaml", []byte(values)))
 	cluster.Await(t, "a pod that says what it waits for", func() error {
 		return s.saysReady("cluster state: teams.example.com, needed by TeamLabel, are not known yet: " +
 			"the API server does not have the resource teams of example.com/v1")
@@ -78,7 +79,7 @@ func (s *stand) extraPlugins(t *testing.T) {
 	s.MustKubectl(t, teamDefinition+"---\n"+defaultTeam, "delete", "-f", "-")
 }
 
-// saysReady wants a pod that says this on /readyz.
+// saysReady waits for a pod with this text on /readyz.
 func (s *stand) saysReady(want string) error {
 	list, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -105,13 +106,14 @@ func (s *stand) saysReady(want string) error {
 	return errors.Join(append(errs, errors.New("no such pod"))...)
 }
 
-// getsCostCenter creates a pod as a dry run, and wants it to be of that cost center.
+// getsCostCenter creates a pod as a dry run, and checks its cost center.
 func (s *stand) getsCostCenter(namespace, want string) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
-	created, err := s.Client.CoreV1().Pods(namespace).Create(context.Background(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	created, err := s.Client.CoreV1().Pods(namespace).Create(context.Background(), pod,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return err
 	}

@@ -29,12 +29,11 @@ import (
 
 const nodeName = "node"
 
-// A node does the work of kube-scheduler, kubelet and kube-proxy for the pods
-// of the namespace fastadmit: it starts the binary with the arguments, files
-// and account of each pod at an address of its own, probes it, ends it, and
-// forwards what comes for the Service to pods that are ready. A pod's process
-// finds the API server by --kubeconfig: the path that pods have for that is not
-// ours to write to.
+// A node does the work of kube-scheduler, kubelet and kube-proxy for the pods of the namespace
+// fastadmit. It starts the binary with the arguments, files and account of each pod at an address
+// of its own, probes it, ends it, and forwards the Service's connections to pods that are ready. A
+// pod's process finds the API server by --kubeconfig, because the test may not write to the path
+// that pods use.
 type node struct {
 	t      *testing.T
 	client kubernetes.Interface
@@ -46,7 +45,7 @@ type node struct {
 	running map[types.UID]*running
 	started int
 	proxies map[string]net.Listener
-	ready   []string // addresses of the pods that the Service has
+	ready   []string // addresses of the Service's pods
 }
 
 // A running pod.
@@ -78,7 +77,7 @@ func (s *stand) startNode(t *testing.T, binary string) *node {
 		cancel()
 		<-stopped
 		for _, r := range n.running {
-			r.kill() // nothing here outlives the test
+			r.kill() // nothing may outlive the test
 		}
 		for _, l := range n.proxies {
 			l.Close()
@@ -87,7 +86,7 @@ func (s *stand) startNode(t *testing.T, binary string) *node {
 	return n
 }
 
-// sync looks at all there is, and does what is to be done.
+// sync compares all objects with the processes, and acts.
 func (n *node) sync(ctx context.Context) error {
 	list, err := n.client.CoreV1().Pods("fastadmit").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -108,7 +107,7 @@ func (n *node) sync(ctx context.Context) error {
 	return errors.Join(append(errs, n.syncService(ctx))...)
 }
 
-// kill ends a pod that gets no time for it.
+// kill ends a pod without a grace period.
 func (r *running) kill() {
 	r.stopping.Store(true)
 	_ = r.cmd.Process.Kill() // an error means that it has ended
@@ -152,7 +151,8 @@ func (n *node) complete(ctx context.Context, pod *corev1.Pod, r *running) error 
 		pod.Status.Phase = corev1.PodFailed
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(code)}},
+		Name:  pod.Spec.Containers[0].Name,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(code)}},
 	}}
 	_, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
@@ -161,8 +161,7 @@ func (n *node) complete(ctx context.Context, pod *corev1.Pod, r *running) error 
 	return err
 }
 
-// startPod starts the process of a pod. Only its address differs from what the
-// container has.
+// startPod starts the process of a pod. Only its address differs from the container's.
 func (n *node) startPod(ctx context.Context, pod *corev1.Pod) error {
 	n.started++
 	r := &running{
@@ -285,11 +284,11 @@ func (n *node) stopPod(ctx context.Context, pod *corev1.Pod, r *running) error {
 	return err
 }
 
-// probe asks the pod's readinessProbe.
+// probe calls the pod's readinessProbe.
 func probe(pod *corev1.Pod, r *running) bool {
 	container := &pod.Spec.Containers[0]
 	if container.ReadinessProbe == nil {
-		return false // that of a Job
+		return false // a Job has no probe
 	}
 	get := container.ReadinessProbe.HTTPGet
 	for _, p := range container.Ports {
@@ -317,7 +316,7 @@ func (n *node) setReady(ctx context.Context, pod *corev1.Pod, r *running, ready 
 			return nil
 		}
 	}
-	// Kubernetes takes no loopback addresses for pods.
+	// Kubernetes does not accept loopback addresses for pods.
 	ip := "10." + strings.TrimPrefix(r.address, "127.")
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
 	pod.Status.Conditions = []corev1.PodCondition{
@@ -331,7 +330,7 @@ func (n *node) setReady(ctx context.Context, pod *corev1.Pod, r *running, ready 
 	return err
 }
 
-// syncService listens where the Service is, and learns which pods are behind it.
+// syncService listens at the Service's address, and reads which pods are behind it.
 func (n *node) syncService(ctx context.Context) error {
 	service, err := n.client.CoreV1().Services("fastadmit").Get(ctx, "fastadmit", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -370,7 +369,7 @@ func (n *node) syncService(ctx context.Context) error {
 	return nil
 }
 
-// forward connects each connection with a pod that is ready, one after the other.
+// forward connects each connection with a ready pod, in turns.
 func (n *node) forward(l net.Listener) {
 	for next := 0; ; next++ {
 		incoming, err := l.Accept()
@@ -390,7 +389,7 @@ func (n *node) forward(l net.Listener) {
 			continue
 		}
 		copyHalf := func(to, from net.Conn) {
-			_, _ = io.Copy(to, from) // how a connection ends is for its ends to know
+			_, _ = io.Copy(to, from) // the two ends see how the connection ends
 			_ = to.(*net.TCPConn).CloseWrite()
 		}
 		go func() {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// oldPolicies are as API servers of v1.24 had them.
+	// oldPolicies are policies as API servers of v1.24 stored them.
 	oldPolicies = `apiVersion: policy/v1beta1
 kind: PodSecurityPolicy
 metadata: {name: restricted}
@@ -33,7 +33,7 @@ spec:
   supplementalGroups: {rule: RunAsAny}
   fsGroup: {rule: RunAsAny}
 `
-	// mayUse has Roles as they were with v1.24, and somebody who creates pods.
+	// mayUse has Roles as with v1.24, and a user who creates pods.
 	mayUse = `apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: restricted}
@@ -56,7 +56,7 @@ metadata: {name: pods}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pods}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 `
-	// everything is the policy of the page that allows and changes everything.
+	// everything is the document's policy that allows and changes everything.
 	everything = `apiVersion: policies.fastadmit.io/v1beta1
 kind: PodSecurityPolicy
 metadata: {name: everything, annotations: {seccomp.security.alpha.kubernetes.io/allowedProfileNames: "*"}}
@@ -81,8 +81,8 @@ spec:
 `
 )
 
-// podKinds has the kinds PodSecurityPolicy and PodPreset of custom resources, and
-// follows docs/podsecuritypolicy.md.
+// podKinds installs PodSecurityPolicy and PodPreset as custom resources, and follows
+// docs/podsecuritypolicy.md.
 func (s *stand) podKinds(t *testing.T) {
 	page, err := os.ReadFile("../../docs/podsecuritypolicy.md")
 	if err != nil {
@@ -104,7 +104,8 @@ func (s *stand) podKinds(t *testing.T) {
 	admin.Write(t, "policies.yaml", oldPolicies)
 	admin.Does(t, "policies.yaml | kubectl apply")
 	s.MustKubectl(t, mayUse, "apply", "-f", "-")
-	s.refused(t, strings.Replace(everything, "rule: RunAsAny", "rule: Other", 1), `spec.runAsUser.rule: Unsupported value: "Other": supported values: "MustRunAs", "MustRunAsNonRoot", "RunAsAny"`)
+	s.refused(t, strings.Replace(everything, "rule: RunAsAny", "rule: Other", 1), `spec.runAsUser.rule: Unsupported value: "Other": `+
+		`supported values: "MustRunAs", "MustRunAsNonRoot", "RunAsAny"`)
 	s.refused(t, strings.Replace(everything, "  fsGroup: {rule: RunAsAny}\n", "", 1), "spec.fsGroup: Required value")
 
 	install(strings.Replace(enabled, "PodSecurityPolicy: {}", "PodSecurityPolicy: {enforcement: [{action: audit}]}", 1))
@@ -113,8 +114,8 @@ func (s *stand) podKinds(t *testing.T) {
 	s.decides(t)
 	s.counts(t, `fastadmit_cluster_objects{resource="podsecuritypolicies.policies.fastadmit.io"} 1`)
 
-	// The move: a policy that allows and changes everything comes first by name only
-	// where it may be used.
+	// After the move, a policy that allows and changes everything comes first by name only where it
+	// may be used.
 	s.MustKubectl(t, everything, "apply", "-f", "-")
 	s.MustKubectl(t, strings.ReplaceAll(mayUse, "restricted", "everything"), "apply", "-f", "-")
 	cluster.Await(t, "a Pod as it was sent", func() error {
@@ -147,7 +148,7 @@ func (s *stand) podKinds(t *testing.T) {
 	s.MustKubectl(t, mayUse, "delete", "-f", "-")
 }
 
-// refused wants the API server to refuse the manifest.
+// refused checks that the API server refuses the manifest.
 func (s *stand) refused(t *testing.T, manifest, want string) {
 	t.Helper()
 	if _, stderr, err := s.Kubectl(t, manifest, "create", "-f", "-"); err == nil || !strings.Contains(stderr, want) {
@@ -155,7 +156,7 @@ func (s *stand) refused(t *testing.T, manifest, want string) {
 	}
 }
 
-// pod tries to create a Pod with such a security context as jane, and hands it on.
+// pod tries to create a Pod with such a security context as jane, and returns the result.
 func (s *stand) pod(namespace, securityContext string, check func(*corev1.Pod) error) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Labels: map[string]string{"app": "web"}},
@@ -171,14 +172,14 @@ func (s *stand) pod(namespace, securityContext string, check func(*corev1.Pod) e
 	return check(created)
 }
 
-// jane is somebody who may create pods, and use no policy.
+// jane is a user who may create pods, but may not use any policy.
 func (s *stand) jane() kubernetes.Interface {
 	config := rest.CopyConfig(s.Config)
 	config.Impersonate.UserName = "jane"
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-// audited wants what would be denied in the audit log alone.
+// audited checks that denials appear only in the audit log.
 func (s *stand) audited(t *testing.T) {
 	t.Helper()
 	cluster.Await(t, "what would be denied, in the audit log", func() error {
@@ -200,14 +201,16 @@ func (s *stand) audited(t *testing.T) {
 	})
 }
 
-// decides goes through the life of a policy.
+// decides follows the life of a policy.
 func (s *stand) decides(t *testing.T) {
 	t.Helper()
 	const none = "PodSecurityPolicy: unable to admit pod: []"
-	cluster.Await(t, "a denial where nobody may use the policy", func() error { return cluster.WantError(s.pod("default", `{}`, nil), none) })
+	cluster.Await(t, "a denial where nobody may use the policy",
+		func() error { return cluster.WantError(s.pod("default", `{}`, nil), none) })
 	completed := func(pod *corev1.Pod) error {
 		sc := pod.Spec.Containers[0].SecurityContext
-		if pod.Annotations["kubernetes.io/psp"] != "restricted" || sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot || fmt.Sprint(sc.Capabilities.Drop) != "[ALL]" {
+		if pod.Annotations["kubernetes.io/psp"] != "restricted" || sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot ||
+			fmt.Sprint(sc.Capabilities.Drop) != "[ALL]" {
 			return fmt.Errorf("got annotations %v and security context %v, want what the policy fills in", pod.Annotations, sc)
 		}
 		return nil
@@ -219,7 +222,8 @@ func (s *stand) decides(t *testing.T) {
 		"spec.containers[0].securityContext.privileged: Invalid value: true: Privileged containers are not allowed"); err != nil {
 		t.Error(err)
 	}
-	changed := strings.Replace(strings.Replace(oldPolicies, "policy/", "policies.fastadmit.io/", 1), "privileged: false", "privileged: true", 1)
+	changed := strings.Replace(strings.Replace(oldPolicies, "policy/", "policies.fastadmit.io/", 1), "privileged: false",
+		"privileged: true", 1)
 	s.MustKubectl(t, changed, "apply", "-f", "-")
 	cluster.Await(t, "the changed policy", func() error { return s.pod("shop", `{"privileged":true}`, nil) })
 	s.MustKubectl(t, changed, "delete", "-f", "-")
@@ -230,12 +234,13 @@ func (s *stand) decides(t *testing.T) {
 	cluster.Await(t, "the policy that is back", func() error { return s.pod("shop", `{}`, completed) })
 }
 
-// presets goes through the life of a PodPreset.
+// presets follows the life of a PodPreset.
 func (s *stand) presets(t *testing.T, install func(values string)) {
 	t.Helper()
 	install("crds: {podPreset: true}\nplugins: {PodPreset: {}}\n")
 	s.MustKubectl(t, "", "wait", "--for=condition=Established", "crd/podpresets.settings.k8s.io")
-	s.refused(t, strings.Replace(fmt.Sprintf(preset, ""), "mountPath: /cache", "other: a", 1), "spec.volumeMounts[0].mountPath: Required value")
+	s.refused(t, strings.Replace(fmt.Sprintf(preset, ""), "mountPath: /cache", "other: a", 1),
+		"spec.volumeMounts[0].mountPath: Required value")
 	s.refused(t, strings.Replace(fmt.Sprintf(preset, ""), "matchLabels: {app: web}", "matchExpressions: [{key: a, operator: Like}]", 1),
 		`spec.selector.matchExpressions[0].operator: Unsupported value: "Like"`)
 	has := func(want string) {

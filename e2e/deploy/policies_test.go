@@ -22,7 +22,7 @@ policies:
   paramKinds:
   - {apiGroups: [""], resources: [configmaps]}
 `
-	// labelPolicy wants the label that a ConfigMap names.
+	// labelPolicy requires the label that a ConfigMap names.
 	labelPolicy = `apiVersion: policies.fastadmit.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: required-label}
@@ -48,7 +48,7 @@ kind: ConfigMap
 metadata: {name: required, namespace: shop}
 data: {label: %q}
 `
-	// secretPolicy takes parameters from what nobody lets fastadmit read.
+	// secretPolicy reads parameters from a kind that fastadmit may not read.
 	secretPolicy = `apiVersion: policies.fastadmit.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: secret}
@@ -100,12 +100,12 @@ spec:
 `
 )
 
-// policies installs the chart with policies as custom resources, and goes through the
-// life of some.
+// policies installs the chart with policies as custom resources, and follows the life of some.
 func (s *stand) policies(t *testing.T) {
 	s.awaitNoNamespace(t)
 	s.startNode(t, cluster.Binary)
-	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--create-namespace", "--wait", "--values", cluster.WriteFile(t, "values.yaml", []byte(policyValues)))
+	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--create-namespace", "--wait", "--values",
+		cluster.WriteFile(t, "values.yaml", []byte(policyValues)))
 
 	s.MustKubectl(t, fmt.Sprintf(requiredLabel, "team")+"---\n"+labelPolicy, "apply", "-f", "-")
 	wants := func(label string) {
@@ -126,19 +126,22 @@ func (s *stand) policies(t *testing.T) {
 	s.MustKubectl(t, fmt.Sprintf(requiredLabel, "owner"), "apply", "-f", "-")
 	wants("owner")
 
-	if _, stderr, err := s.Kubectl(t, badPolicy, "apply", "-f", "-"); err == nil || !strings.Contains(stderr, "spec.validations[0].expression: Invalid value") ||
+	if _, stderr, err := s.Kubectl(t, badPolicy, "apply", "-f", "-"); err == nil ||
+		!strings.Contains(stderr, "spec.validations[0].expression: Invalid value") ||
 		!strings.Contains(stderr, "<input>:1:38: Syntax error") {
 		t.Errorf("got %v %s, want that the expression is refused, with its place", err, stderr)
 	}
-	s.counts(t, `fastadmit_policies{plugin="ValidatingAdmissionPolicy"} 1`, `fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",`+
-		`policy="required-label",policy_binding="required-label",enforcement_action="deny",error_type="no_error"} `)
+	s.counts(t, `fastadmit_policies{plugin="ValidatingAdmissionPolicy"} 1`,
+		`fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",`+
+			`policy="required-label",policy_binding="required-label",enforcement_action="deny",error_type="no_error"} `)
 	s.forbiddenParameters(t)
 	s.enforced(t, admin)
 
 	s.MustKubectl(t, fmt.Sprintf(pullParameter, "Always")+"---\n"+pullPolicy, "apply", "-f", "-")
 	cluster.Await(t, "a Pod that is patched", s.pulls)
 	s.MustKubectl(t, fmt.Sprintf(pullParameter, "Never"), "apply", "-f", "-")
-	cluster.Await(t, "a Pod that is patched with another parameter", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy Never") })
+	cluster.Await(t, "a Pod that is patched with another parameter",
+		func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy Never") })
 	s.awaitCondition(t, "mutatingadmissionpolicies", "pull", "Compiled", "True", "all expressions compile")
 	s.MustKubectl(t, pullPolicy, "delete", "-f", "-")
 	cluster.Await(t, "a Pod that is not patched", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy IfNotPresent") })
@@ -168,7 +171,7 @@ func (s *stand) policies(t *testing.T) {
 	s.MustKubectl(t, fmt.Sprintf(requiredLabel, ""), "delete", "-f", "-")
 }
 
-// counts wants series in what one of the pods counts.
+// counts checks that one of the pods has these series in its metrics.
 func (s *stand) counts(t *testing.T, series ...string) {
 	t.Helper()
 	var all strings.Builder
@@ -182,7 +185,7 @@ func (s *stand) counts(t *testing.T, series ...string) {
 	}
 }
 
-// forbiddenParameters has a policy take parameters that fastadmit may not read.
+// forbiddenParameters creates a policy with parameters that fastadmit may not read.
 func (s *stand) forbiddenParameters(t *testing.T) {
 	t.Helper()
 	s.MustKubectl(t, secretPolicy, "apply", "-f", "-")
@@ -192,7 +195,8 @@ func (s *stand) forbiddenParameters(t *testing.T) {
 			return errors.New("it is allowed")
 		}
 		_, stderr, _ := s.Kubectl(t, "", "create", "configmap", "any", "-n", "shop", "--dry-run=server")
-		return cluster.WantError(errors.New(stderr), "failed to configure binding: paramKind kind `&ParamKind{APIVersion:v1,Kind:Secret,}` not yet synced to use for admission: ")
+		return cluster.WantError(errors.New(stderr), "failed to configure binding: paramKind kind "+
+			"`&ParamKind{APIVersion:v1,Kind:Secret,}` not yet synced to use for admission: ")
 	})
 	s.awaitCondition(t, "validatingadmissionpolicies", "secret", "ParametersKnown", "False", "secrets is forbidden")
 	s.MustKubectl(t, secretPolicy, "delete", "-f", "-")
@@ -205,8 +209,7 @@ func (s *stand) forbiddenParameters(t *testing.T) {
 	})
 }
 
-// awaitCondition waits for a condition of a policy, with a message that has this
-// in it.
+// awaitCondition waits for a condition of a policy whose message contains this text.
 func (s *stand) awaitCondition(t *testing.T, resource, policy, condition, status, message string) {
 	t.Helper()
 	cluster.Await(t, condition+" of "+policy, func() error {
@@ -222,7 +225,8 @@ func (s *stand) awaitCondition(t *testing.T, resource, policy, condition, status
 			return err
 		}
 		for _, c := range object.Status.Conditions {
-			if c.Type == condition && string(c.Status) == status && strings.Contains(c.Message, message) && object.Status.ObservedGeneration == object.Metadata.Generation {
+			if c.Type == condition && string(c.Status) == status && strings.Contains(c.Message, message) &&
+				object.Status.ObservedGeneration == object.Metadata.Generation {
 				return nil
 			}
 		}
@@ -234,7 +238,8 @@ func (s *stand) awaitCondition(t *testing.T, resource, policy, condition, status
 func (s *stand) awaitRules(t *testing.T, resources ...string) {
 	t.Helper()
 	cluster.Await(t, "the rules of the policies", func() error {
-		registered, err := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(context.Background(), "fastadmit.io", metav1.GetOptions{})
+		registered, err := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(context.Background(), "fastadmit.io",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -14,24 +14,23 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
-// watched has a real Prometheus scrape the pods and the API server, with the
-// alerts as its rules, and checks that each expression of the dashboard and
-// each series that an alert asks for has data, but for the series that this
-// kind of installation does not have.
+// watched lets a real Prometheus scrape the pods and the API server, with the alerts as its rules.
+// It checks that each expression of the dashboard and each series of an alert has data, except the
+// series that this kind of installation does not have.
 func (s *stand) watched(t *testing.T, lacking ...string) {
 	lacks := func(text string) bool {
 		return slices.ContainsFunc(lacking, func(name string) bool { return strings.Contains(text, name) })
 	}
 	p := s.startPrometheus(t)
-	// What makes the series of calls that failed: a webhook that nobody answers
-	// for, with a name like ours.
+	// This creates the series of failed calls: a webhook with a name like ours that does not
+	// answer.
 	s.unanswered(t)
 	for what, expression := range dashboardExpressions(t) {
 		if lacks(expression) && !strings.Contains(expression, " or ") {
 			continue
 		}
 		cluster.Await(t, what, func() error {
-			_ = s.service("shop") // what there is to see
+			_ = s.service("shop") // a call that is counted
 			_ = s.pulls()
 			return p.Has(expression)
 		})
@@ -54,13 +53,16 @@ func (s *stand) watched(t *testing.T, lacking ...string) {
 	cluster.Await(t, "rules to be evaluated", func() error { return p.Evaluates(len(alertExpressions(t))) })
 }
 
-// unanswered registers a webhook of each failure policy that nobody answers,
-// and makes a call for each.
+// unanswered registers a webhook that does not answer for each failure policy, and makes a call for
+// each.
 func (s *stand) unanswered(t *testing.T) {
 	t.Helper()
-	const configuration = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"nobody.io"},"webhooks":[
+	const configuration = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",` +
+		`"metadata":{"name":"nobody.io"},` +
+		`"webhooks":[
 {"name":"validate-%[1]s.nobody.io","failurePolicy":"%[2]s","sideEffects":"None","admissionReviewVersions":["v1"],"timeoutSeconds":1,
-"clientConfig":{"url":"https://127.0.0.1:1"},"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}]}`
+"clientConfig":{"url":"https://127.0.0.1:1"},"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],` +
+		`"resources":["configmaps"]}]}]}`
 	makes := func() error {
 		_, stderr, err := s.Kubectl(t, "", "create", "configmap", "c", "-n", "shop", "--dry-run=server")
 		if err != nil {
@@ -90,7 +92,7 @@ func dashboardExpressions(t *testing.T) map[string]string {
 	all := make(map[string]string)
 	for _, panel := range dashboard.Panels {
 		for i, target := range panel.Targets {
-			// Without a limit there is none to be shown.
+			// Without a limit, the panel is empty.
 			expression, _, _ := strings.Cut(target.Expr, " < 2^62")
 			all[fmt.Sprintf("panel %s, %d", panel.Title, i)] = strings.ReplaceAll(expression, "$__rate_interval", "10s")
 		}
@@ -116,7 +118,7 @@ func alertExpressions(t *testing.T) map[string]string {
 	return all
 }
 
-// startPrometheus starts one that finds the pods as one in the cluster does.
+// startPrometheus starts a Prometheus that finds the pods as one in the cluster does.
 func (s *stand) startPrometheus(t *testing.T) prometheus.Server {
 	t.Helper()
 	alerts := cluster.WriteFile(t, "alerts.yaml", content(t, chart+"/files/alerts.yaml"))
@@ -127,7 +129,8 @@ scrape_configs:
 - job_name: fastadmit
   kubernetes_sd_configs: [{role: endpointslice, kubeconfig_file: %q, namespaces: {names: [fastadmit]}}]
   relabel_configs:
-  - {source_labels: [__meta_kubernetes_service_name, __meta_kubernetes_endpointslice_port_name], regex: fastadmit-metrics;metrics, action: keep}
+  - {source_labels: [__meta_kubernetes_service_name, __meta_kubernetes_endpointslice_port_name], regex: fastadmit-metrics;metrics, `+
+		`action: keep}
   - {source_labels: [__address__], regex: '10[.](.*)', target_label: __address__, replacement: '127.$1'}
 - job_name: apiserver
   scheme: https
@@ -136,7 +139,8 @@ scrape_configs:
   static_configs: [{targets: [%q]}]
 `, alerts, s.kubeconfig, cluster.Token, strings.TrimPrefix(s.Config.Host, "https://")))
 	address := cluster.FreeAddress(t)
-	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
+	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(),
+		"--web.listen-address", address)
 	p := prometheus.Server("http://" + address)
 	cluster.Await(t, "Prometheus", func() error { return p.Has("vector(1)") })
 	return p

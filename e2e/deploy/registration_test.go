@@ -15,15 +15,16 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
-// notRegistered installs what kube-apiserver does not take as a webhook: helm
-// fails, and all that an operator looks at says why, while the pods are ready.
-// The next upgrade puts it right.
+// notRegistered installs a webhook configuration that kube-apiserver refuses. helm fails, and
+// everything that an administrator looks at gives the reason, while the pods are ready. The next
+// upgrade repairs it.
 func (s *stand) notRegistered(t *testing.T) {
 	s.awaitNoNamespace(t)
 	admin := walkthrough.New(t, s.kubeconfig)
 	n := s.startNode(t, cluster.Binary)
 	good := admin.Installed(t)
-	admin.Values(t, good+"webhooks: {matchConditions: [{name: wrong, expression: 'no such thing'}]}\nregistrationCheck: {timeoutSeconds: 10}\n")
+	admin.Values(t, good+"webhooks: {matchConditions: [{name: wrong, expression: 'no such thing'}]}\nregistrationCheck: "+
+		"{timeoutSeconds: 10}\n")
 	if printed, err := admin.Tries(t, "--create-namespace -f values.yaml"); err == nil {
 		t.Errorf("got %s, want helm to fail", printed)
 	}
@@ -40,11 +41,13 @@ func (s *stand) notRegistered(t *testing.T) {
 	if said := admin.Does(t, "helm status"); !strings.Contains(said, "STATUS: failed") {
 		t.Errorf("got %s, want that the release failed", said)
 	}
-	if said := s.logOfJob(t, n); !strings.Contains(said, "after 10s, kube-apiserver does not call fastadmit as configured: ValidatingWebhookConfiguration fastadmit.io: there is none") {
+	if said := s.logOfJob(t, n); !strings.Contains(said, "after 10s, kube-apiserver does not call fastadmit as configured: "+
+		"ValidatingWebhookConfiguration fastadmit.io: there is none") {
 		t.Errorf("got the Job's log %s, want what is missing", said)
 	}
 	for _, address := range s.opsAddresses(t) {
-		if said := get(t, address+"/readyz?verbose"); !strings.Contains(said, "[-]registration failed without affecting readiness, ") || !strings.Contains(said, why) || !strings.HasSuffix(said, "\nok\n") {
+		if said := get(t, address+"/readyz?verbose"); !strings.Contains(said, "[-]registration failed without affecting readiness, ") ||
+			!strings.Contains(said, why) || !strings.HasSuffix(said, "\nok\n") {
 			t.Errorf("got %s, want that it is ready and not registered", said)
 		}
 		if said := get(t, address+"/metrics"); !strings.Contains(said, "\nfastadmit_registered 0\n") {
@@ -69,7 +72,7 @@ func (s *stand) notRegistered(t *testing.T) {
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
-// get returns what a pod serves, which must be 200.
+// get returns the body of a pod's answer, which must have status 200.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
@@ -84,10 +87,11 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// opsAddresses returns where fastadmit's pods serve metrics and health.
+// opsAddresses returns the addresses of the pods' metrics and health checks.
 func (s *stand) opsAddresses(t *testing.T) (all []string) {
 	t.Helper()
-	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=fastadmit"})
+	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=fastadmit"})
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("got %d pods, %v, want some", len(pods.Items), err)
 	}
@@ -97,10 +101,11 @@ func (s *stand) opsAddresses(t *testing.T) (all []string) {
 	return all
 }
 
-// logOfJob returns what the pod of the Job wrote, which failed.
+// logOfJob returns the log of the Job's failed pod.
 func (s *stand) logOfJob(t *testing.T, n *node) string {
 	t.Helper()
-	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(), metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=fastadmit-registered"})
+	pods, err := s.Client.CoreV1().Pods("fastadmit").List(context.Background(),
+		metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=fastadmit-registered"})
 	if err != nil || len(pods.Items) != 1 {
 		t.Fatalf("got %d pods of the Job, %v, want 1", len(pods.Items), err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
-// enforced follows the condition Enforced of the policy required-label while one of two
-// replicas ends, and the one that comes for it is killed.
+// enforced follows the condition Enforced of the policy required-label while one of two replicas
+// ends, and its replacement is killed.
 func (s *stand) enforced(t *testing.T, admin *walkthrough.Admin) {
 	t.Helper()
 	const resource, policy, condition, all = "validatingadmissionpolicies", "required-label", "Enforced", "all replicas enforce it"
@@ -49,7 +49,8 @@ func (s *stand) enforced(t *testing.T, admin *walkthrough.Admin) {
 // reports returns the names of the PolicyReplicas that have a status.
 func (s *stand) reports(t *testing.T) []string {
 	t.Helper()
-	return strings.Fields(s.MustKubectl(t, "", "get", "policyreplicas.policies.fastadmit.io", "-o", `jsonpath={.items[?(@.status.plugin)].metadata.name}`))
+	return strings.Fields(s.MustKubectl(t, "", "get", "policyreplicas.policies.fastadmit.io", "-o",
+		`jsonpath={.items[?(@.status.plugin)].metadata.name}`))
 }
 
 // awaitReports waits until there are reports of this many replicas, for each of the two

@@ -11,16 +11,16 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
-// services and pods are where the cluster has the addresses of its services and
-// pods: addresses of this machine, so that nothing needs the network of a
-// cluster. A pod says that it has 10 in front, and listens where it is 127.
+// services and pods are the ranges of the cluster's Services and pods. They are addresses of this
+// machine, so that the test needs no cluster network. A pod's reported address begins with 10, and
+// it listens at the same address with 127.
 const (
 	services = "127.20.0.0/16"
 	pods     = "21.0."
 )
 
-// A stand is a cluster without machines: an API server and the controllers that
-// matter to an installation.
+// A stand is a cluster without machines: an API server, and the controllers that an installation
+// needs.
 type stand struct {
 	*cluster.APIServer
 	kubeconfig string
@@ -52,6 +52,7 @@ func startStand(t *testing.T) *stand {
 func (s *stand) helm(t *testing.T, arguments ...string) string {
 	t.Helper()
 	home := t.TempDir()
-	return walkthrough.Run(t, []string{"KUBECONFIG=" + s.kubeconfig, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
+	return walkthrough.Run(t, []string{"KUBECONFIG=" + s.kubeconfig, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home,
+		"HELM_DATA_HOME=" + home},
 		s.helmPath, append(arguments, "--namespace", "fastadmit")...)
 }

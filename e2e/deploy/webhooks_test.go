@@ -9,7 +9,7 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
-// calledWebhook is a webhook that does not answer, which does not matter.
+// calledWebhook is a webhook that does not answer; the test does not need its answer.
 const calledWebhook = `apiVersion: webhooks.fastadmit.io/v1
 kind: MutatingWebhookConfiguration
 metadata: {name: theirs}
@@ -22,7 +22,7 @@ webhooks:
   admissionReviewVersions: [v1]
 `
 
-// webhooks installs the chart with the webhook configurations of others as custom resources.
+// webhooks installs the chart with other projects' webhook configurations as custom resources.
 func (s *stand) webhooks(t *testing.T) {
 	s.awaitNoNamespace(t)
 	s.startNode(t, cluster.Binary)

@@ -20,13 +20,14 @@ import (
 
 const root = "../.."
 
-// checked are the programs whose arguments this test checks, others those that it only lets the shell call.
+// checked are the programs whose arguments this test checks; others are programs that scripts may
+// call without a check.
 var (
 	checked = []string{"fastadmit", "my-fastadmit", "helm", "kubectl", "make", "go"}
 	others  = []string{"buildah", "cat", "curl", "docker", "kind", "minisign", "openssl", "sha256sum", "sleep", "volumelabels"}
 )
 
-// A script is a piece of shell in a document.
+// A script is shell code in a document.
 type script struct{ document, text string }
 
 // A call is a program that a script calls.
@@ -71,7 +72,8 @@ var (
 	ofText    = regexp.MustCompile("`((?:bin/)?(?:" + strings.Join(checked, "|") + ") [^`]*)`")
 )
 
-// scripts returns the shell of all documents: blocks, what consoles show, what GitHub's workflows run, and the commands in the text.
+// scripts returns the shell code of all documents: blocks, consoles, GitHub's workflows, and the
+// commands in the text.
 func scripts(t *testing.T) (all []script) {
 	t.Helper()
 	names := strings.Fields(walkthrough.Run(t, nil, "git", "-C", root, "ls-files", "*.md", "deploy/chart/templates/NOTES.txt"))
@@ -164,7 +166,7 @@ func (s script) run(t *testing.T, folder string) ([]call, error) {
 	return calls, nil
 }
 
-// programs are the real ones.
+// programs are the real programs.
 type programs struct {
 	folder, fastadmit, kubectl, helm string
 	helped                           map[string]error // by command line
@@ -202,7 +204,7 @@ func (p *programs) help(program string, arguments []string) error {
 	if end := slices.Index(arguments, "--"); end >= 0 {
 		arguments = arguments[:end]
 	}
-	// Of documents that speak of "helm upgrade ...".
+	// For documents that mention "helm upgrade ...".
 	arguments = slices.DeleteFunc(slices.Clone(arguments), func(word string) bool { return word == "..." })
 	line := program + " " + strings.Join(arguments, " ")
 	if err, ok := p.helped[line]; ok {
@@ -227,7 +229,8 @@ func (p *programs) help(program string, arguments []string) error {
 	return err
 }
 
-// values renders the chart with what the command sets. Templates may want more than that, the schema may not.
+// values renders the chart with the command's values. Templates may require more values, the schema
+// may not.
 func (p *programs) values(arguments []string) error {
 	set := []string{"template", "fastadmit", root + "/deploy/chart"}
 	for i, argument := range arguments {

@@ -26,8 +26,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// kubelet stands for that of a node: it streams as a kubelet does, and the
-// containers say what they are asked.
+// kubelet stands in for a node's kubelet. It streams as one does, and the containers print their
+// commands.
 type kubelet struct{}
 
 // ServeHTTP implements http.Handler.
@@ -40,27 +40,30 @@ func (k kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	const most = time.Minute
 	if path[0] == "exec" {
-		remotecommand.ServeExec(w, r, k, path[2], "", path[3], r.URL.Query()["command"], options, most, most, remotecommand.SupportedStreamingProtocols)
+		remotecommand.ServeExec(w, r, k, path[2], "", path[3], r.URL.Query()["command"], options, most, most,
+			remotecommand.SupportedStreamingProtocols)
 		return
 	}
 	remotecommand.ServeAttach(w, r, k, path[2], "", path[3], options, most, most, remotecommand.SupportedStreamingProtocols)
 }
 
 // ExecInContainer implements remotecommand.Executor.
-func (kubelet) ExecInContainer(_ context.Context, name, _, container string, command []string, _ io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
+func (kubelet) ExecInContainer(_ context.Context, name, _, container string, command []string, _ io.Reader, out, _ io.WriteCloser, _ bool,
+	_ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	_, err := fmt.Fprintf(out, "%s in %s of %s\n", strings.Join(command, " "), container, name)
 	return err
 }
 
 // AttachContainer implements remotecommand.Attacher.
-func (kubelet) AttachContainer(_ context.Context, name, _, container string, _ io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+func (kubelet) AttachContainer(_ context.Context, name, _, container string, _ io.Reader, out, _ io.WriteCloser, _ bool,
+	_ <-chan remotecommand.TerminalSize) error {
 	_, err := fmt.Fprintf(out, "attached to %s of %s\n", container, name)
 	return err
 }
 
 const home = "default"
 
-// What upstream says, by the field of pods that it says it about.
+// Upstream's messages, by the field of the pod.
 const (
 	network    = "cannot exec into or attach to a container using host network"
 	processes  = "cannot exec into or attach to a container using host pid"
@@ -146,9 +149,8 @@ func makePods(t *testing.T, s *cluster.APIServer) {
 	}
 }
 
-// connect asks for a command in a pod or attaches to it, with kubectl and
-// without, and says what is other than expected. Why is what it is denied with,
-// empty if it is not.
+// connect runs a command in a pod or attaches to it, with kubectl and without, and compares the
+// result. why is the expected reason of the denial, empty if it is allowed.
 func connect(t *testing.T, s *cluster.APIServer, verb, pod, plugin, why string) string {
 	t.Helper()
 	arguments, want := []string{"attach", pod, "-c", "c"}, "attached to c of "+pod+"\n"
@@ -158,7 +160,7 @@ func connect(t *testing.T, s *cluster.APIServer, verb, pod, plugin, why string) 
 	stdout, stderr, err := s.Kubectl(t, "", arguments...)
 	message := fmt.Sprintf("pods %q is forbidden: %s", pod, why)
 	switch denied := fmt.Sprintf("error: unable to upgrade connection: %s%s: %s\n", cluster.Prefix(0), plugin, message); {
-	case pod == "gone": // kubectl looks for it before
+	case pod == "gone": // kubectl looks it up first
 	case why == "" && (err != nil || stdout != want):
 		return fmt.Sprintf("kubectl got %v, %q and %q, want %q", err, stdout, stderr, want)
 	case why != "" && (err == nil || !strings.HasSuffix(stderr, denied) || stdout != ""):

@@ -1,5 +1,5 @@
-// Package imagebackend is a backend of ImagePolicyWebhook, for tests that ask two
-// implementations of the plugin the same.
+// Package imagebackend is a backend of ImagePolicyWebhook, for tests that compare two
+// implementations of the plugin.
 package imagebackend
 
 import (
@@ -19,9 +19,8 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// A Backend is asked over TLS, with a client certificate. What it says follows from
-// the question, which it repeats in the answer: who asks something else gets another
-// answer.
+// A Backend serves TLS and requires a client certificate. Its answer depends on the question and
+// repeats it, so that different questions get different answers.
 type Backend struct {
 	Kubeconfig string // a file, which names others
 
@@ -45,7 +44,8 @@ var Shared = sync.OnceValue(func() *Backend {
 	roots.AppendCertsFromPEM(authority.PEM)
 	server := httptest.NewUnstartedServer(b)
 	server.TLS = &tls.Config{
-		Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
+		MinVersion: tls.VersionTLS12,
 	}
 	server.StartTLS()
 	certificate, key := authority.Sign(fatal{}, cluster.Calling("api-server"))
@@ -59,7 +59,7 @@ var Shared = sync.OnceValue(func() *Backend {
 	return b
 })
 
-// fatal stands for the test, which Shared has none of.
+// fatal replaces the testing.TB that Shared does not have.
 type fatal struct{ testing.TB }
 
 func (fatal) Helper()           {}
@@ -82,7 +82,8 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Spec             map[string]any
 	}
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Kind != "ImageReview" ||
-		review.APIVersion != "imagepolicy.k8s.io/v1alpha1" || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+		review.APIVersion != "imagepolicy.k8s.io/v1alpha1" || r.Method != http.MethodPost ||
+		r.Header.Get("Content-Type") != "application/json" {
 		http.Error(w, fmt.Sprintf("no question: %v", err), http.StatusBadRequest)
 		return
 	}
@@ -119,14 +120,15 @@ func text(code int, body string) reply {
 }
 
 func allows(w http.ResponseWriter, question string, _ int) {
-	status(w, map[string]any{"allowed": true, "auditAnnotations": map[string]string{"asked": question, "a/b": "no key", "": "none", "-x": "none"}})
+	status(w, map[string]any{"allowed": true, "auditAnnotations": map[string]string{"asked": question, "a/b": "no key", "": "none",
+		"-x": "none"}})
 }
 
 func denies(w http.ResponseWriter, question string, _ int) {
 	status(w, map[string]any{"allowed": false, "reason": question, "auditAnnotations": map[string]string{"denied": "1"}})
 }
 
-// replies are what the backend says.
+// replies are the possible answers.
 func replies() []reply {
 	return []reply{
 		allows, allows, denies, denies,
@@ -153,12 +155,16 @@ func replies() []reply {
 		text(http.StatusServiceUnavailable, "never"),
 		text(http.StatusTooManyRequests, "never"),
 		text(http.StatusForbidden, "not you"),
-		text(http.StatusUnauthorized, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","message":"who are you","code":401}`),
-		text(http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","message":"broken","code":500}`),
-		text(http.StatusConflict, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","message":"both","code":409,"details":{"name":"x"}}`),
+		text(http.StatusUnauthorized, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","message":"who `+
+			`are you","code":401}`),
+		text(http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError",`+
+			`"message":"broken","code":500}`),
+		text(http.StatusConflict, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","message":"both",`+
+			`"code":409,"details":{"name":"x"}}`),
 		text(http.StatusNotFound, "<html>"),
 		text(http.StatusFound, "elsewhere"),
-		text(http.StatusOK, ""), text(http.StatusNoContent, ""), text(http.StatusOK, "rubbish"), text(http.StatusOK, "null"), text(http.StatusOK, "[]"),
+		text(http.StatusOK, ""), text(http.StatusNoContent, ""), text(http.StatusOK, "rubbish"), text(http.StatusOK, "null"),
+		text(http.StatusOK, "[]"),
 		text(http.StatusOK, "{}"), text(http.StatusOK, `{"status":{"allowed":true}}`),
 		text(http.StatusOK, `{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1alpha1"}`),
 		text(http.StatusOK, `{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1alpha1","status":{"allowed":"true"}}`),

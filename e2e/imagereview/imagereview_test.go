@@ -1,6 +1,6 @@
-// Package imagereview has a real kube-apiserver with the plugin ImagePolicyWebhook ask
-// fastadmit's /imagereview, and another whose webhook is fastadmit's plugin, which asks
-// the same: both ends of one question.
+// Package imagereview compares two API servers. One has the plugin ImagePolicyWebhook and calls
+// fastadmit's /imagereview. The other calls fastadmit's plugin as a webhook, which calls the same
+// /imagereview.
 package imagereview
 
 import (
@@ -33,8 +33,8 @@ imageReview:
     message: Name a version.
 `
 
-// files writes what an API server, or a fastadmit in its place, needs to ask at a URL
-// with a client certificate of the authority, or without one.
+// files writes the files with which an API server or a fastadmit calls a URL, with a client
+// certificate of the authority or without one.
 func files(t *testing.T, url string, server, client *cluster.Authority) (admission string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,16 +49,18 @@ func files(t *testing.T, url string, server, client *cluster.Authority) (admissi
 	user := "{}"
 	if client != nil {
 		certificate, key := client.Sign(t, cluster.Calling("kube-apiserver"))
-		user = fmt.Sprintf("{client-certificate: %q, client-key: %q}", write("tls.crt", string(certificate)), write("tls.key", string(key)))
+		user = fmt.Sprintf("{client-certificate: %q, client-key: %q}", write("tls.crt", string(certificate)),
+			write("tls.key", string(key)))
 	}
-	kubeconfig := write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}]\n"+
+	kubeconfig := write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q, "+
+		"certificate-authority: %q}}]\n"+
 		"users: [{name: u, user: %s}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n",
 		url, write("ca.crt", string(server.PEM)), user))
 	return write("admission.yaml", fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
 		"- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {kubeConfigFile: %q, retryBackoff: 1}}\n", kubeconfig))
 }
 
-// create makes a Pod and returns what the API server says against it.
+// create creates a Pod and returns the API server's error.
 func create(t *testing.T, s *cluster.APIServer, namespace, image string) string {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -80,14 +82,17 @@ func TestImageReview(t *testing.T) {
 	admission := files(t, url, serving, calling)
 	start := func(prefix, admission string) *cluster.APIServer {
 		return etcd.StartAPIServer(t, cluster.APIServerOptions{
-			Name: prefix, Prefix: prefix, On: []string{"ImagePolicyWebhook"}, Flags: map[string]string{"admission-control-config-file": admission},
+			Name: prefix, Prefix: prefix, On: []string{"ImagePolicyWebhook"},
+			Flags: map[string]string{"admission-control-config-file": admission},
 		})
 	}
 	direct := start("direct", admission)
 	behind := etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "behind", Prefix: "behind"})
-	asker := cluster.StartFastadmit(t, cluster.Binary, serving, "--enable-admission-plugins", "AlwaysDeny,ImagePolicyWebhook", "--admission-control-config-file", admission)
+	asker := cluster.StartFastadmit(t, cluster.Binary, serving, "--enable-admission-plugins", "AlwaysDeny,ImagePolicyWebhook",
+		"--admission-control-config-file", admission)
 	behind.Validating(t, cluster.Webhook{URL: asker.URL, CA: serving.PEM}, cluster.Webhook{
-		URL: asker.URL + "/validate/ImagePolicyWebhook", CA: serving.PEM, Rules: cluster.Rules("*", "", "v1", "pods", "pods/ephemeralcontainers"),
+		URL: asker.URL + "/validate/ImagePolicyWebhook", CA: serving.PEM,
+		Rules: cluster.Rules("*", "", "v1", "pods", "pods/ephemeralcontainers"),
 	})
 	f := func(namespace, image, want string) {
 		t.Helper()
@@ -114,12 +119,12 @@ func TestImageReview(t *testing.T) {
 		t.Errorf("got %v and %v, want an audit event with the annotation %s: pinned", events, err, key)
 	}
 
-	// One without a client certificate is not answered, so its pods are denied.
+	// Without a client certificate there is no answer, so pods are denied.
 	stranger := start("stranger", files(t, url, serving, nil))
 	if got := create(t, stranger, "default", "nginx:1.29"); !strings.Contains(got, "client certificate: got none, want one") {
 		t.Errorf("got %q from an API server without a client certificate, want it sent away", got)
 	}
 	reviewer.Stop(t)
 	f("kube-system", "quay.io/b", "connect: connection refused")
-	f("default", "nginx:1.29", "") // an answer that was kept
+	f("default", "nginx:1.29", "") // a cached answer
 }

@@ -43,8 +43,8 @@ spec:
 `
 )
 
-// startGatekeeper starts Gatekeeper v3.23.1, whose constraint and mutations are in the
-// same cluster. It is registered as the other webhooks are.
+// startGatekeeper starts Gatekeeper v3.23.1. Its constraint and mutations are in the same cluster.
+// It is registered like the other webhooks.
 func (s *stand) startGatekeeper(t *testing.T, authority *cluster.Authority) *cluster.Fastadmit {
 	t.Helper()
 	manifests, err := os.ReadFile(cluster.Built("gatekeeper.yaml"))
@@ -75,7 +75,8 @@ func (s *stand) startGatekeeper(t *testing.T, authority *cluster.Authority) *clu
 	if err != nil {
 		t.Fatal(err)
 	}
-	process := cluster.Start(t, "gatekeeper", nil, cluster.Built("gatekeeper"), "--kubeconfig", s.Kubeconfig(t), "--debug-use-fake-pod", "--disable-cert-rotation",
+	process := cluster.Start(t, "gatekeeper", nil, cluster.Built("gatekeeper"), "--kubeconfig", s.Kubeconfig(t), "--debug-use-fake-pod",
+		"--disable-cert-rotation",
 		"--cert-dir", certificates, "--host", host, "--port", port, "--health-addr", cluster.FreeAddress(t), "--prometheus-port", metrics,
 		"--operation", "webhook", "--operation", "mutation-webhook", "--operation", "generate", "--exempt-namespace", "gatekeeper-system")
 	var expressions []string

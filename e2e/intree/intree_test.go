@@ -30,7 +30,7 @@ const (
 	inFlight = 4
 )
 
-// A stand is an API server, and what may be switched on in it.
+// A stand is an API server, and the settings that can be enabled in it.
 type stand struct {
 	*cluster.APIServer
 	policy     *admissionregistrationv1.ValidatingAdmissionPolicy
@@ -69,8 +69,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// Policies in-tree: the one that validates is that of make compare, the one that
-// mutates does what AlwaysPullImages does.
+// In-tree policies: the validating one is that of make compare, the mutating one does what
+// AlwaysPullImages does.
 const (
 	manifest = "../../bench/compare/policies/policy.yaml"
 	pull     = `apiVersion: admissionregistration.k8s.io/v1
@@ -102,16 +102,19 @@ func start(t *testing.T) *stand {
 		t.Fatal(err)
 	}
 	s := &stand{
-		APIServer:  cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{On: []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}}),
+		APIServer: cluster.StartEtcd(t).StartAPIServer(t,
+			cluster.APIServerOptions{On: []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}}),
 		policy:     new(admissionregistrationv1.ValidatingAdmissionPolicy),
-		validating: new(admissionregistrationv1.ValidatingAdmissionPolicyBinding), mutating: new(admissionregistrationv1.MutatingAdmissionPolicyBinding),
+		validating: new(admissionregistrationv1.ValidatingAdmissionPolicyBinding),
+		mutating:   new(admissionregistrationv1.MutatingAdmissionPolicyBinding),
 	}
 	var mutating admissionregistrationv1.MutatingAdmissionPolicy
 	one, itsBinding, _ := strings.Cut(strings.ReplaceAll(string(text), ".static.k8s.io", ".example.com"), "\n---\n")
 	other, othersBinding, _ := strings.Cut(pull, "\n---\n")
 	var review struct{ Request struct{ Object *corev1.Pod } }
 	for text, into := range map[string]any{
-		one: s.policy, itsBinding: s.validating, other: &mutating, othersBinding: s.mutating, string(corpus.MustRead("pods-create-v1-1.json")): &review,
+		one: s.policy, itsBinding: s.validating, other: &mutating, othersBinding: s.mutating,
+		string(corpus.MustRead("pods-create-v1-1.json")): &review,
 	} {
 		if err := yaml.Unmarshal([]byte(text), into); err != nil {
 			t.Fatal(err)
@@ -136,11 +139,11 @@ func start(t *testing.T) *stand {
 	return s
 }
 
-// set has Pods reviewed as the setting says, and waits until they are.
+// set enables a setting and waits until it is in use.
 func (s *stand) set(t *testing.T, to *setting) {
 	t.Helper()
 	ctx, api := t.Context(), s.Client.AdmissionregistrationV1()
-	// They may not be there.
+	// They may not exist.
 	_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, s.validating.Name, metav1.DeleteOptions{})
 	_ = api.MutatingAdmissionPolicyBindings().Delete(ctx, s.mutating.Name, metav1.DeleteOptions{})
 	_ = api.ValidatingWebhookConfigurations().Delete(ctx, hookName, metav1.DeleteOptions{})
@@ -224,7 +227,8 @@ func (s *stand) measure(t *testing.T, to *setting, took *costs, pods int, dryRun
 	}
 	took.webhook = append(took.webhook, webhook/time.Duration(pods))
 	if !dryRun {
-		err := s.Client.CoreV1().Pods(s.pod.Namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})
+		err := s.Client.CoreV1().Pods(s.pod.Namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+			metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

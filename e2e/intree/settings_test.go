@@ -18,12 +18,12 @@ import (
 
 const (
 	hookName = "pods.fastadmit.example.com"
-	// probeLabel is on the Pod for which a further webhook of each setting that mutates
-	// is called, so that the setting shows.
+	// probeLabel is on the probe. A further webhook of each mutating setting is called only for it,
+	// so that the test sees when the setting is in use.
 	probeLabel = "probe"
 )
 
-// A setting is who reviews Pods, and how they are registered.
+// A setting is a way to review Pods: by whom, and how they are registered.
 type setting struct {
 	name    string
 	mutates bool
@@ -170,8 +170,8 @@ metadata: {name: warns.static.k8s.io}
 spec: {policyName: warns.static.k8s.io, validationActions: [Warn]}
 `
 
-// programs are the webhooks. The second fastadmit also warns, and adds 20 annotations
-// where the first one adds one.
+// programs are the webhooks. The second fastadmit also warns, and adds 20 annotations instead of
+// one.
 type programs struct {
 	fastadmit, second, validating, mutating, gatekeeper *cluster.Fastadmit
 	authority                                           *cluster.Authority
@@ -196,7 +196,8 @@ func (s *stand) startPrograms(t *testing.T) programs {
 	state := filepath.Dir(cluster.WriteFile(t, "cluster.yaml", []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")))
 	authority := cluster.NewAuthority(t)
 	cert, key := authority.Sign(t, cluster.Serving(time.Now().Add(24*time.Hour), "127.0.0.1"))
-	files := []string{"--tls-cert-file=" + cluster.WriteFile(t, "tls.crt", cert), "--tls-private-key-file=" + cluster.WriteFile(t, "tls.key", key)}
+	files := []string{"--tls-cert-file=" + cluster.WriteFile(t, "tls.crt", cert),
+		"--tls-private-key-file=" + cluster.WriteFile(t, "tls.key", key)}
 	start := func(name string, arguments ...string) *cluster.Fastadmit {
 		return cluster.RunFastadmit(t, slices.Concat([]string{filepath.Join(dir, name)}, arguments, files)...)
 	}
@@ -208,7 +209,8 @@ plugins:
   configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: %q}
 - name: MutatingAdmissionPolicy
   configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: MutatingAdmissionPolicyConfiguration, staticManifestsDir: %q}
-`, filepath.Dir(cluster.WriteFile(t, "policy.yaml", []byte(validating))), filepath.Dir(cluster.WriteFile(t, "policy.yaml", []byte(mutating)))))
+`, filepath.Dir(cluster.WriteFile(t, "policy.yaml", []byte(validating))),
+			filepath.Dir(cluster.WriteFile(t, "policy.yaml", []byte(mutating)))))
 		return start("fastadmit", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
 			"--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds,ValidatingAdmissionPolicy,MutatingAdmissionPolicy",
 			"--admission-control-config-file="+config, "--cluster-state-dir="+state)

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A row is what a setting took.
+// A row is the cost of a setting.
 type row struct {
 	setting        *setting
 	dryRun, stored costs
 }
 
-// costs are what several rounds took.
+// costs are the costs in several rounds.
 type costs struct {
 	api, webhook []time.Duration // processor time per Pod, in each round
 	latencies    []time.Duration // of all Pods
@@ -34,9 +34,11 @@ func (r *row) costs(dryRun bool) *costs {
 // table returns the rows in Markdown.
 func table(all []row, pods int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d processors, %s: %d rounds of %d Pods, %d at a time. Processor time of a Pod: the median and the least of the rounds.\n\n",
+	fmt.Fprintf(&b, "%s, %d processors, %s: %d rounds of %d Pods, %d at a time. Processor time of a Pod: the median and the least "+
+		"of the rounds.\n\n",
 		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), rounds, pods, inFlight)
-	b.WriteString("| | dry run: kube-apiserver | webhook | p50, p99 | stored: kube-apiserver | webhook | p50, p99 |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| | dry run: kube-apiserver | webhook | p50, p99 | stored: kube-apiserver | webhook | p50, p99 |\n" +
+		"|---|---|---|---|---|---|---|\n")
 	for i := range all {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", all[i].setting.name, &all[i].dryRun, &all[i].stored)
 	}
@@ -83,10 +85,11 @@ func write(table string) error {
 	return os.WriteFile(document, place.ReplaceAll(content, []byte("${1}"+table+"${2}")), 0o644)
 }
 
-// TestTable states a table, and that there is a place for it.
+// TestTable renders a table, and checks that the document has a place for it.
 func TestTable(t *testing.T) {
 	second := time.Second
-	c := costs{api: []time.Duration{3 * second, second, 2 * second}, webhook: []time.Duration{0, 1234, 150_400}, latencies: []time.Duration{2 * second, second}}
+	c := costs{api: []time.Duration{3 * second, second, 2 * second}, webhook: []time.Duration{0, 1234, 150_400},
+		latencies: []time.Duration{2 * second, second}}
 	none := c
 	none.webhook = []time.Duration{0, 0}
 	got := table([]row{{&setting{name: "a"}, c, none}}, 7)

@@ -1,7 +1,7 @@
-// Package loss counts what becomes of a steady stream of requests while
-// something happens to fastadmit. A real API server calls two replicas through
-// a Service; each has an address of its own, in a network namespace. The test
-// is their kubelet and the endpoint slice controller.
+// Package loss sends a steady stream of requests while something happens to fastadmit, and counts
+// their results. A real API server calls two replicas through a Service. Each replica has an
+// address of its own, in a network namespace. The test does the work of the kubelet and the
+// endpoint slice controller.
 package loss
 
 import (
@@ -24,23 +24,22 @@ import (
 )
 
 const (
-	// testserver has plugin Steady, which makes capacity known.
+	// testserver has the plugin Steady, which gives the replicas a known capacity.
 	testserver = "../.cache/testserver"
 
 	// enabled is a plugin that mutates Pods, and one that denies some.
 	enabled = "DefaultTolerationSeconds,LimitPodHardAntiAffinityTopology"
 
-	// before and after are how long there are calls before anything happens and
-	// after it.
+	// before and after are how long the stream runs before and after the event.
 	before = 2 * time.Second
 	after  = 2 * time.Second
 
-	// idleMax is how many idle connections an API server keeps for each webhook
-	// (k8s.io/client-go transport/cache.go), and webhooks how many it calls here.
+	// idleMax is how many idle connections an API server keeps for each webhook (k8s.io/client-go
+	// transport/cache.go). webhooks is how many webhooks it calls here.
 	idleMax  = 25
 	webhooks = 2
-	// webhookTimeout is how long it waits for an answer: what fastadmit manifests
-	// says, which is Kubernetes' default.
+	// webhookTimeout is how long an API server waits for an answer: the value that fastadmit
+	// manifests prints, which is Kubernetes' default.
 	webhookTimeout = 10 * time.Second
 )
 
@@ -53,8 +52,8 @@ type stand struct {
 // An event is what happens during a stream.
 type event struct {
 	name string
-	// happen makes it happen, and returns how many requests may be lost to it,
-	// because Kubernetes makes that unavoidable.
+	// happen makes it happen. It returns how many requests may be lost because Kubernetes makes
+	// that unavoidable.
 	happen func(s *stand, t *testing.T) (lostMax int)
 	every  time.Duration // between bursts, stream.BurstEvery if 0
 	binary string        // of the pods, cluster.Binary if empty
@@ -62,15 +61,14 @@ type event struct {
 }
 
 const (
-	// capacity is how many requests a second two replicas can answer that let so
-	// many in at once, each of which takes plugin Steady 200 ms.
+	// capacity is how many requests a second two replicas can answer that admit so many at once, if
+	// each takes 200 ms in the plugin Steady.
 	capacity    = 2 * inFlightMax * 5
 	inFlightMax = 4
 
 	// overload is three times the capacity, in requests a second.
 	overload = 3 * capacity
-	// What comes in a short one can be answered before API servers give up, what
-	// comes in a long one cannot.
+	// A short overload can be answered before API servers give up, a long one cannot.
 	shortOverload, longOverload = before, 10 * time.Second
 )
 
@@ -115,15 +113,14 @@ func (s *stand) configure(t *testing.T, plugins string) {
 		"apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\nenableAdmissionPlugins: [%s]\n", plugins)})
 }
 
-// register registers the pods by their Service, with what checks their
-// certificates.
+// register registers the pods by their Service, with the bundle for their certificates.
 func (s *stand) register(t *testing.T, bundle []byte) {
 	t.Helper()
 	s.api.MustKubectl(t, cluster.Manifests(t, "--enable-admission-plugins="+enabled, "--service-port", fmt.Sprint(servicePort),
 		"--ca-bundle-file", cluster.WriteFile(t, "ca.crt", bundle)), "apply", "-f", "-")
 }
 
-// works says why the API server does not call the pods yet.
+// works returns why the API server does not call the pods yet.
 func (s *stand) works() error {
 	create := func(unwanted bool) error {
 		pod, err := s.api.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), stream.NewPod("p", unwanted),
@@ -136,7 +133,7 @@ func (s *stand) works() error {
 	return errors.Join(create(false), cluster.WantError(create(true), "denied the request: LimitPodHardAntiAffinityTopology: "))
 }
 
-// try has an event happen to two new replicas, and counts.
+// try makes an event happen to two new replicas, and counts.
 func (s *stand) try(t *testing.T, place int, e *event) {
 	defer s.clear(t)
 	for range 2 {
@@ -164,8 +161,7 @@ func (s *stand) try(t *testing.T, place int, e *event) {
 	}
 }
 
-// clear removes all pods, so that the next row begins with connections of its
-// own.
+// clear removes all pods, so that the next row begins with new connections.
 func (s *stand) clear(t *testing.T) {
 	for _, n := range s.all {
 		n.Kill()
@@ -179,8 +175,8 @@ func (s *stand) nothing(*testing.T) int {
 	return 0
 }
 
-// overloaded is a stream of more than the replicas can answer. Who is refused
-// comes back, and gets an answer if there is one to be had in time.
+// overloaded sends more requests than the replicas can answer. Refused requests are repeated, and
+// get an answer if there is capacity in time.
 func overloaded(length time.Duration) event {
 	return event{
 		name:  fmt.Sprintf("three times the capacity, %s", length),
@@ -196,8 +192,8 @@ func overloaded(length time.Duration) event {
 			if t.Logf("%d calls were refused", refused); refused < s.stream.Count() {
 				t.Errorf("got %d calls refused, want more than there were requests, %d", refused, s.stream.Count())
 			}
-			// Half of what could be answered has to be: API servers try again once a
-			// second, and some of that is spent on refusals.
+			// At least half of the capacity must be used: API servers repeat a request only once a
+			// second, and refusals cost time too.
 			answered := int((length + webhookTimeout).Seconds()) * capacity / 2
 			if length == shortOverload {
 				answered = s.stream.Count()
@@ -217,13 +213,13 @@ func (s *stand) rollingRestart(t *testing.T) int {
 	return 0
 }
 
-// certificatesRotated replaces the authority: API servers learn of the new one
-// first, then servers get their certificates, then the old one is forgotten.
+// certificatesRotated replaces the authority: first API servers get the new one, then servers get
+// new certificates, then the old one is removed.
 func (s *stand) certificatesRotated(t *testing.T) int {
 	old := s.authority
 	s.authority = cluster.NewAuthority(t)
 	s.register(t, append(bytes.Clone(old.PEM), s.authority.PEM...))
-	time.Sleep(3 * time.Second) // API servers learn of it
+	time.Sleep(3 * time.Second) // until API servers use it
 	s.reloaded(t, func() { s.write(t, s.certificate(t)) })
 	s.register(t, s.authority.PEM)
 	time.Sleep(after)
@@ -283,8 +279,8 @@ func (s *stand) apiServerRestarted(*testing.T) int {
 	return 0
 }
 
-// replicaKilled kills a replica, whose container is started again. Lost is what
-// was in flight, and what an API server sends there until it knows.
+// replicaKilled kills a replica, and its container is restarted. Requests in flight are lost, and
+// those that an API server sends there before it notices.
 func (s *stand) replicaKilled(t *testing.T) int {
 	n, sent := s.all[0], s.stream.Count()
 	n.Kill()
@@ -298,9 +294,9 @@ func (s *stand) replicaKilled(t *testing.T) int {
 	return sent + stream.PerBurst
 }
 
-// replicaFrozen stops a replica without ending it: the system still takes its
-// connections. Lost is what was sent there until its readiness probe has failed
-// often enough, and then one request for each connection that is left.
+// replicaFrozen stops a replica without ending it, so the system still accepts its connections.
+// Requests sent there are lost until its readiness probe has failed often enough, and then one
+// request for each remaining connection.
 func (s *stand) replicaFrozen(t *testing.T) int {
 	n, sent := s.all[0], s.stream.Count()
 	n.Signal(t, syscall.SIGSTOP)
@@ -315,7 +311,7 @@ func (s *stand) replicaFrozen(t *testing.T) int {
 	s.publish(t)
 	time.Sleep(endpointLag)
 	sent = s.stream.Count() - sent
-	// What was sent there gets no answer in time, though it might get one later.
+	// Requests that were sent there get no answer in time, though they might get one later.
 	time.Sleep(webhookTimeout)
 	n.Signal(t, syscall.SIGCONT)
 	cluster.Await(t, "readiness", n.probe)

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// prefix begins the names of all network namespaces and interfaces made
-	// here, by which those of a run that was killed are found. With a number
-	// behind it, it is as long as the name of an interface may be.
+	// prefix is the prefix of all network namespaces and interfaces of this test, so that the next
+	// run finds those of a run that was killed. With a number after it, it is as long as an
+	// interface name may be.
 	prefix = "fastadmit-e2e"
 
-	// subnet has the addresses of pods, which are for tests of networks
-	// (RFC 2544): a /30 for each, in which the machine is 1 and the pod 2.
+	// subnet has the addresses of pods, from the range for network tests (RFC 2544): a /30 for
+	// each, in which the machine is 1 and the pod 2.
 	subnet = "198.18"
 )
 
-// lockNetwork waits until no other run has pods, removes what one left behind
-// that was killed, and says why there cannot be any.
+// lockNetwork waits until no other run has pods, and removes what a killed run left behind. It
+// returns an error if network namespaces are not possible.
 func lockNetwork(t *testing.T) error {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -51,19 +51,19 @@ func lockNetwork(t *testing.T) error {
 	}
 	probe := namespaceName(0)
 	if err := errors.Join(err, makeNamespace(0)); err != nil {
-		_ = removeNamespace(probe) // as far as there is one
+		_ = removeNamespace(probe) // if there is one
 		return err
 	}
 	_, err = ip("netns", "exec", probe, "true")
 	return errors.Join(err, removeNamespace(probe))
 }
 
-// namespaceName and address are those of the pod of that number.
+// namespaceName and address return the name and address of the pod with this number.
 func namespaceName(number int) string { return fmt.Sprintf("%s%d", prefix, number) }
 func address(number int) string       { return fmt.Sprintf("%s.%d.2", subnet, number) }
 
-// removeNamespace removes a network namespace, and before it the interface that
-// leads there: by itself that would go some time later.
+// removeNamespace removes a network namespace, and first its interface, which would otherwise
+// disappear only later.
 func removeNamespace(name string) error {
 	_, _ = ip("link", "delete", name) // fails if there is none
 	_, err := ip("netns", "delete", name)

@@ -23,14 +23,13 @@ const (
 	servicePort = 4443
 	podPort     = 8443
 
-	// endpointLag is how long it takes until a pod that is told to end is no
-	// longer among the endpoints. Kubernetes does both at once, and promises
-	// nothing about which is first.
+	// endpointLag is how long a terminating pod stays among the endpoints. Kubernetes starts both
+	// at once, and does not promise an order.
 	endpointLag = time.Second
 	// shutdownDelay covers that, and what a busy API server takes to hear of it.
 	shutdownDelay = 5 * time.Second
 
-	// noticeDelay is after how long the kubelet notices that a container ended
+	// noticeDelay is how long it takes the kubelet to notice that a container ended
 	// (k8s.io/kubernetes pkg/kubelet genericPlegRelistPeriod).
 	noticeDelay = time.Second
 
@@ -43,11 +42,11 @@ type pod struct {
 	*cluster.Fastadmit
 	address string
 	command []string
-	// conditions are those of its endpoint.
+	// conditions are the conditions of its endpoint.
 	ready, terminating bool
 }
 
-// pods are the replicas behind the Service, and what they have mounted.
+// pods are the replicas behind the Service, and their mounted files.
 type pods struct {
 	api       *cluster.APIServer
 	authority *cluster.Authority
@@ -56,8 +55,7 @@ type pods struct {
 	started   int
 }
 
-// write replaces files of the pods, as the kubelet does: all at once to whoever
-// looks at one.
+// write replaces files of the pods atomically, as the kubelet does.
 func (p *pods) write(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	for name, content := range files {
@@ -115,8 +113,7 @@ func (n *pod) probe() error {
 	return nil
 }
 
-// delete ends a pod as Kubernetes does: it is told to end, and learns sooner
-// than API servers that it gets no more calls.
+// delete ends a pod as Kubernetes does: the pod is told to end before API servers stop calling it.
 func (p *pods) delete(t *testing.T, n *pod) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -150,7 +147,8 @@ func (p *pods) publish(t *testing.T) {
 			},
 		})
 	}
-	if _, err := p.api.Client.DiscoveryV1().EndpointSlices(namespace).Update(context.Background(), slice, metav1.UpdateOptions{}); err != nil {
+	client := p.api.Client.DiscoveryV1().EndpointSlices(namespace)
+	if _, err := client.Update(context.Background(), slice, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// autoscaled are values with which little load is enough for more pods, and these go soon
-	// after it ends. A pod without load uses less than half of what it requests.
+	// autoscaled are values with which a small load is enough for more pods, and pods are removed
+	// soon after it ends. A pod without load uses less than half of its request.
 	autoscaled = `
 resources: {requests: {cpu: 20m}}
 autoscaling:
@@ -24,14 +24,14 @@ autoscaling:
   maxReplicas: 3
   behavior: {scaleDown: {stabilizationWindowSeconds: 10}}
 `
-	// loadRate is that of the load, in requests a second, for which two pods use twice what they
-	// request. loadInFlight keeps a slow machine from getting more of it than it can answer.
+	// loadRate is the rate of the load in requests a second. With it, two pods use twice their
+	// request. loadInFlight keeps a slow machine from getting more load than it can answer.
 	loadRate     = "1000"
 	loadInFlight = "50"
 )
 
-// metricsServer are the manifests of metrics-server, which asks the kubelet more often than they say,
-// and trusts the certificate that it made for itself.
+// metricsServer are the manifests of metrics-server. It is configured to query the kubelet more
+// often, and to trust the certificate that the kubelet made for itself.
 func metricsServer(t *testing.T, s *test) string {
 	t.Helper()
 	dir := moduleFolder(t, "metricsserver", "sigs.k8s.io/metrics-server")
@@ -42,8 +42,8 @@ func metricsServer(t *testing.T, s *test) string {
 	).Replace(s.MustKubectl(t, "", "kustomize", dir+"/manifests/base"))
 }
 
-// scaledByLoad has the HorizontalPodAutoscaler start pods while "fastadmit bench" sends
-// requests to the Service, and end them when that has ended.
+// scaledByLoad lets the HorizontalPodAutoscaler start pods while "fastadmit bench" sends requests
+// to the Service, and end them afterwards.
 func (s *test) scaledByLoad(t *testing.T) int {
 	s.load(t, "metrics-server")
 	manifests := metricsServer(t, s)
@@ -52,7 +52,8 @@ func (s *test) scaledByLoad(t *testing.T) int {
 	s.Values(t, autoscaled)
 	s.Does(t, "--reset-then-reuse-values")
 	cluster.Await(t, "the HorizontalPodAutoscaler to know what the pods use", func() error {
-		h, err := s.Client.AutoscalingV2().HorizontalPodAutoscalers("fastadmit").Get(context.Background(), "fastadmit", metav1.GetOptions{})
+		h, err := s.Client.AutoscalingV2().HorizontalPodAutoscalers("fastadmit").Get(context.Background(), "fastadmit",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -72,8 +73,8 @@ func (s *test) scaledByLoad(t *testing.T) int {
 	return 0
 }
 
-// neverTooFew wants the upgrade that enabled autoscaling to have left as many pods as there are
-// to be: the HorizontalPodAutoscaler says if it found fewer.
+// neverTooFew checks that the upgrade that enabled autoscaling did not reduce the number of pods:
+// the HorizontalPodAutoscaler reports if it found fewer.
 func (s *test) neverTooFew(t *testing.T) {
 	t.Helper()
 	events, err := s.Client.CoreV1().Events("fastadmit").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=SuccessfulRescale"})
@@ -87,15 +88,16 @@ func (s *test) neverTooFew(t *testing.T) {
 	}
 }
 
-// startLoad sends requests with the released fastadmit, as kube-apiserver does, until stop, which
-// wants all answers to have been right.
+// startLoad sends requests with the released fastadmit, as kube-apiserver does, until stop is
+// called. All answers must be right.
 func (s *test) startLoad(t *testing.T) (stop func()) {
 	t.Helper()
 	service, err := s.Client.CoreV1().Services("fastadmit").Get(t.Context(), "fastadmit", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	configuration, err := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "fastadmit.io", metav1.GetOptions{})
+	configuration, err := s.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "fastadmit.io",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

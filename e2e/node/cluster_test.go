@@ -33,9 +33,9 @@ const (
 // A realNode is a cluster of one machine: this one, in a network namespace.
 type realNode struct {
 	*cluster.APIServer
-	t          *testing.T // with which everything ends
+	t          *testing.T // everything ends with this test
 	etcd       *cluster.Etcd
-	dir        string // of the kubelet and containerd
+	dir        string // folder of the kubelet and containerd
 	kubeconfig string
 	authority  *cluster.Authority
 	key        string // of service accounts
@@ -53,13 +53,13 @@ func startNode(t *testing.T) *realNode {
 	aggregator, aggregatorKey := n.authority.Sign(t, cluster.Calling("aggregator"))
 	n.APIServer = n.etcd.StartAPIServer(t, cluster.APIServerOptions{Flags: map[string]string{
 		"authorization-mode": "RBAC", "service-cluster-ip-range": services,
-		"disable-admission-plugins": "DefaultTolerationSeconds", // which the streams need of fastadmit
+		"disable-admission-plugins": "DefaultTolerationSeconds", // the streams test fastadmit's
 		"bind-address":              address, "advertise-address": address, "endpoint-reconciler-type": "lease",
 		"tls-cert-file": cluster.WriteFile(t, "tls.crt", certificate), "tls-private-key-file": cluster.WriteFile(t, "tls.key", key),
 		"service-account-key-file": n.key, "service-account-signing-key-file": n.key,
 		"service-account-issuer":          "https://kubernetes.default.svc.cluster.local",
 		"kubelet-preferred-address-types": "InternalIP",
-		// How it calls metrics-server for its clients.
+		// With these it calls metrics-server for its clients.
 		"requestheader-client-ca-file": cluster.WriteFile(t, "ca.crt", n.authority.PEM), "requestheader-allowed-names": "aggregator",
 		"requestheader-username-headers": "X-Remote-User", "requestheader-group-headers": "X-Remote-Group",
 		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
@@ -78,8 +78,7 @@ func startNode(t *testing.T) *realNode {
 	return n
 }
 
-// newFolder returns one for the machine, which is removed when nothing is mounted
-// in it any more.
+// newFolder returns a folder for the machine, which is removed when nothing is mounted in it.
 func newFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/lib", "fastadmit-e2e-node-")
@@ -104,8 +103,8 @@ func newFolder(t *testing.T) string {
 	return dir
 }
 
-// podNamespaces returns the network namespaces of pods. Those of pods that were not deleted stay when the
-// machine is gone.
+// podNamespaces returns the network namespaces of pods. Those of pods that were not deleted outlive
+// the machine.
 func podNamespaces(t *testing.T) (names []string) {
 	t.Helper()
 	paths, err := filepath.Glob("/run/netns/cni-*")
@@ -118,7 +117,7 @@ func podNamespaces(t *testing.T) (names []string) {
 	return names
 }
 
-// unmount unmounts all below a folder, the deepest first.
+// unmount unmounts everything below a folder, the deepest mount first.
 func unmount(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -147,7 +146,7 @@ func (n *realNode) startMachine() {
 	n.start("kube-controller-manager", cluster.Built("kubernetes/kube-controller-manager"),
 		"--kubeconfig", n.kubeconfig, "--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0",
 		"--root-ca-file", ca, "--service-account-private-key-file", n.key, "--use-service-account-credentials=true",
-		// Nodes and pods are noticed sooner than in a large cluster.
+		// Nodes and pods are checked more often than in a large cluster.
 		"--node-monitor-period=2s", "--node-monitor-grace-period=20s",
 		"--horizontal-pod-autoscaler-sync-period=5s")
 	n.start("kube-scheduler", cluster.Built("node/kube-scheduler"),
@@ -200,7 +199,8 @@ func (n *realNode) startContainerd() {
 // ctr runs containerd's command on the containers of Kubernetes.
 func (n *realNode) ctr(t *testing.T, arguments ...string) string {
 	t.Helper()
-	return walkthrough.Run(t, nil, cluster.Built("containerd/ctr"), append([]string{"--address", n.dir + "/containerd.sock", "--namespace", "k8s.io"}, arguments...)...)
+	return walkthrough.Run(t, nil, cluster.Built("containerd/ctr"),
+		append([]string{"--address", n.dir + "/containerd.sock", "--namespace", "k8s.io"}, arguments...)...)
 }
 
 func (n *realNode) startKubelet() {
@@ -232,8 +232,8 @@ func (n *realNode) startDNS() {
 	n.MustKubectl(t, "", "rollout", "status", "deployment/coredns", "-n", "kube-system", patience)
 }
 
-// stopMachine ends everything on the machine at once, as when its power is cut:
-// the control plane, the node and all containers. What is in memory is lost.
+// stopMachine kills everything on the machine at once, as a power cut does: the control plane, the
+// node and all containers. Everything in memory is lost.
 func (n *realNode) stopMachine(t *testing.T) {
 	t.Helper()
 	for _, p := range n.running {
@@ -244,13 +244,13 @@ func (n *realNode) stopMachine(t *testing.T) {
 	if err := unmount(n.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(n.dir + "/state"); err != nil { // which is in memory on a real machine
+	if err := os.RemoveAll(n.dir + "/state"); err != nil { // on a real machine it is in memory
 		t.Fatal(err)
 	}
 }
 
-// killContainers kills the shims of containers and what runs in these: all
-// processes that were started from the machine's folder.
+// killContainers kills the shims of containers and the processes in them: all that were started
+// from the machine's folder.
 func (n *realNode) killContainers(t *testing.T) {
 	t.Helper()
 	for {

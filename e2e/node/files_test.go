@@ -1,7 +1,7 @@
 package node
 
-// runcWrapper takes from containers a negative oom_score_adj, which a machine
-// without CAP_SYS_RESOURCE cannot set.
+// runcWrapper removes a negative oom_score_adj from containers, because a machine without
+// CAP_SYS_RESOURCE cannot set it.
 const runcWrapper = `#!/bin/sh
 bundle=
 previous=

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// released is the release that node/release made, and registry where it would be
-	// published.
+	// released is the release that node/release made, and registry is where it would be published.
 	released = "0.0.0-e2e"
 	registry = "registry.example.com"
 	release  = "release" // its folder
@@ -26,7 +25,7 @@ const (
 // image returns the name of an image that load made.
 func image(name string) string { return "localhost/" + name + ":e2e" }
 
-// load makes images known to the node, each with a program that e2e/run built.
+// load loads images into the node, each with a program that e2e/run built.
 func (n *realNode) load(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, name := range programs {
@@ -41,9 +40,8 @@ func (n *realNode) load(t *testing.T, programs ...string) {
 	}
 }
 
-// takeRelease verifies the release as docs/operations.md says, makes its image known to
-// the node, as if it had been pulled, and lets the operator install its chart in place
-// of the checkout's.
+// takeRelease verifies the release as docs/operations.md says, loads its image into the node, as if
+// it had been pulled, and lets the administrator install the release's chart.
 func (s *test) takeRelease(t *testing.T) {
 	t.Helper()
 	files, err := os.ReadDir(cluster.Built(release))

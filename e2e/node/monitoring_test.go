@@ -20,8 +20,8 @@ func moduleFolder(t *testing.T, requiring, module string) string {
 	return strings.TrimSpace(walkthrough.Run(t, nil, "go", "-C", requiring, "list", "-m", "-f", "{{.Dir}}", module))
 }
 
-// defineMonitoring has the API server know the kinds of the Prometheus operator, of
-// which the chart's preset monitoring.yaml makes objects.
+// defineMonitoring installs the Prometheus operator's CRDs, whose objects the chart's preset
+// monitoring.yaml creates.
 func (s *test) defineMonitoring(t *testing.T) {
 	t.Helper()
 	dir := moduleFolder(t, "../../tools/deploy", "github.com/prometheus-operator/prometheus-operator")
@@ -39,13 +39,14 @@ func preset(t *testing.T, name string) string {
 	return string(text)
 }
 
-// monitored wants a Prometheus to scrape all pods and to evaluate all alerts, by the objects
-// that the preset made.
+// monitored checks that a Prometheus scrapes all pods and evaluates all alerts, from the objects
+// that the preset created.
 func (s *test) monitored(t *testing.T) {
 	var rules struct{ Groups []struct{ Rules []any } }
 	s.spec(t, "prometheusrule", &rules)
 	address := address + ":9090"
-	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", s.scraping(t), "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
+	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", s.scraping(t), "--storage.tsdb.path",
+		t.TempDir(), "--web.listen-address", address)
 	p := prometheus.Server("http://" + address)
 	for _, expression := range []string{
 		`count(up{job="fastadmit", namespace="fastadmit"} == 1) == 2`,
@@ -54,7 +55,7 @@ func (s *test) monitored(t *testing.T) {
 		`sum(process_cpu_seconds_total{job="fastadmit"}) > 0`,
 	} {
 		cluster.Await(t, expression, func() error {
-			if err := s.works(); err != nil { // what there is to count
+			if err := s.works(); err != nil { // requests that are counted
 				return err
 			}
 			return p.Has(expression)
@@ -70,7 +71,7 @@ func (s *test) monitored(t *testing.T) {
 	cluster.Await(t, "the alerts", func() error { return p.Evaluates(alerts) })
 }
 
-// spec reads that of the release's only object of a kind.
+// spec reads the spec of the release's only object of a kind.
 func (s *test) spec(t *testing.T, kind string, into any) {
 	t.Helper()
 	err := json.Unmarshal([]byte(s.MustKubectl(t, "", "get", kind, "fastadmit", "-n", "fastadmit", "-o", "jsonpath={.spec}")), into)
@@ -82,8 +83,8 @@ func (s *test) spec(t *testing.T, kind string, into any) {
 // notInLabels are the characters that Prometheus replaces in names of labels.
 var notInLabels = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// scraping returns the file with the configuration that the operator makes of the ServiceMonitor and the
-// PrometheusRule (its pkg/prometheus/promcfg.go).
+// scraping returns a file with the configuration that the Prometheus operator makes of the
+// ServiceMonitor and the PrometheusRule (its pkg/prometheus/promcfg.go).
 func (s *test) scraping(t *testing.T) string {
 	t.Helper()
 	var monitor struct {

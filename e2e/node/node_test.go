@@ -1,6 +1,6 @@
-// Package node installs fastadmit on a real cluster of one machine, with kubelet,
-// containerd, kube-proxy and CoreDNS, by docs/operations.md, and counts what becomes
-// of a steady stream of requests while what happens on machines happens.
+// Package node installs fastadmit on a real cluster of one machine, with kubelet, containerd,
+// kube-proxy and CoreDNS, by docs/operations.md. It sends a steady stream of requests during events
+// such as upgrades and reboots, and counts their results.
 package node
 
 import (
@@ -28,26 +28,25 @@ const (
 	// inNamespace is set by node/enter.
 	inNamespace = "FASTADMIT_E2E_NODE"
 
-	// every is the time between two bursts: 50 requests a second, beside a whole
-	// cluster on two processors.
+	// every is the time between two bursts. It makes 50 requests a second, because a whole cluster
+	// shares two processors.
 	every = 200 * time.Millisecond
 
-	// around is how long there are calls before anything happens and after it.
+	// around is how long the stream runs before and after the event.
 	around = 3 * time.Second
 
 	// patience is how long kubectl waits for something.
 	patience = "--timeout=3m"
 
-	// noticed is how long it may take until no call goes to a container that has
-	// ended: the kubelet looks once a second, and controllers and kube-proxy
-	// another second later.
+	// noticed bounds the time until no call goes to a container that has ended: the kubelet looks
+	// once a second, and controllers and kube-proxy need another second.
 	noticed = 3 * time.Second
 )
 
 // enabled are the plugins that a stream needs.
 const enabled = "plugins: {DefaultTolerationSeconds: {}, LimitPodHardAntiAffinityTopology: {}}\n"
 
-// A test is somebody who runs fastadmit on a real node.
+// A test is an administrator of fastadmit on a real node.
 type test struct {
 	*realNode
 	*walkthrough.Admin
@@ -57,8 +56,8 @@ type test struct {
 // An event is what happens during a stream.
 type event struct {
 	name string
-	// happen makes it happen, and returns how many requests may be lost to it,
-	// because Kubernetes makes that unavoidable.
+	// happen makes it happen. It returns how many requests may be lost because Kubernetes makes
+	// that unavoidable.
 	happen func(s *test, t *testing.T) (lostMax int)
 }
 
@@ -102,7 +101,7 @@ func TestNode(t *testing.T) {
 	t.Logf("what is lost:\n%s", tally.LossTable(rows))
 }
 
-// works says why fastadmit does not do what a stream counts on.
+// works returns why fastadmit does not do yet what a stream expects.
 func (s *test) works() error {
 	create := func(unwanted bool) error {
 		pod, err := s.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), stream.NewPod("p", unwanted),
@@ -115,7 +114,7 @@ func (s *test) works() error {
 	return errors.Join(create(false), cluster.WantError(create(true), "denied the request: LimitPodHardAntiAffinityTopology: "))
 }
 
-// try has an event happen during a stream, and counts.
+// try makes an event happen during a stream, and counts.
 func (s *test) try(t *testing.T, e *event) tally.Loss {
 	cluster.Await(t, "the webhooks to be called", s.works)
 	s.await(t, 2)
@@ -134,9 +133,10 @@ func (s *test) try(t *testing.T, e *event) tally.Loss {
 	return row
 }
 
-// forget removes what a stream made that was ended by a failure.
+// forget removes the objects of a stream that a failure ended.
 func (s *test) forget(t *testing.T) {
-	err := s.Client.CoreV1().Pods(stream.Tenant).DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{})
+	err := s.Client.CoreV1().Pods(stream.Tenant).DeleteCollection(context.Background(),
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{})
 	if err != nil {
 		t.Error(err)
 	}
@@ -157,7 +157,7 @@ func (s *test) await(t *testing.T, replicas int32) {
 	})
 }
 
-// pods returns the pods with these labels, less those that are about to end.
+// pods returns the pods with these labels, except those that are terminating.
 func (s *test) pods(t *testing.T, namespace, labels string) (pods []corev1.Pod) {
 	t.Helper()
 	list, err := s.Client.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{LabelSelector: labels})
@@ -169,7 +169,7 @@ func (s *test) pods(t *testing.T, namespace, labels string) (pods []corev1.Pod) 
 
 const ours = "app.kubernetes.io/name=fastadmit"
 
-// names are those of fastadmit's pods.
+// names returns the names of fastadmit's pods.
 func (s *test) names(t *testing.T) string {
 	t.Helper()
 	var names []string
@@ -182,9 +182,9 @@ func (s *test) names(t *testing.T) string {
 
 func (s *test) nothing(*testing.T) int { return 0 }
 
-// pluginsChanged switches a plugin on, which needs no other pods, and whose rules
-// those of the others cover. It only mutates: pods read the change at different
-// times, and what one has not changed another would deny.
+// pluginsChanged enables a plugin that needs no restart of the pods, and whose rules are covered by
+// the others'. It only mutates: pods read the change at different times, and one could deny what
+// another did not mutate yet.
 func (s *test) pluginsChanged(t *testing.T) int {
 	before := s.names(t)
 	with := func(configured string) string {
@@ -194,7 +194,8 @@ func (s *test) pluginsChanged(t *testing.T) int {
 	s.Does(t, "--reset-then-reuse-values")
 	pod := stream.NewPod("p", false)
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
-	pod, err := s.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	pod, err := s.Client.CoreV1().Pods(stream.Tenant).Create(context.Background(), pod,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil || !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == "example.com/gpu" }) {
 		t.Errorf("when helm says that a plugin was added: got %v, %v, want its toleration", pod.Spec.Tolerations, err)
 	}
@@ -223,16 +224,16 @@ func (s *test) restarted(t *testing.T) int {
 	return 0
 }
 
-// certificateLost deletes the Secret of the certificate and its authority, which
-// the pods make again of what they have.
+// certificateLost deletes the Secret of the certificate and its authority. The pods write it again
+// from memory.
 func (s *test) certificateLost(t *testing.T) int {
 	s.MustKubectl(t, "", "delete", "secret", "fastadmit-certificate", "-n", "fastadmit")
 	s.MustKubectl(t, "", "wait", "--for=create", "secret/fastadmit-certificate", "-n", "fastadmit", patience)
 	return 0
 }
 
-// drained takes the pods from the only node there is. The first goes, and has
-// nowhere to start again; the PodDisruptionBudget holds the second.
+// drained drains the only node. The first pod is evicted and cannot start elsewhere; the
+// PodDisruptionBudget keeps the second.
 func (s *test) drained(t *testing.T) int {
 	stdout, stderr, err := s.Kubectl(t, "", "drain", nodeName, "--ignore-daemonsets", "--delete-emptydir-data",
 		"--pod-selector", ours, "--timeout=15s")
@@ -254,8 +255,8 @@ func (s *test) dnsDown(t *testing.T) int {
 	return 0
 }
 
-// apiServerKilled kills it: while the stream sends, and the node watches, it
-// takes a minute to end by itself.
+// apiServerKilled kills the API server. Ending it with SIGTERM would take a minute, because of the
+// stream and the node's watches.
 func (s *test) apiServerKilled(*testing.T) int {
 	s.stream.SetDown(true)
 	s.Kill()
@@ -264,15 +265,15 @@ func (s *test) apiServerKilled(*testing.T) int {
 	return 0
 }
 
-// replicaKilled kills a container, which the kubelet starts again. Lost is what
-// was in flight, and what comes until kube-proxy knows.
+// replicaKilled kills a container, which the kubelet restarts. Requests in flight are lost, and
+// those that arrive before kube-proxy notices.
 func (s *test) replicaKilled(t *testing.T) int {
 	pid := 0
 	for line := range strings.Lines(s.ctr(t, "tasks", "ls")) {
 		var id, state string
 		var found int
 		if _, err := fmt.Sscan(line, &id, &found, &state); err != nil {
-			continue // the heading
+			continue // the line with the headings
 		}
 		if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", found)); strings.HasPrefix(string(command), "/fastadmit\x00serve") {
 			pid = found
@@ -291,8 +292,8 @@ func (s *test) replicaKilled(t *testing.T) int {
 	return sent + stream.PerBurst
 }
 
-// scaledToZero has nobody who answers: with failurePolicy Fail nothing is stored
-// that was not asked about, and then everything is as before.
+// scaledToZero removes all pods. With failurePolicy Fail nothing is stored without a review.
+// Afterwards everything works as before.
 func (s *test) scaledToZero(t *testing.T) int {
 	sent := s.stream.Count()
 	s.Does(t, "kubectl scale")
@@ -331,7 +332,7 @@ func (s *test) workload(t *testing.T) {
 	}
 }
 
-// kustomization installs and removes what is for users without Helm.
+// kustomization installs and removes the kustomization, for users without Helm.
 func (s *test) kustomization(t *testing.T) {
 	const example = "../../deploy/kustomize/example" // it names the image that docs/operations.md builds
 	s.MustKubectl(t, "", "apply", "-k", example)
@@ -341,7 +342,7 @@ func (s *test) kustomization(t *testing.T) {
 	s.removedAll(t)
 }
 
-// removed uninstalls the release, and looks for what is left.
+// removed uninstalls the release, and checks that nothing is left.
 func (s *test) removed(t *testing.T) {
 	s.Does(t, "helm uninstall")
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")

@@ -18,15 +18,15 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// Answer is what comes of a request in one phase.
+// Answer is the answer to a request in one phase.
 type Answer struct {
-	// Status is what the user gets; nil if the request is allowed.
+	// Status is the user's error; nil if the request is allowed.
 	Status *metav1.Status
 	// Object is the object after a Mutate that allowed the request.
 	Object []byte
-	// Warnings are what the user is told beside, in order.
+	// Warnings are the warnings, in order.
 	Warnings []string
-	// Annotations are those of the audit log, less the prefixes of their keys.
+	// Annotations are the annotations of the audit log, without the prefixes of their keys.
 	Annotations map[string]string
 }
 
@@ -35,23 +35,22 @@ type Implementation interface {
 	answer(r *request, phase admission.Phase) (Answer, error)
 }
 
-// A provider is an Implementation in a world in which it can make namespaces.
+// A provider is an Implementation in a world in which it can create namespaces.
 type provider interface {
-	namespaces() ([]string, error) // the names of those there are, sorted
+	namespaces() ([]string, error) // the names of the existing ones
 }
 
-// Comparison is how the answers to a case compare.
+// Comparison is the comparison of the answers to a case.
 type Comparison struct {
-	// Difference says how fastadmit's answers differ from Kubernetes'; empty if
-	// they do not.
+	// Difference describes how fastadmit's answers differ from Kubernetes'; empty if they do not.
 	Difference string
-	// Denied, Changed and Warned say what Kubernetes did in either phase. A
-	// namespace that it made is a change too.
+	// Denied, Changed and Warned report what Kubernetes did in either phase. Creating a namespace
+	// counts as a change.
 	Denied, Changed, Warned bool
 }
 
-// Compare asks both about the case, in both phases. The error is one of
-// asking.
+// Compare compares the answers of both to the case, in both phases. It returns an error if one of
+// them could not be asked.
 func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 	var comparison Comparison
 	r, err := newRequest(c)
@@ -111,8 +110,8 @@ func Compare(c *Case, upstream, ours Implementation) (Comparison, error) {
 	return comparison, err
 }
 
-// compare says how an answer differs from the one of Kubernetes. Neither is changed, but
-// for the order of warnings: got may be compared with several.
+// compare describes how an answer differs from Kubernetes'. It changes neither, except that it
+// sorts warnings: got may be compared with several answers.
 func (c *Case) compare(got, want Answer) string {
 	if c.Message != nil {
 		got, want = got.clone(), want.clone()
@@ -123,16 +122,16 @@ func (c *Case) compare(got, want Answer) string {
 	return got.differs(want)
 }
 
-// clone copies what is changed to compare answers.
+// clone copies the parts that comparing changes.
 func (a Answer) clone() Answer {
 	a.Status, a.Annotations = a.Status.DeepCopy(), maps.Clone(a.Annotations)
 	return a
 }
 
-// Mutated returns the object that a mutating call leaves to what an API server does
-// next. Kubernetes' plugins come after the defaults. After the patch of a webhook an
-// API server sets defaults again (k8s.io/apiserver
-// pkg/admission/plugin/webhook/mutating/dispatcher.go). A denial is an error.
+// Mutated returns the object after a mutating call, as the API server's next step gets it.
+// Kubernetes' plugins run after the defaults. After the patch of a webhook, an API server sets
+// defaults again (k8s.io/apiserver pkg/admission/plugin/webhook/mutating/dispatcher.go). A denial
+// is an error.
 func Mutated(c *Case, by Implementation) (runtime.Object, error) {
 	r, err := newRequest(c)
 	if err != nil {
@@ -158,8 +157,8 @@ func Mutated(c *Case, by Implementation) (runtime.Object, error) {
 	return object, nil
 }
 
-// namespacesOf returns the names of the namespaces that there are, sorted; nil
-// for an Implementation that knows of none.
+// namespacesOf returns the sorted names of the existing namespaces; nil for an Implementation
+// without namespaces.
 func namespacesOf(i Implementation) ([]string, error) {
 	p, ok := i.(provider)
 	if !ok {
@@ -168,11 +167,11 @@ func namespacesOf(i Implementation) ([]string, error) {
 	return p.namespaces()
 }
 
-// random are the names that plugins make at random: the volume of ServiceAccount.
+// random matches the random names that plugins make: the volume of ServiceAccount.
 var random = regexp.MustCompile(`"kube-api-access-[a-z0-9]{5}"`)
 
-// unrandom returns the object with numbers for what is random in it, in the
-// order in which it is there, but for what was there when the object was sent.
+// unrandom replaces random names in the object by numbers, in the order in which they occur, except
+// those that the sent object already had.
 func unrandom(object, sent []byte) []byte {
 	var names []string
 	return random.ReplaceAllFunc(object, func(name []byte) []byte {
@@ -188,13 +187,14 @@ func unrandom(object, sent []byte) []byte {
 
 var reinvocation = regexp.MustCompile(`round_[1-9]`)
 
-// leaveReinvocations leaves out the annotations of mutating webhooks that were called
-// again, if the two do not agree on whether a webhook changed anything: upstream compares
-// decoded objects, in which an empty map is none, and so calls fewer again.
+// leaveReinvocations drops the annotations of reinvoked mutating webhooks if the two disagree on
+// whether a webhook changed anything. Upstream compares decoded objects, in which an empty map
+// equals none, and so reinvokes fewer webhooks.
 func leaveReinvocations(got, want Answer) {
 	again := func(key, _ string) bool { return reinvocation.MatchString(key) }
 	for key, value := range want.Annotations {
-		if strings.Contains(value, `"mutated":`) && strings.Contains(value, `"mutated":true`) != strings.Contains(got.Annotations[key], `"mutated":true`) {
+		if strings.Contains(value, `"mutated":`) && strings.Contains(value, `"mutated":true`) != strings.Contains(got.Annotations[key],
+			`"mutated":true`) {
 			maps.DeleteFunc(got.Annotations, again)
 			maps.DeleteFunc(want.Annotations, again)
 			return
@@ -216,14 +216,13 @@ func (a Answer) unchanced(message func(string) string) {
 	}
 }
 
-// unorderedMax is how often Kubernetes is asked again for one of several answers.
-// A loop over a small map begins at one of eight places, so an answer comes one
-// time in eight, or more often: that 200 times are not enough happens to one case
-// in 10^11.
+// unorderedMax is how often Kubernetes is asked again for one of several answers. A loop over a
+// small map begins at one of eight places, so each answer comes at least one time in eight. The
+// chance that 200 times are not enough is one in 10^11 cases.
 const unorderedMax = 200
 
 func (a Answer) differs(want Answer) string {
-	slices.Sort(a.Warnings) // which webhooks give at the same time
+	slices.Sort(a.Warnings) // webhooks give them concurrently
 	slices.Sort(want.Warnings)
 	if got, want := seen(a.Status), seen(want.Status); !reflect.DeepEqual(got, want) {
 		return fmt.Sprintf("got status %s, want %s", show(got), show(want))
@@ -240,7 +239,7 @@ func (a Answer) differs(want Answer) string {
 	return ""
 }
 
-// seen returns the part of a status that is the plugin's.
+// seen returns the plugin's part of a status.
 func seen(s *metav1.Status) *metav1.Status {
 	if s == nil {
 		return nil
@@ -260,7 +259,7 @@ func equalJSON(a, b []byte) bool {
 	return bytes.Equal(a, b) || reflect.DeepEqual(decode(a), decode(b))
 }
 
-// decode keeps numbers as they are written.
+// decode does not convert numbers.
 func decode(text []byte) any {
 	if len(text) == 0 {
 		return nil

@@ -1,7 +1,6 @@
-// Package oracle asks two implementations of an admission plugin the same
-// question: Kubernetes' own, called in process as an API server calls it, and
-// fastadmit's, given the AdmissionReview that the same API server would send.
-// Where the answers differ, fastadmit's is wrong.
+// Package oracle compares two implementations of an admission plugin: Kubernetes' own, called in
+// process as an API server calls it, and fastadmit's, which gets the AdmissionReview that the same
+// API server would send. Where the answers differ, fastadmit's is wrong.
 package oracle
 
 import (
@@ -31,30 +30,30 @@ type Case struct {
 	Subresource string
 	Name        string
 	Namespace   string
-	// Object and OldObject are of Kind; nil if the operation has none. An API
-	// server defaults them, and so does whoever makes a Case.
+	// Object and OldObject are of Kind; nil if the operation has none. An API server sets their
+	// defaults, and so must the code that makes a Case.
 	Object, OldObject runtime.Object
 	Options           runtime.Object
 	User              user.DefaultInfo
 	DryRun            bool
-	// AsKind and AsResource are what the webhook configuration asked for, where
-	// matchPolicy Equivalent makes that another version than the request's.
+	// AsKind and AsResource are the version that the webhook configuration names, if matchPolicy
+	// Equivalent converts the request to it.
 	AsKind     schema.GroupVersionKind
 	AsResource schema.GroupVersionResource
-	// Message makes the same of messages that differ in what Kubernetes leaves to
-	// chance, such as the order of a Go map; nil if there is nothing of the kind.
+	// Message normalizes messages that contain something random in Kubernetes, such as the order of
+	// a Go map. It may be nil.
 	Message func(message string) string
-	// Decoded says that Kubernetes decodes what becomes of the object, and fastadmit
-	// leaves that to the API server.
+	// Decoded is set if Kubernetes decodes the changed object, and fastadmit leaves that to the API
+	// server.
 	Decoded bool
-	// Unordered says that Kubernetes looks at objects in random order and denies
-	// because of the first: any of its answers will do.
+	// Unordered is set if Kubernetes looks at objects in random order and denies because of the
+	// first one. Any of its answers will do.
 	Unordered bool
 }
 
 const uid = types.UID("6b8a2f0e-7c35-4f0c-9d0a-3c8f7f6a1e52")
 
-// request is a Case made ready. Nothing writes to it.
+// request is a prepared Case. It is read-only.
 type request struct {
 	*Case
 	attributes admission.Attributes
@@ -86,8 +85,7 @@ func newRequest(c *Case) (*request, error) {
 	return r, err
 }
 
-// attributes returns what the plugins of an API server see. The objects are
-// copies.
+// attributes returns the attributes that an API server's plugins get. The objects are copies.
 func (c *Case) attributes() (admission.Attributes, error) {
 	object, err := internal(c.Object)
 	if err != nil {
@@ -115,8 +113,8 @@ func (c *Case) asResource() schema.GroupVersionResource {
 	return c.AsResource
 }
 
-// internal returns a copy of the object as an API server works on it. Custom
-// resources have no such form.
+// internal returns a copy of the object in the API server's internal type. Custom resources have
+// none.
 func internal(object runtime.Object) (runtime.Object, error) {
 	if object == nil {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// accepts returns a function that asks both sides whether they take a
-// configuration. If they differ on purpose, listed says in what.
+// accepts returns a function that compares whether both sides accept a configuration. If they
+// differ on purpose, listed describes how.
 func accepts(t *testing.T, row *tally.Row) func(config, listed string) {
 	return func(config, listed string) {
 		t.Helper()
@@ -29,7 +29,7 @@ func accepts(t *testing.T, row *tally.Row) func(config, listed string) {
 	}
 }
 
-// TestConfigurations asks both sides whether they take a configuration.
+// TestConfigurations compares whether both sides accept a configuration.
 func TestConfigurations(t *testing.T) {
 	row := tally.Row{Plugin: "EventRateLimit", Test: "configurations"}
 	f := accepts(t, &row)

@@ -12,18 +12,16 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 )
 
-// odd returns a name that nothing can have, or a value that is none: what a user
-// may write wherever a name or a value is asked for, for admission comes before
-// validation. All are UTF-8, as is what API servers write.
+// odd returns an impossible name or value. A user may write it anywhere, because admission comes
+// before validation. All are UTF-8, because API servers write only that.
 func (g *generator) odd() string {
 	return pick(g, "", ".", "..", "a/b", "/", "../../b", "%2F", "%", "a%b", "..%2f..", "UPPER", " ", "a b", "-a-", "\x00", "a\nb", "a\x7f",
 		"é", "\u202e", "\ufffd", "?x=y#z", `\"`, "null", "0", "-1", "1e400", "=", "a in (", "a=b,a!=b", "[", "{}", "system:node:", "{{.}}",
 		strings.Repeat("x", 254), strings.Repeat("é", 64), strings.Repeat("a.", 500))
 }
 
-// spoil puts odd values into a request: in place of strings of the objects,
-// whichever they are, of the name or of the namespace. What kind of object it is
-// stays, for without that there is no request.
+// spoil puts odd values into a request: in place of any strings of the objects, of the name or of
+// the namespace. The kind of the object stays, because without it there is no request.
 func (g *generator) spoil(c *oracle.Case) {
 	switch g.IntN(12) {
 	case 0:
@@ -49,9 +47,8 @@ func (g *generator) spoil(c *oracle.Case) {
 	}
 }
 
-// stringsIn gathers how to set the strings in a value that is given by pointer.
-// Types that are written as a string but have a form of their own, such as
-// quantities and times, have none.
+// stringsIn returns functions that set the strings in a value given by pointer. It skips types that
+// are only written as strings, such as quantities and times.
 func stringsIn(v reflect.Value, places *[]func(string)) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -73,7 +70,7 @@ func stringsIn(v reflect.Value, places *[]func(string)) {
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, key := range keys {
 			value := v.MapIndex(key)
-			if value.Kind() == reflect.Interface { // of a custom resource
+			if value.Kind() == reflect.Interface { // a custom resource
 				stringsIn(value, places)
 				continue
 			}

@@ -49,12 +49,11 @@ func (g *generator) resourceName() string {
 			"xkubernetes.io/gpu", "example.com/kubernetes.io/gpu", "requests.", "/", "/x", "x/", "a/b/c", "-a/b", "a-/b", "a..b/c",
 			".a/b", "a./b", "A/b", "a_b/c", "a/-b", "a/b-", "a/_", "é/x", "a/é", "a b/c", "a/b\n", `a/"`)
 	}
-	// Around the longest that there may be, with the prefix that quotas put
-	// before it and without.
+	// Lengths around the maximum, with the prefix of quotas and without.
 	return strings.Repeat("d", 240+g.IntN(16)) + "/" + strings.Repeat("n", 61+g.IntN(4))
 }
 
-// other makes a request that is not a write of a Pod.
+// other generates a request that is not a write of a Pod.
 func (g *generator) other() *oracle.Case {
 	switch g.IntN(8) {
 	case 0:
@@ -97,7 +96,7 @@ func (g *generator) connect() *oracle.Case {
 	return c
 }
 
-// A writable is a kind of object, and where it is written to.
+// A writable is a kind of object, and the resource to which it is written.
 type writable struct {
 	kind        schema.GroupVersionKind
 	resource    schema.GroupVersionResource
@@ -106,7 +105,7 @@ type writable struct {
 	object      func() runtime.Object
 }
 
-// at says where in short: "apps/v1 Deployment deployments/scale".
+// at describes the resource in short
 func at(where string, object func() runtime.Object) writable {
 	fields := strings.Fields(where)
 	gv, err := schema.ParseGroupVersion(fields[0])
@@ -164,8 +163,7 @@ func (g *generator) writables() []writable {
 	}
 }
 
-// custom is an object of a custom resource that is called as Pods are, in
-// another group.
+// custom returns a custom resource with the name of Pods in another group.
 func (g *generator) custom() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
@@ -175,8 +173,8 @@ func (g *generator) custom() *unstructured.Unstructured {
 		},
 	}}
 	m := g.metadata()
-	// An API server sets managed fields before it asks anybody, so that there
-	// always is a metadata; this stands for them.
+	// An API server sets managed fields before admission, so there always are metadata; this stands
+	// for them.
 	u.SetLabels(map[string]string{"app": g.word()})
 	u.SetName(m.Name)
 	u.SetGenerateName(m.GenerateName)
@@ -217,7 +215,7 @@ func (g *generator) service() *oracle.Case {
 	})
 }
 
-// storage makes a request about what StorageObjectInUseProtection protects.
+// storage generates a request for the objects that StorageObjectInUseProtection protects.
 func (g *generator) storage() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -249,8 +247,8 @@ func (g *generator) storage() *oracle.Case {
 	return g.write(c, w.object(), w.object)
 }
 
-// event makes a request about Events. What goes into a key says where in it,
-// so that two keys never run together into the same text.
+// event generates a request for Events. Each part of a key names its place, so that two keys never
+// have the same text.
 func (g *generator) event() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -272,7 +270,7 @@ func (g *generator) event() *oracle.Case {
 	if !g.in(6) {
 		return g.write(g.request(g.writes(), core, resource), event(), event)
 	}
-	// Created as one of events.k8s.io, sent as one of the core group.
+	// Created in events.k8s.io, sent in the core group.
 	c := g.request(g.writes(), eventsv1.SchemeGroupVersion.WithKind("Event"), eventsv1.SchemeGroupVersion.WithResource("events"))
 	c.AsKind, c.AsResource = core, resource
 	other := func() runtime.Object {

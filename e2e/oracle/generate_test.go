@@ -16,9 +16,8 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 )
 
-// generator makes requests that an API server could get. Values come from
-// small pools, so that they meet: names that are empty, missing, twice there,
-// nearly right.
+// generator generates requests that an API server could get. Values come from small pools, so that
+// they often match: names that are empty, missing, duplicate or nearly right.
 type generator struct {
 	*rand.Rand
 	fuzz func(internal runtime.Object) // with Kubernetes' own fuzzer
@@ -87,8 +86,9 @@ var (
 	services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
-// request fills in what has nothing to do with the object.
-func (g *generator) request(operation admission.Operation, kind schema.GroupVersionKind, resource schema.GroupVersionResource) *oracle.Case {
+// request fills in the fields that do not depend on the object.
+func (g *generator) request(operation admission.Operation, kind schema.GroupVersionKind,
+	resource schema.GroupVersionResource) *oracle.Case {
 	c := &oracle.Case{
 		Operation: operation, Kind: kind, Resource: resource,
 		Namespace: pick(g, "", "shop", "kube-system"),
@@ -106,8 +106,8 @@ func (g *generator) request(operation admission.Operation, kind schema.GroupVers
 	return c
 }
 
-// write makes a request that creates or updates the object, which is defaulted
-// unless a patch is to have come after that.
+// write generates a request that creates or updates the object. The object gets defaults unless a
+// patch is supposed to have come after them.
 func (g *generator) write(c *oracle.Case, object runtime.Object, old func() runtime.Object) *oracle.Case {
 	prepare := func(object runtime.Object) runtime.Object {
 		object.GetObjectKind().SetGroupVersionKind(c.Kind)
@@ -130,7 +130,7 @@ func (g *generator) write(c *oracle.Case, object runtime.Object, old func() runt
 
 func (g *generator) writes() admission.Operation { return pick(g, admission.Create, admission.Update) }
 
-// pod makes a request about pods; most of them are writes of the Pod itself.
+// pod generates a request for pods, mostly a write of the Pod itself.
 func (g *generator) pod() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -167,7 +167,7 @@ func (g *generator) aPod() *corev1.Pod {
 	return pod
 }
 
-// changed returns a pod that differs in an image here and there, if at all.
+// changed returns a copy of a pod in which some images may differ.
 func (g *generator) changed(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for i := range pod.Spec.Containers {
@@ -226,9 +226,10 @@ func (g *generator) toleration() corev1.Toleration {
 	return corev1.Toleration{
 		Key: pick(g, "", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready ",
 			"example.com/gpu", "example.com/nic", "foo", "cpu"),
-		Operator:          pick(g, "", corev1.TolerationOpExists, corev1.TolerationOpEqual, corev1.TolerationOpLt, "exists"),
-		Value:             pick(g, "", "", "v"),
-		Effect:            pick(g, "", corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, "odd"),
+		Operator: pick(g, "", corev1.TolerationOpExists, corev1.TolerationOpEqual, corev1.TolerationOpLt, "exists"),
+		Value:    pick(g, "", "", "v"),
+		Effect: pick(g, "", corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
+			"odd"),
 		TolerationSeconds: maybe(g, func() int64 { return pick[int64](g, 0, 300, -1) }),
 	}
 }

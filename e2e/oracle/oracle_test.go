@@ -31,7 +31,7 @@ import (
 
 var cases = flag.Int("cases", tally.Cases(1000, 10_000), "generated cases for each plugin")
 
-// differencesMax is how many differences of a plugin are worth reading.
+// differencesMax is how many differences of a plugin a failed test shows.
 const differencesMax = 5
 
 func newGenerator(start uint64) *generator {
@@ -43,19 +43,18 @@ func newGenerator(start uint64) *generator {
 	}
 }
 
-// TestMain silences what Kubernetes logs about plugins that deny: this asks for
-// thousands of denials.
+// TestMain silences Kubernetes' log of denials, of which there are thousands.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
 	klog.SetLogger(klog.Logger{})
 	os.Exit(m.Run())
 }
 
-// policyPlugins are tried in package policies: their cases are policies, for which there
-// is no World.
+// policyPlugins are tested in package policies: their cases are policies, for which there is no
+// World.
 var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
 
-// TestCoverage fails if a plugin is not tried.
+// TestCoverage fails if a plugin is not tested.
 func TestCoverage(t *testing.T) {
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if slices.Contains(policyPlugins, p.Name) {
@@ -67,7 +66,7 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestGenerated asks Kubernetes and fastadmit about generated requests.
+// TestGenerated compares Kubernetes and fastadmit for generated requests.
 func TestGenerated(t *testing.T) {
 	for _, s := range suites() {
 		t.Run(s.name, func(t *testing.T) {
@@ -133,10 +132,11 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 	}
 }
 
-// matters fails if a generator hardly ever meets what the plugin does: that
-// proves nothing.
+// matters fails if the plugin rarely does something for the generated requests, because such a test
+// proves little.
 func (s *suite) matters(t *testing.T, v *variant, did *done) {
-	t.Logf("%s: %d cases, of which Kubernetes denied %d, changed %d and warned of %d", v.about, did.cases, did.denied, did.changed, did.warned)
+	t.Logf("%s: %d cases, of which Kubernetes denied %d, changed %d and warned of %d", v.about, did.cases, did.denied, did.changed,
+		did.warned)
 	if least := did.cases / 100; s.denies && did.denied < least || s.changes && did.changed < least || s.warns && did.warned < least {
 		t.Errorf("%s: got so few cases that matter, want at least %d", v.about, did.cases/100)
 	}
@@ -175,7 +175,7 @@ func TestOrder(t *testing.T) {
 // TestOperations compares the operations that the rules of a plugin have with those
 // that Kubernetes' plugin handles.
 func TestOperations(t *testing.T) {
-	// In-tree these are handled, and always allowed as they are.
+	// In-tree handles these, and always allows them unchanged.
 	needless := map[string][]admission.Operation{"Priority": {admission.Delete}}
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		i := slices.IndexFunc(suites(), func(s suite) bool { return s.name == p.Name })

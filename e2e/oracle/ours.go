@@ -22,18 +22,17 @@ import (
 	e2e "github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// webhook is the name the API server knows fastadmit by, here.
+// webhook is fastadmit's name in the webhook configuration.
 const webhook = "fastadmit.example.com"
 
-// ours is a plugin of fastadmit in a chain of its own. Its answers are taken
-// as an API server takes them.
+// ours is a plugin of fastadmit in a chain of its own. Its answers are used as an API server would
+// use them.
 type ours struct {
 	chain *admission.Chain
 	known *cluster.Objects[*corev1.Namespace]
 }
 
-// NewOurs makes the plugin ready. Config is its own configuration file, empty
-// for none.
+// NewOurs prepares the plugin. Config is its configuration file, empty for none.
 func NewOurs(plugin admission.Plugin, config string, world World) (Implementation, error) {
 	objects, err := asCustomResources(world.Objects)
 	if err != nil {
@@ -42,7 +41,7 @@ func NewOurs(plugin admission.Plugin, config string, world World) (Implementatio
 	known := cluster.Options{Objects: append([]runtime.Object{}, objects...)}
 	watches := slices.ContainsFunc(plugin.Needs, func(n cluster.Need) bool { return slices.Contains(n.Verbs, "watch") })
 	switch {
-	case watches: // for which the stand-in has no objects
+	case watches: // the stand-in has no objects for it
 		known.Authorize = world.authorize
 	case world.Authorizer != nil:
 		file, err := theStandIn().kubeconfig(world.Authorizer)
@@ -71,7 +70,7 @@ func NewOurs(plugin admission.Plugin, config string, world World) (Implementatio
 	if err != nil {
 		return nil, err
 	}
-	var namespaces *cluster.Objects[*corev1.Namespace] // of files; the stand-in has none
+	var namespaces *cluster.Objects[*corev1.Namespace] // from files; the stand-in has none
 	if known.Kubeconfig == "" {
 		namespaces = cluster.Namespaces.In(state.View(cluster.Namespaces.Called("list")))
 	}
@@ -109,7 +108,7 @@ func (o *ours) answer(r *request, phase admission.Phase) (Answer, error) {
 	}
 	answer := Answer{Warnings: result.Warnings}
 	for key, value := range result.AuditAnnotations {
-		if key != o.chain.Plugins()[0].Name { // where the chain says what the plugin did
+		if key != o.chain.Plugins()[0].Name { // the chain's own key for the plugin's decision
 			answer.annotate(key, value)
 		}
 	}
@@ -149,14 +148,14 @@ func apply(patch, object []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w in %s", err, patch)
 	}
 	if object == nil {
-		return nil, errors.New("a patch of a request without an object")
+		return nil, errors.New("got a patch for a request without an object")
 	}
 	patched, err := operations.Apply(object)
 	if err != nil {
 		return nil, fmt.Errorf("%w in %s", err, patch)
 	}
 	if equalJSON(patched, object) {
-		return nil, fmt.Errorf("a patch that changes nothing: %s", patch)
+		return nil, fmt.Errorf("got a patch that changes nothing: %s", patch)
 	}
 	return patched, nil
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 )
 
-// compareQuotas says how the quotas of both sides differ, and whether Kubernetes
-// changed its own since it was asked last.
+// compareQuotas describes how the quotas of both sides differ. It also reports whether Kubernetes
+// changed its own since the last call.
 func compareQuotas(upstream, ours Implementation) (difference string, changed bool, err error) {
 	theirs, ok := upstream.(*quotaUpstream)
 	if !ok {
@@ -41,7 +41,7 @@ func compareQuotas(upstream, ours Implementation) (difference string, changed bo
 	return difference, changed, nil
 }
 
-// showQuotas shows what is used, with quantities as they are written.
+// showQuotas shows the usage, with quantities as they are written.
 func showQuotas(quotas []*corev1.ResourceQuota) string {
 	var lines []string
 	for _, q := range quotas {
@@ -56,7 +56,7 @@ func showQuotas(quotas []*corev1.ResourceQuota) string {
 	return strings.Join(lines, "\n")
 }
 
-// hasQuotas says whether there are any in the world.
+// hasQuotas reports whether the world has quotas.
 func (w *World) hasQuotas() bool {
 	for _, object := range w.Objects {
 		if _, ok := object.(*corev1.ResourceQuota); ok {
@@ -71,10 +71,10 @@ type quotaUpstream struct {
 	*upstream
 	client kubernetes.Interface
 	lister listers.ResourceQuotaLister
-	last   string // what the quotas were when they were compared last
+	last   string // the quotas at the last comparison
 }
 
-// quotas returns what there is, after the plugin has heard of it.
+// quotas returns the quotas, after the plugin has read them.
 func (u *quotaUpstream) quotas() ([]*corev1.ResourceQuota, error) {
 	list, err := u.client.CoreV1().ResourceQuotas("").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -90,7 +90,7 @@ func (u *quotaUpstream) quotas() ([]*corev1.ResourceQuota, error) {
 				break
 			}
 			if time.Now().After(deadline) {
-				return nil, errors.Join(errors.New("the informer does not hear of a quota"), err)
+				return nil, errors.Join(errors.New("the informer has not received a quota"), err)
 			}
 		}
 	}
@@ -103,8 +103,8 @@ type quotaOurs struct {
 	known *cluster.Objects[*corev1.ResourceQuota]
 }
 
-// awaitClasses waits until the evaluators know the DeviceClasses of the world.
-// They hear of them apart from the informer.
+// awaitClasses waits until the evaluators know the DeviceClasses of the world. They do not learn of
+// them by the informer.
 func awaitClasses(evaluators []quota.Evaluator, world *World) error {
 	claims := schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
 	at := slices.IndexFunc(evaluators, func(e quota.Evaluator) bool { return e.GroupResource() == claims })
@@ -112,23 +112,25 @@ func awaitClasses(evaluators []quota.Evaluator, world *World) error {
 		class, ok := object.(*resourcev1.DeviceClass)
 		for deadline := time.Now().Add(time.Minute); ok && !knows(evaluators[at], class); time.Sleep(20 * time.Microsecond) {
 			if time.Now().After(deadline) {
-				return fmt.Errorf("the evaluator of claims does not hear of %s", class.Name)
+				return fmt.Errorf("the evaluator of claims does not know %s", class.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// knows says whether the evaluator of claims knows the class and its extended
-// resource.
+// knows reports whether the evaluator of claims knows the class and its extended resource.
 func knows(e quota.Evaluator, class *resourcev1.DeviceClass) bool {
 	if name := class.Spec.ExtendedResourceName; name != nil {
-		claim := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
-		}}}}}
+		request := resourcev1.DeviceRequest{Exactly: &resourcev1.ExactDeviceRequest{
+			DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+		}}
+		claim := new(resourcev1.ResourceClaim)
+		claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{request}
 		used, err := e.Usage(claim)
 		_, ok := used[corev1.ResourceName("requests."+*name)]
 		return ok && err == nil
 	}
-	return len(e.MatchingResources([]corev1.ResourceName{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class.Name)})) == 1
+	return len(e.MatchingResources([]corev1.ResourceName{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass +
+		class.Name)})) == 1
 }

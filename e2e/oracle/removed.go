@@ -16,8 +16,8 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// Removed is a plugin of an older release of Kubernetes, in a process of its
-// own: a command of ../removed.
+// Removed is a plugin of an older Kubernetes release, in a process of its own: a command of
+// ../removed.
 type Removed struct {
 	command *exec.Cmd
 	reviews io.WriteCloser
@@ -25,9 +25,8 @@ type Removed struct {
 	mutates bool
 }
 
-// A removedAnswer is what the command of a plugin that mutates writes for a review: the
-// object before and after as that release knows it. The command of one that only
-// validates writes the status alone.
+// A removedAnswer is the answer of a command whose plugin mutates: the object before and after as
+// that release knows it. The command of a plugin that only validates writes the Status alone.
 type removedAnswer struct {
 	Status        *metav1.Status
 	Before, After json.RawMessage
@@ -35,10 +34,9 @@ type removedAnswer struct {
 	Annotations   map[string]string
 }
 
-// StartRemoved starts the command for a plugin, in a world that has objects of
-// the kinds that the plugin asks for. A plugin that mutates is asked in both phases,
-// which a review has as its member "phase": "mutate" or "validate". Config is given to
-// those that are told the configuration of fastadmit's plugin.
+// StartRemoved starts the command for a plugin, in a world that contains objects of the kinds that
+// the plugin reads. A plugin that mutates is called in both phases. config is passed to commands
+// that need the configuration of fastadmit's plugin.
 func StartRemoved(command, plugin string, mutates bool, world World, config ...string) (*Removed, error) {
 	r := &Removed{command: exec.Command(command, append([]string{plugin}, config...)...), mutates: mutates}
 	r.command.Stderr = os.Stderr
@@ -105,8 +103,8 @@ func (r *Removed) answer(request *request, phase admission.Phase) (Answer, error
 	return answer, nil
 }
 
-// overlay returns object with what is other in after than it was before. Both have but
-// what an older release knows of object; elements of lists stay where they are.
+// overlay applies the difference between before and after to object. Both contain only the fields
+// that an older release knows. The elements of lists keep their places.
 func overlay(object, before, after any) any {
 	if reflect.DeepEqual(before, after) {
 		return object

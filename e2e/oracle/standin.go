@@ -28,9 +28,8 @@ import (
 	authorizationutil "k8s.io/kubernetes/pkg/registry/authorization/util"
 )
 
-// A standIn is the API server of all worlds that say who may do what: it answers
-// SubjectAccessReviews as the world's authorizer does, and has the resources of
-// Kubernetes. It runs as long as the process.
+// A standIn is the API server of all worlds with access rights. It answers SubjectAccessReviews as
+// the world's authorizer does, and has the resources of Kubernetes. It runs as long as the process.
 type standIn struct {
 	url    string
 	mu     sync.Mutex
@@ -126,7 +125,8 @@ var discovered = sync.OnceValue(func() []*metav1.APIResourceList {
 	static := testrestmapper.TestOnlyStaticRESTMapper(legacyscheme.Scheme)
 	var lists []*metav1.APIResourceList
 	for _, version := range legacyscheme.Scheme.PrioritizedVersionsAllGroups() {
-		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version.String()}
+		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: version.String()}
 		for kind := range legacyscheme.Scheme.KnownTypes(version) {
 			mapping, err := static.RESTMapping(version.WithKind(kind).GroupKind(), version.Version)
 			if err != nil || strings.HasSuffix(kind, "List") {

@@ -40,13 +40,15 @@ func (g *generator) certificate() *oracle.Case {
 	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 	resource := certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
 	if g.in(6) { // sent in an old version, and converted for the webhook
-		c := g.request(operation, certificatesv1beta1.SchemeGroupVersion.WithKind(kind.Kind), certificatesv1beta1.SchemeGroupVersion.WithResource(resource.Resource))
+		c := g.request(operation, certificatesv1beta1.SchemeGroupVersion.WithKind(kind.Kind),
+			certificatesv1beta1.SchemeGroupVersion.WithResource(resource.Resource))
 		c.AsKind, c.AsResource = kind, resource
 		old := func() runtime.Object {
 			v1 := g.signingRequest()
-			return &certificatesv1beta1.CertificateSigningRequest{ObjectMeta: v1.ObjectMeta, Spec: certificatesv1beta1.CertificateSigningRequestSpec{
-				Request: v1.Spec.Request, SignerName: &v1.Spec.SignerName,
-			}}
+			return &certificatesv1beta1.CertificateSigningRequest{ObjectMeta: v1.ObjectMeta,
+				Spec: certificatesv1beta1.CertificateSigningRequestSpec{
+					Request: v1.Spec.Request, SignerName: &v1.Spec.SignerName,
+				}}
 		}
 		return g.write(c, old(), old)
 	}
@@ -78,9 +80,11 @@ func (g *generator) pem() []byte {
 		CommonName: g.group(), Organization: some(g, 3, g.group), OrganizationalUnit: some(g, 1, g.group),
 	}
 	if g.in(4) { // of another type than Go writes
-		subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: []int{2, 5, 4, 10}, Value: pick[any](g, "system:masters", 7, true, []byte("system:masters"))}}
+		subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: []int{2, 5, 4, 10},
+			Value: pick[any](g, "system:masters", 7, true, []byte("system:masters"))}}
 	}
-	der, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{Subject: subject}, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	der, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{Subject: subject},
+		ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 	if err != nil {
 		panic(err)
 	}

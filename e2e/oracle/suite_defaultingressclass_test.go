@@ -43,11 +43,13 @@ func (g *generator) ingress() *oracle.Case {
 	}
 	kind, resource := networkingv1.SchemeGroupVersion.WithKind("Ingress"), networkingv1.SchemeGroupVersion.WithResource("ingresses")
 	if g.in(6) { // sent in an old version, and converted for the webhook
-		c := g.request(operation, networkingv1beta1.SchemeGroupVersion.WithKind("Ingress"), networkingv1beta1.SchemeGroupVersion.WithResource("ingresses"))
+		c := g.request(operation, networkingv1beta1.SchemeGroupVersion.WithKind("Ingress"),
+			networkingv1beta1.SchemeGroupVersion.WithResource("ingresses"))
 		c.AsKind, c.AsResource = kind, resource
 		old := func() runtime.Object {
 			v1 := g.anIngress()
-			return &networkingv1beta1.Ingress{ObjectMeta: v1.ObjectMeta, Spec: networkingv1beta1.IngressSpec{IngressClassName: v1.Spec.IngressClassName}}
+			return &networkingv1beta1.Ingress{ObjectMeta: v1.ObjectMeta,
+				Spec: networkingv1beta1.IngressSpec{IngressClassName: v1.Spec.IngressClassName}}
 		}
 		return g.write(c, old(), old)
 	}

@@ -88,11 +88,13 @@ func (g *generator) claim() *corev1.PersistentVolumeClaim {
 		claim.ObjectMeta = g.metadata()
 	}
 	if g.in(8) {
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, pick(g, corev1.BetaStorageClassAnnotation, "volume.kubernetes.io/storage-class"), g.className())
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, pick(g, corev1.BetaStorageClassAnnotation, "volume.kubernetes.io/storage-class"),
+			g.className())
 	}
 	claim.Spec.StorageClassName = maybe(g, g.className)
 	claim.Spec.Resources.Requests = g.size()
-	claim.Status.Phase = pick(g, "", corev1.ClaimPending, corev1.ClaimBound, corev1.ClaimBound, corev1.ClaimBound, corev1.ClaimLost, "bound")
+	claim.Status.Phase = pick(g, "", corev1.ClaimPending, corev1.ClaimBound, corev1.ClaimBound, corev1.ClaimBound, corev1.ClaimLost,
+		"bound")
 	return claim
 }
 
@@ -109,7 +111,8 @@ func (g *generator) size() corev1.ResourceList {
 		list[corev1.ResourceCPU] = resource.MustParse(pick(g, "1", "2"))
 	}
 	if !g.in(8) {
-		list[corev1.ResourceStorage] = resource.MustParse(pick(g, "0", "1Gi", "1024Mi", "1G", "2Gi", "1500Mi", "1.5Gi", "1e3", "1000", "100m", "-1Gi",
+		list[corev1.ResourceStorage] = resource.MustParse(pick(g, "0", "1Gi", "1024Mi", "1G", "2Gi", "1500Mi", "1.5Gi", "1e3", "1000",
+			"100m", "-1Gi",
 			"9223372036854775807", "9223372036854775808", "1e30", "8Ei", "9Ei", "0.5", "1u"))
 	}
 	return list

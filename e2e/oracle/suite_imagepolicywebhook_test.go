@@ -54,7 +54,8 @@ func (g *generator) withImages() *oracle.Case {
 			if pod.Annotations == nil {
 				pod.Annotations = make(map[string]string)
 			}
-			key := pick(g, "ticket.image-policy.k8s.io/break-glass", "a.image-policy.k8s.io/", "image-policy.k8s.io/a", "x.image-policy.k8s.io/é<\n",
+			key := pick(g, "ticket.image-policy.k8s.io/break-glass", "a.image-policy.k8s.io/", "image-policy.k8s.io/a",
+				"x.image-policy.k8s.io/é<\n",
 				"a.image-policy.k8s.io", ".image-policy.k8s.io/", "A.Image-Policy.k8s.io/b", "example.com/a.image-policy.k8s.io/b")
 			pod.Annotations[key] = pick(g, "", "1", "é<&>", strings.Repeat("x", 4000))
 		}
@@ -72,7 +73,8 @@ func TestImagePolicyConfigurations(t *testing.T) {
 	f("rubbish", "")
 	f(with(""), "")
 	for _, name := range []string{"allowTTL", "denyTTL", "retryBackoff"} {
-		for _, value := range []string{"0", "1", "-1", "-2", "1800", "1801", "300000", "300001", "'1'", "1.5", "1s", "null", "9223372036854775807", "9223372036854775808"} {
+		for _, value := range []string{"0", "1", "-1", "-2", "1800", "1801", "300000", "300001", "'1'", "1.5", "1s", "null",
+			"9223372036854775807", "9223372036854775808"} {
 			f(with(", "+name+": "+value), "")
 		}
 	}
@@ -100,12 +102,15 @@ func TestImagePolicyConfigurations(t *testing.T) {
 	kubeconfig(strings.Replace(whole, "current-context: backend", "", 1), "") // as upstream's TestNewFromConfig
 	kubeconfig(strings.Replace(whole, "current-context: backend", "current-context: other", 1), "")
 	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "certificate-authority: a bad certificate path", 1), "")
-	kubeconfig(strings.Replace(whole, "clusters: [", "clusters: [{name: other, cluster: {server: x, certificate-authority: a bad certificate path}}, ", 1), "")
+	kubeconfig(strings.Replace(whole, "clusters: [", "clusters: [{name: other, cluster: {server: x, certificate-authority: a bad "+
+		"certificate path}}, ", 1), "")
 	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "certificate-authority: client.key", 1), "")
-	kubeconfig(strings.Replace(whole, "client-key: client.key", "client-key: ca.crt", 1), "an invalid client key is an error of the configuration, in-tree of every call")
+	kubeconfig(strings.Replace(whole, "client-key: client.key", "client-key: ca.crt", 1),
+		"an invalid client key is an error of the configuration, in-tree of every call")
 	kubeconfig(strings.Replace(whole, "client-key: client.key", "client-key: client.key, client-key-data: YQ==", 1), "")
 	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "insecure-skip-tls-verify: true", 1), "")
-	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "certificate-authority: ca.crt, insecure-skip-tls-verify: true", 1), "")
+	kubeconfig(strings.Replace(whole, "certificate-authority: ca.crt", "certificate-authority: ca.crt, insecure-skip-tls-verify: true",
+		1), "")
 	kubeconfig(strings.Replace(whole, server, "", 1), "")
 	kubeconfig(strings.Replace(whole, server, "not a URL:", 1), "")
 	kubeconfig(strings.Replace(whole, server, server+"/a/path?query=1", 1), "")

@@ -23,9 +23,11 @@ const initializerConfigurations = `{"apiVersion":"v1","kind":"List","items":[
  {"name":"third.example.com","rules":[{"apiGroups":[""],"apiVersions":["*"],"resources":["pods","configmaps"]}]}]},
 {"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"InitializerConfiguration","metadata":{"name":"a"},"initializers":[
  {"name":"first.example.com","rules":[{"apiGroups":["","apps"],"apiVersions":["v1"],"resources":["*"]}]},
- {"name":"never.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]},{"apiGroups":["apps"],"apiVersions":["*"],"resources":["*"]}]},
+ {"name":"never.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]},{"apiGroups":["apps"],` +
+	`"apiVersions":["*"],"resources":["*"]}]},
  {"name":"none.example.com"},
- {"name":"both.example.com","rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["pods"]},{"apiGroups":[""],"apiVersions":["v1"],"resources":["*/*"]}]}]}]}`
+ {"name":"both.example.com","rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["pods"]},{"apiGroups":[""],` +
+	`"apiVersions":["v1"],"resources":["*/*"]}]}]}]}`
 
 // bobInitializes says that bob may, and no one else.
 type bobInitializes struct{}

@@ -30,7 +30,8 @@ func initialResources() suite {
 		}
 		variants = append(variants, variant{
 			about: fmt.Sprint("namespaceOnly ", only), options: handlers.DefaultOptions(), config: string(told),
-			ours: fmt.Sprintf(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration","source":{"url":%q},"namespaceOnly":%v}`, usageServer(), only),
+			ours: fmt.Sprintf(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration","source":{"url":%q},`+
+				`"namespaceOnly":%v}`, usageServer(), only),
 		})
 	}
 	return suite{
@@ -43,7 +44,8 @@ func initialResources() suite {
 // usedImages are those of which there is history.
 var usedImages = []string{
 	"app:v1", "app:v2", "other", "z/y:1", "registry.example.com:5000/a:1", "registry.example.com:5000/b", "ghcr.io/x/y:2",
-	"quay.io/q@sha256:0123456789012345678901234567890123456789012345678901234567890123", `quote":1`, `back\slash:1`, "new\nline:1", "é:1", ".*", "%2F",
+	"quay.io/q@sha256:0123456789012345678901234567890123456789012345678901234567890123", `quote":1`, `back\slash:1`, "new\nline:1",
+	"é:1", ".*", "%2F",
 }
 
 // A usedContainer has what a container used.
@@ -99,7 +101,8 @@ var usageServer = sync.OnceValue(func() string {
 		for step, samples := range steps {
 			results = append(results, result{map[string]string{"v": strconv.Itoa(step)}, [2]any{1764000000.5, strconv.Itoa(samples)}})
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": results}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success",
+			"data": map[string]any{"resultType": "vector", "result": results}})
 	}))
 	return server.URL
 })
@@ -171,7 +174,8 @@ func (g *generator) withoutRequests() *oracle.Case {
 }
 
 func (g *generator) thrifty() corev1.Container {
-	c := corev1.Container{Name: g.word(), Image: pick(g, append(usedImages, "app:v3", "app", "other:v2", "registry.example.com:5000/c:9", "", "..", "none:1")...)}
+	c := corev1.Container{Name: g.word(), Image: pick(g, append(usedImages, "app:v3", "app", "other:v2", "registry.example.com:5000/c:9",
+		"", "..", "none:1")...)}
 	amounts := func() corev1.ResourceList {
 		if g.in(2) {
 			return nil

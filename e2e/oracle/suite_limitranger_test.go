@@ -49,7 +49,8 @@ func (g *generator) limitRanges() oracle.World {
 				Type: pick(g, corev1.LimitTypeContainer, corev1.LimitTypeContainer, corev1.LimitTypePod,
 					corev1.LimitTypePersistentVolumeClaim, "other"),
 			}
-			for _, list := range []*corev1.ResourceList{&item.Min, &item.Max, &item.Default, &item.DefaultRequest, &item.MaxLimitRequestRatio} {
+			for _, list := range []*corev1.ResourceList{&item.Min, &item.Max, &item.Default, &item.DefaultRequest,
+				&item.MaxLimitRequestRatio} {
 				if g.in(3) {
 					*list = g.amounts(2)
 				}
@@ -199,7 +200,8 @@ func TestLimitRangerListed(t *testing.T) {
 	}
 	pod.SetGroupVersionKind(podKind)
 	comparison, err := oracle.Compare(&oracle.Case{
-		Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod, Options: &metav1.CreateOptions{},
+		Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod,
+		Options: &metav1.CreateOptions{},
 	}, upstream, ours)
 	got, want, _ := strings.Cut(comparison.Difference, ", want ")
 	if err != nil || !strings.Contains(got, "but request is 2048") || !strings.Contains(want, "but request is 2Ki") {
@@ -273,7 +275,8 @@ func podLevelCase(limits corev1.ResourceList) *oracle.Case {
 	pod.SetGroupVersionKind(podKind)
 	legacyscheme.Scheme.Default(pod)
 	return &oracle.Case{
-		Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod, Options: &metav1.CreateOptions{},
+		Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod,
+		Options: &metav1.CreateOptions{},
 	}
 }
 

@@ -41,7 +41,8 @@ func (g *generator) somewhere() *oracle.Case {
 // aboutNamespace makes a request about a namespace, as an API server has it: the
 // name is that of its namespace too.
 func (g *generator) aboutNamespace() *oracle.Case {
-	w := at(pick(g, "v1 Namespace namespaces", "v1 Namespace namespaces", "v1 Namespace namespaces/status", "v1 Namespace namespaces/finalize"),
+	w := at(pick(g, "v1 Namespace namespaces", "v1 Namespace namespaces", "v1 Namespace namespaces/status",
+		"v1 Namespace namespaces/finalize"),
 		func() runtime.Object { return &corev1.Namespace{ObjectMeta: g.metadata()} })
 	c := g.request(pick(g, admission.Create, admission.Update, admission.Delete, admission.Delete), w.kind, w.resource)
 	c.Subresource = w.subresource

@@ -27,7 +27,8 @@ func (g *generator) kubeletNode() *oracle.Case {
 	change := func() {
 		if g.in(4) {
 			node.Spec.Taints = some(g, 2, func() corev1.Taint {
-				return corev1.Taint{Key: pick(g, "a", "b"), Effect: corev1.TaintEffectNoExecute, TimeAdded: pick(g, nil, new(metav1.Unix(1_700_000_000, 0)))}
+				return corev1.Taint{Key: pick(g, "a", "b"), Effect: corev1.TaintEffectNoExecute,
+					TimeAdded: pick(g, nil, new(metav1.Unix(1_700_000_000, 0)))}
 			})
 		}
 		if g.in(4) {
@@ -68,9 +69,11 @@ func (g *generator) kubeletNode() *oracle.Case {
 func (g *generator) nodeLabels() map[string]string {
 	labels := make(map[string]string)
 	for range g.IntN(3) {
-		label := pick(g, "app", "example.com/x", "kubernetes.io/os", "kubernetes.io/hostname", "kubernetes.io/role", "k8s.io/x", "xk8s.io/x", "a.k8s.io/x",
+		label := pick(g, "app", "example.com/x", "kubernetes.io/os", "kubernetes.io/hostname", "kubernetes.io/role", "k8s.io/x",
+			"xk8s.io/x", "a.k8s.io/x",
 			"node-restriction.kubernetes.io/x", "a.node-restriction.kubernetes.io/x", "xnode-restriction.kubernetes.io/x",
-			"node.kubernetes.io/x", "a.node.kubernetes.io/x", "kubelet.kubernetes.io/x", "a.kubelet.kubernetes.io/x", "node-role.kubernetes.io/master",
+			"node.kubernetes.io/x", "a.node.kubernetes.io/x", "kubelet.kubernetes.io/x", "a.kubelet.kubernetes.io/x",
+			"node-role.kubernetes.io/master",
 			"topology.kubernetes.io/zone", "topology.kubernetes.io/x", "failure-domain.beta.kubernetes.io/zone", "beta.kubernetes.io/arch",
 			"beta.kubernetes.io/x", "node.kubernetes.io/instance-type", "kubernetes.io", "kubernetes.io/a/b", "/x", `k8s.io/"\`)
 		labels[label] = pick(g, "", "a", "b")
@@ -96,7 +99,8 @@ func (g *generator) claimStatus() *oracle.Case {
 			func() { old.Status.Capacity = corev1.ResourceList{"storage": resource.MustParse("3Gi")} },
 			func() { old.Status.AllocatedResources = corev1.ResourceList{"storage": resource.MustParse("3Gi")} },
 			func() {
-				old.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{"storage": corev1.PersistentVolumeClaimNodeResizePending}
+				old.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+					"storage": corev1.PersistentVolumeClaimNodeResizePending}
 			},
 			func() { old.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: "Resizing"}} },
 			func() { old.Status.Phase = pick(g, corev1.ClaimBound, corev1.ClaimPending) },

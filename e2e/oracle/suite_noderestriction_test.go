@@ -55,7 +55,8 @@ func (g *generator) nodesWorld() oracle.World {
 				add(&corev1.ServiceAccount{ObjectMeta: meta})
 			}
 			if !g.in(4) {
-				add(&corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: pick(g, "", "a", "b", "c", "d")}})
+				add(&corev1.PersistentVolumeClaim{ObjectMeta: meta,
+					Spec: corev1.PersistentVolumeClaimSpec{VolumeName: pick(g, "", "a", "b", "c", "d")}})
 			}
 			if !g.in(4) {
 				add(g.podOfNode(meta))
@@ -63,7 +64,8 @@ func (g *generator) nodesWorld() oracle.World {
 		}
 		// What a volume of pod a makes a claim of.
 		add(&corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-v"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: pick(g, "a", "b")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-v"},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: pick(g, "a", "b")},
 		})
 	}
 	for _, name := range []string{"a", "b", "c"} {
@@ -82,7 +84,8 @@ func (g *generator) nodesWorld() oracle.World {
 
 // authorizeSome decides by all there is to know, so that no attribute goes missing.
 func authorizeSome(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	all := fmt.Sprintf("%q", []any{a.GetUser().GetName(), a.GetUser().GetUID(), a.GetUser().GetGroups(), a.GetUser().GetExtra(), a.GetVerb(), a.GetNamespace(),
+	all := fmt.Sprintf("%q", []any{a.GetUser().GetName(), a.GetUser().GetUID(), a.GetUser().GetGroups(), a.GetUser().GetExtra(),
+		a.GetVerb(), a.GetNamespace(),
 		a.GetResource(), a.GetSubresource(), a.GetName(), a.GetAPIGroup(), a.GetAPIVersion(), a.IsResourceRequest(), a.GetPath()})
 	hash := fnv.New32a()
 	hash.Write([]byte(all))
@@ -162,11 +165,13 @@ func (g *generator) diskKind() *corev1.AzureDataDiskKind {
 func (g *generator) persistentVolume(name string) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if g.in(2) {
-		pv.Labels = map[string]string{pick(g, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone): pick(g, "us-central1-a", "us-central1-a__us-central1-b", "a__b", "")}
+		pv.Labels = map[string]string{pick(g, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone): pick(g, "us-central1-a",
+			"us-central1-a__us-central1-b", "a__b", "")}
 	}
 	if g.in(2) {
 		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"z"}}}},
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn,
+				Values: []string{"z"}}}},
 		}}}
 	}
 	if g.in(2) {
@@ -182,14 +187,16 @@ func (g *generator) persistentVolume(name string) *corev1.PersistentVolume {
 		corev1.PersistentVolumeSource{VsphereVolume: &corev1.VsphereVirtualDiskVolumeSource{VolumePath: "d"}},
 		corev1.PersistentVolumeSource{PortworxVolume: &corev1.PortworxVolumeSource{VolumeID: "d"}},
 		corev1.PersistentVolumeSource{AzureDisk: &corev1.AzureDiskVolumeSource{DiskName: "d", Kind: g.diskKind()}},
-		corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s", SecretNamespace: pick(g, nil, new("shop"), new(""))}},
+		corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s",
+			SecretNamespace: pick(g, nil, new("shop"), new(""))}},
 	)
 	return pv
 }
 
 // ofNode makes a request of what is nearly always a node, about what nodes write.
 func (g *generator) ofNode() *oracle.Case {
-	c := pick(g, g.other, g.mirrorPod, g.mirrorPod, g.mirrorPod, g.podWrite, g.podStatus, g.eviction, g.kubeletNode, g.kubeletNode, g.claimStatus, g.token, g.token, g.token,
+	c := pick(g, g.other, g.mirrorPod, g.mirrorPod, g.mirrorPod, g.podWrite, g.podStatus, g.eviction, g.kubeletNode, g.kubeletNode,
+		g.claimStatus, g.token, g.token, g.token,
 		g.podCertificate, g.podCertificate, g.nodeLease, g.csiNode, g.resourceSlice, g.kubeletCertificate)()
 	c.User = user.DefaultInfo{Name: "system:node:n1", UID: g.word(), Groups: []string{"system:nodes", "system:authenticated"}}
 	if g.in(4) {
@@ -262,7 +269,8 @@ func (g *generator) refer(pod *corev1.Pod) {
 		case 1:
 			spec.InitContainers = append(spec.InitContainers, common)
 		case 2:
-			spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{EnvFrom: common.EnvFrom, Env: common.Env}}}
+			spec.EphemeralContainers = []corev1.EphemeralContainer{{
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{EnvFrom: common.EnvFrom, Env: common.Env}}}
 		}
 	default:
 		spec.Volumes = some(g, 3, func() corev1.Volume { return g.anyVolume(reference.Name) })
@@ -408,9 +416,10 @@ func (g *generator) nodeLease() *oracle.Case {
 }
 
 func (g *generator) csiNode() *oracle.Case {
-	return g.named(pick(g, admission.Create, admission.Update, admission.Delete), at("storage.k8s.io/v1 CSINode csinodes", func() runtime.Object {
-		return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: g.someNode()}}
-	}))
+	return g.named(pick(g, admission.Create, admission.Update, admission.Delete),
+		at("storage.k8s.io/v1 CSINode csinodes", func() runtime.Object {
+			return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: g.someNode()}}
+		}))
 }
 
 func (g *generator) resourceSlice() *oracle.Case {

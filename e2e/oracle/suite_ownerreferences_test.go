@@ -28,8 +28,9 @@ import (
 // over connections, which cannot be in a bubble.
 func ownerReferences() suite {
 	world := func(g *generator) oracle.World { return oracle.World{Authorizer: chance(g.Uint64())} }
-	return suite{name: "OwnerReferencesPermissionEnforcement", generate: (*generator).ownedCase, denies: true, background: true, authorizer: rbacAuthorizer,
-		variants: []variant{{options: handlers.DefaultOptions(), world: world}}}
+	return suite{name: "OwnerReferencesPermissionEnforcement", generate: (*generator).ownedCase, denies: true, background: true,
+		authorizer: rbacAuthorizer,
+		variants:   []variant{{options: handlers.DefaultOptions(), world: world}}}
 }
 
 // rbacAuthorizer is that of API servers, with the roles of the tables.
@@ -113,8 +114,10 @@ func (g *generator) ownedCase() *oracle.Case {
 }
 
 func (g *generator) ownerReference() metav1.OwnerReference {
-	kind := pick(g, "apps/v1 ReplicaSet", "apps/v1 ReplicaSet", "v1 Node", "v1 Namespace", "batch/v1 Job", "apps/v1 Job", "v1 PodList", "v1 pod", "v1 List",
-		"apps/v9 ReplicaSet", "example.com/v1 Shop", "a/b/c Shop", "Apps/v1 ReplicaSet", "apps/../v1 Pod", "storage.k8s.io/v1 StorageClass")
+	kind := pick(g, "apps/v1 ReplicaSet", "apps/v1 ReplicaSet", "v1 Node", "v1 Namespace", "batch/v1 Job", "apps/v1 Job", "v1 PodList",
+		"v1 pod", "v1 List",
+		"apps/v9 ReplicaSet", "example.com/v1 Shop", "a/b/c Shop", "Apps/v1 ReplicaSet", "apps/../v1 Pod",
+		"storage.k8s.io/v1 StorageClass")
 	r := metav1.OwnerReference{Name: pick(g, "o", "o", `q"`), UID: types.UID(pick(g, "1", "2", "3")),
 		Controller: maybe(g, func() bool { return g.in(2) }), BlockOwnerDeletion: maybe(g, func() bool { return !g.in(4) })}
 	fmt.Sscan(kind, &r.APIVersion, &r.Kind)

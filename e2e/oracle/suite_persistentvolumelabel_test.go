@@ -66,11 +66,13 @@ func (g *generator) aDiskVolume() *corev1.PersistentVolume {
 		return corev1.VsphereVirtualDiskVolumeSource{VolumePath: id()}
 	})
 	if g.in(3) {
-		v.Annotations = map[string]string{pick(g, "pv.kubernetes.io/provisioned-by", "pv.kubernetes.io/provisioned-by", "PV.kubernetes.io/provisioned-by"): g.word()}
+		v.Annotations = map[string]string{pick(g, "pv.kubernetes.io/provisioned-by", "pv.kubernetes.io/provisioned-by",
+			"PV.kubernetes.io/provisioned-by"): g.word()}
 	}
 	if g.in(2) {
 		v.Labels = map[string]string{}
-		for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, "a"} {
+		for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+			corev1.LabelFailureDomainBetaRegion, "a"} {
 			if !g.in(3) {
 				v.Labels[key] = pick(g, "", "z", "z1__z2", "z2__z1__z2", "z__", " z __ y ", "é")
 			}

@@ -41,13 +41,15 @@ func (g *generator) podGroups() oracle.World {
 			}
 			for _, template := range []string{"worker", "driver", ""} {
 				if g.in(2) {
-					workload.Spec.PodGroupTemplates = append(workload.Spec.PodGroupTemplates, schedulingv1alpha2.PodGroupTemplate{Name: template})
+					workload.Spec.PodGroupTemplates = append(workload.Spec.PodGroupTemplates,
+						schedulingv1alpha2.PodGroupTemplate{Name: template})
 				}
 			}
 			group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 			group.Spec.SchedulingPolicy = g.schedulingPolicy()
 			group.OwnerReferences = some(g, 2, func() metav1.OwnerReference {
-				return metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: g.jobUID(), Controller: maybe(g, func() bool { return !g.in(4) })}
+				return metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: g.jobUID(),
+					Controller: maybe(g, func() bool { return !g.in(4) })}
 			})
 			world.Objects = append(world.Objects, workload, group)
 		}
@@ -90,7 +92,8 @@ func (g *generator) groupCase() *oracle.Case {
 func (g *generator) podGroup() *schedulingv1alpha2.PodGroup {
 	group := &schedulingv1alpha2.PodGroup{ObjectMeta: g.metadata()}
 	if g.in(3) {
-		group.Finalizers = append(group.Finalizers, pick(g, "scheduling.k8s.io/podgroup-protection", "Scheduling.k8s.io/podgroup-protection"))
+		group.Finalizers = append(group.Finalizers, pick(g, "scheduling.k8s.io/podgroup-protection",
+			"Scheduling.k8s.io/podgroup-protection"))
 	}
 	group.Spec.SchedulingPolicy = g.schedulingPolicy()
 	if g.in(6) {

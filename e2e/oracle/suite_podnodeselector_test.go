@@ -86,7 +86,8 @@ func selectorVariants() []variant {
 		"",
 		`podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: "a=1"}`,
 		`podNodeSelectorPluginConfig: {shop: "b=1,a=1,example.com/disk=", kube-system: ""}`,
-		`{"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "b=1", "shop": "b=1,a=1", "kube-system": "example.com/disk=1,a=1, b=1"}}`,
+		`{"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "b=1", "shop": "b=1,a=1", "kube-system": ` +
+			`"example.com/disk=1,a=1, b=1"}}`,
 	} {
 		all = append(all, variant{about: config, config: config, options: handlers.DefaultOptions(), world: selectingWorld})
 	}

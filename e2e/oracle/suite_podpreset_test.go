@@ -44,7 +44,8 @@ func (g *generator) labelSelector() metav1.LabelSelector {
 	return pick(g,
 		metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
 		metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}},
-		metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a", ""}}}},
+		metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn,
+			Values: []string{"a", ""}}}},
 	)
 }
 
@@ -55,7 +56,8 @@ func (g *generator) env() corev1.EnvVar {
 		e.ValueFrom = pick(g,
 			&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
 			&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}},
-			&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k", LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}})
+			&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k",
+				LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}})
 	}
 	return e
 }
@@ -84,7 +86,8 @@ func (g *generator) presetVolume() corev1.Volume {
 	case 2:
 		v.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "p", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "p",
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
 		}}
 	case 3:
 		v.RBD = &corev1.RBDVolumeSource{CephMonitors: []string{"m"}, RBDImage: "i"}
@@ -104,7 +107,8 @@ func (g *generator) podOfPresets() *oracle.Case {
 		pod.Labels = map[string]string{"app": pick(g, "a", "b", "")}
 	}
 	if g.in(8) {
-		pod.Annotations = pick(g, map[string]string{corev1.MirrorPodAnnotationKey: ""}, map[string]string{"podpreset.admission.kubernetes.io/exclude": "true"},
+		pod.Annotations = pick(g, map[string]string{corev1.MirrorPodAnnotationKey: ""},
+			map[string]string{"podpreset.admission.kubernetes.io/exclude": "true"},
 			map[string]string{"podpreset.admission.kubernetes.io/exclude": "false", "podpreset.admission.kubernetes.io/podpreset-p0": "1"})
 	}
 	if g.in(2) {

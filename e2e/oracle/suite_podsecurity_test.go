@@ -57,7 +57,8 @@ func (g *generator) securityWorld() oracle.World {
 			pod := g.securePod()
 			pod.Name, pod.Namespace, pod.GenerateName = fmt.Sprint("p-", g.IntN(100), "-", i), name, ""
 			if g.in(2) {
-				pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(g.word()), Controller: maybe(g, func() bool { return true })}}
+				pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(g.word()),
+					Controller: maybe(g, func() bool { return true })}}
 			}
 			legacyscheme.Scheme.Default(pod)
 			world.Objects = append(world.Objects, pod)
@@ -242,16 +243,19 @@ func (g *generator) loosen(pod *corev1.Pod) {
 		func() { spec.SecurityContext.RunAsUser = new(pick[int64](g, 0, 1)) },
 		func() { spec.SecurityContext.SeccompProfile = maybe(g, g.seccomp) },
 		func() {
-			spec.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: pick(g, corev1.AppArmorProfileTypeUnconfined, corev1.AppArmorProfileTypeRuntimeDefault)}
+			spec.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: pick(g, corev1.AppArmorProfileTypeUnconfined,
+				corev1.AppArmorProfileTypeRuntimeDefault)}
 		},
 		func() {
-			spec.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: pick(g, "", "container_t", "spc_t"), User: pick(g, "", "u"), Role: pick(g, "", "r")}
+			spec.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: pick(g, "", "container_t", "spc_t"),
+				User: pick(g, "", "u"), Role: pick(g, "", "r")}
 		},
 		func() {
 			spec.SecurityContext.Sysctls = []corev1.Sysctl{{Name: pick(g, "kernel.shm_rmid_forced", "net.ipv4.tcp_rmem", "other")}}
 		},
 		func() {
-			spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{HostProcess: maybe(g, func() bool { return g.in(2) })}
+			spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{HostProcess: maybe(g,
+				func() bool { return g.in(2) })}
 		},
 		func() { c.SecurityContext.Privileged = maybe(g, func() bool { return g.in(2) }) },
 		func() { c.SecurityContext.AllowPrivilegeEscalation = maybe(g, func() bool { return g.in(2) }) },
@@ -268,7 +272,8 @@ func (g *generator) loosen(pod *corev1.Pod) {
 		func() { c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: pick[int32](g, 0, 80, 443)}} },
 		func() {
 			host := pick(g, "", "localhost", "10.0.0.1")
-			c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host, Port: intstr.FromInt32(1)}}}
+			c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: host,
+				Port: intstr.FromInt32(1)}}}
 			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: host}}}
 		},
 		func() {
@@ -306,15 +311,20 @@ func TestPodSecurityConfigurations(t *testing.T) {
 	}
 	f("apiVersion: pod-security.admission.config.k8s.io/v1\nkind: Other", "")
 	for _, fields := range []string{
-		"defaults: {enforce: baseline, enforce-version: v1.20, audit: privileged, audit-version: latest, warn: restricted, warn-version: v1.99}",
-		"defaults: {enforce: Baseline}", "defaults: {enforce: ''}", "defaults: {enforce: null}", "defaults: {enforce: 1}", "defaults: {enforces: baseline}",
+		"defaults: {enforce: baseline, enforce-version: v1.20, audit: privileged, audit-version: latest, warn: restricted, " +
+			"warn-version: v1.99}",
+		"defaults: {enforce: Baseline}", "defaults: {enforce: ''}", "defaults: {enforce: null}", "defaults: {enforce: 1}",
+		"defaults: {enforces: baseline}",
 		"defaults: {warn-version: v1}", "defaults: {audit-version: 1.2}", "defaults: {audit-version: v1.02}", "defaults: []",
 		"exemptions: {usernames: [a, b], namespaces: [a-b], runtimeClasses: [a.b]}",
-		"exemptions: {usernames: ['']}", "exemptions: {usernames: [a, a]}", "exemptions: {namespaces: [a, a]}", "exemptions: {runtimeClasses: [a, a]}",
-		"exemptions: {namespaces: [a.b]}", "exemptions: {runtimeClasses: [A]}", "exemptions: {users: [a]}", "exemptions: {}\nexemptions: {}", "other: 1",
+		"exemptions: {usernames: ['']}", "exemptions: {usernames: [a, a]}", "exemptions: {namespaces: [a, a]}",
+		"exemptions: {runtimeClasses: [a, a]}",
+		"exemptions: {namespaces: [a.b]}", "exemptions: {runtimeClasses: [A]}", "exemptions: {users: [a]}",
+		"exemptions: {}\nexemptions: {}", "other: 1",
 	} {
 		f(head+"v1\n"+fields, "")
 	}
-	f(`{"kind":"PodSecurityConfiguration","apiVersion":"pod-security.admission.config.k8s.io/v1","defaults":{"warn":"baseline","warn":"baseline"}}`, "")
+	f(`{"kind":"PodSecurityConfiguration","apiVersion":"pod-security.admission.config.k8s.io/v1","defaults":{"warn":"baseline",`+
+		`"warn":"baseline"}}`, "")
 	mustWrite(t, row)
 }

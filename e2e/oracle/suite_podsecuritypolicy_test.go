@@ -18,7 +18,8 @@ import (
 
 func podSecurityPolicy() suite {
 	return suite{
-		name: "PodSecurityPolicy", generate: (*generator).podOfPolicies, denies: true, changes: true, removed: "../.cache/kubernetes-v1.24",
+		name: "PodSecurityPolicy", generate: (*generator).podOfPolicies, denies: true, changes: true,
+		removed:    "../.cache/kubernetes-v1.24",
 		variants:   []variant{{options: handlers.DefaultOptions(), world: (*generator).podSecurityPolicies}},
 		authorizer: func(*testing.T) authorizer.Authorizer { return authorizer.AuthorizerFunc(mayUse) },
 		settle:     keepIgnored,
@@ -34,7 +35,8 @@ func keepIgnored(c *oracle.Case) {
 	if ok && was && pod != nil && old != nil {
 		old.Status.DeepCopyInto(&pod.Status)
 		was := old.DeepCopy().Spec
-		pod.Spec.Resources, pod.Spec.ResourceClaims, pod.Spec.SchedulingGates, pod.Spec.HostUsers = was.Resources, was.ResourceClaims, was.SchedulingGates, was.HostUsers
+		pod.Spec.Resources, pod.Spec.ResourceClaims, pod.Spec.SchedulingGates, pod.Spec.HostUsers = was.Resources, was.ResourceClaims,
+			was.SchedulingGates, was.HostUsers
 		isSeccomp := func(key, _ string) bool { return strings.Contains(key, "seccomp.security.alpha.kubernetes.io/") }
 		kept := maps.Clone(old.Annotations)
 		maps.DeleteFunc(kept, func(key, value string) bool { return !isSeccomp(key, value) })
@@ -102,7 +104,8 @@ func (g *generator) annotate(p *podsecuritypolicy.PodSecurityPolicy) {
 func (g *generator) ids(rules ...string) podsecuritypolicy.IDOptions {
 	o := podsecuritypolicy.IDOptions{Rule: pick(g, append(rules, "RunAsAny", "RunAsAny", "RunAsAny")...)}
 	if o.Rule != "RunAsAny" && o.Rule != "MustRunAsNonRoot" {
-		o.Ranges = pick(g, []podsecuritypolicy.IDRange{{Min: 0, Max: 2000}}, []podsecuritypolicy.IDRange{{Min: 1000, Max: 1000}, {Min: 2, Max: 5}})
+		o.Ranges = pick(g, []podsecuritypolicy.IDRange{{Min: 0, Max: 2000}}, []podsecuritypolicy.IDRange{{Min: 1000, Max: 1000},
+			{Min: 2, Max: 5}})
 	}
 	return o
 }
@@ -117,13 +120,17 @@ func (g *generator) allow(s *podsecuritypolicy.Spec) {
 	if g.in(3) {
 		s.DefaultAddCapabilities, s.RequiredDropCapabilities = some(g, 1, g.capability), some(g, 2, g.capability)
 	}
-	s.Volumes = pick(g, []string{"*"}, []string{"*"}, []string{"emptyDir", "secret", "hostPath"}, []string{"emptyDir", "projected", "csi", "flexVolume", "cephFS", "image"}, nil)
-	s.HostPorts = pick(g, nil, []podsecuritypolicy.HostPortRange{{Min: 0, Max: 65535}}, []podsecuritypolicy.HostPortRange{{Min: 80, Max: 80}, {Min: 8000, Max: 9000}})
+	s.Volumes = pick(g, []string{"*"}, []string{"*"}, []string{"emptyDir", "secret", "hostPath"},
+		[]string{"emptyDir", "projected", "csi", "flexVolume", "cephFS", "image"}, nil)
+	s.HostPorts = pick(g, nil, []podsecuritypolicy.HostPortRange{{Min: 0, Max: 65535}},
+		[]podsecuritypolicy.HostPortRange{{Min: 80, Max: 80}, {Min: 8000, Max: 9000}})
 	s.SELinux.Rule = "RunAsAny"
 	if g.in(3) {
-		s.SELinux.Rule, s.SELinux.SELinuxOptions = "MustRunAs", pick(g, &corev1.SELinuxOptions{}, &corev1.SELinuxOptions{Level: "s0:c1,c2"}, &corev1.SELinuxOptions{User: "u"})
+		s.SELinux.Rule, s.SELinux.SELinuxOptions = "MustRunAs",
+			pick(g, &corev1.SELinuxOptions{}, &corev1.SELinuxOptions{Level: "s0:c1,c2"}, &corev1.SELinuxOptions{User: "u"})
 	}
-	s.RunAsUser, s.SupplementalGroups, s.FSGroup = g.ids("MustRunAs", "MustRunAsNonRoot"), g.ids("MustRunAs", "MayRunAs"), g.ids("MustRunAs", "MayRunAs")
+	s.RunAsUser, s.SupplementalGroups, s.FSGroup = g.ids("MustRunAs", "MustRunAsNonRoot"), g.ids("MustRunAs", "MayRunAs"),
+		g.ids("MustRunAs", "MayRunAs")
 	if g.in(3) {
 		s.RunAsGroup = new(g.ids("MustRunAs", "MayRunAs"))
 	}
@@ -165,13 +172,16 @@ func (g *generator) podOfPolicies() *oracle.Case {
 	spec.RuntimeClassName = pick(g, nil, nil, nil, new("r0"), new("r2"))
 	if g.in(3) {
 		pod.Annotations = map[string]string{
-			pick(g, "seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/a", "kubernetes.io/psp"):         pick(g, "runtime/default", "docker/default", "localhost/b", "a0", "a1"),
-			pick(g, "container.apparmor.security.beta.kubernetes.io/a", "container.apparmor.security.beta.kubernetes.io/b", "kubernetes.io/psp"): pick(g, "runtime/default", "localhost/b", "a1", "a2"),
+			pick(g, "seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/a",
+				"kubernetes.io/psp"): pick(g, "runtime/default", "docker/default", "localhost/b", "a0", "a1"),
+			pick(g, "container.apparmor.security.beta.kubernetes.io/a", "container.apparmor.security.beta.kubernetes.io/b",
+				"kubernetes.io/psp"): pick(g, "runtime/default", "localhost/b", "a1", "a2"),
 		}
 	}
 	if spec.SecurityContext != nil && g.in(3) {
 		spec.SecurityContext.Sysctls = some(g, 2, g.sysctl)
-		spec.SecurityContext.SeccompProfile = pick(g, nil, &corev1.SeccompProfile{Type: "RuntimeDefault"}, &corev1.SeccompProfile{Type: "Unconfined"}, &corev1.SeccompProfile{Type: "Localhost"})
+		spec.SecurityContext.SeccompProfile = pick(g, nil, &corev1.SeccompProfile{Type: "RuntimeDefault"},
+			&corev1.SeccompProfile{Type: "Unconfined"}, &corev1.SeccompProfile{Type: "Localhost"})
 	}
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
@@ -205,12 +215,15 @@ func (g *generator) confine(c *corev1.Container) {
 	sc.RunAsNonRoot = pick(g, nil, new(true), new(false))
 	sc.ReadOnlyRootFilesystem, sc.AllowPrivilegeEscalation = pick(g, nil, new(true), new(false)), pick(g, nil, new(true), new(false))
 	sc.ProcMount = pick(g, nil, nil, new(corev1.UnmaskedProcMount), new(corev1.DefaultProcMount))
-	sc.SeccompProfile = pick(g, nil, nil, &corev1.SeccompProfile{Type: "RuntimeDefault"}, &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: new("a")})
-	sc.Capabilities = pick(g, nil, &corev1.Capabilities{}, &corev1.Capabilities{Add: some(g, 2, g.capability), Drop: some(g, 2, g.capability)})
+	sc.SeccompProfile = pick(g, nil, nil, &corev1.SeccompProfile{Type: "RuntimeDefault"},
+		&corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: new("a")})
+	sc.Capabilities = pick(g, nil, &corev1.Capabilities{}, &corev1.Capabilities{Add: some(g, 2, g.capability),
+		Drop: some(g, 2, g.capability)})
 }
 
 func (g *generator) policyVolume() corev1.Volume {
-	token := corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: pick(g, "token", "token", "t"), ExpirationSeconds: new(int64(3600))}}
+	token := corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: pick(g, "token", "token", "t"),
+		ExpirationSeconds: new(int64(3600))}}
 	return corev1.Volume{Name: pick(g, "v", "w"), VolumeSource: pick(g,
 		corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 		corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: pick(g, "/a", "/a/b", "/ab", "/b/", "/b/c", "/")}},
@@ -218,8 +231,10 @@ func (g *generator) policyVolume() corev1.Volume {
 		corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: pick(g, "a", "b")}},
 		corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{Monitors: []string{"m"}}},
 		corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{token,
-			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: pick(g, "kube-root-ca.crt", "kube-root-ca.crt", "m")}}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}}}}},
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: pick(g, "kube-root-ca.crt",
+				"kube-root-ca.crt", "m")}}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace",
+				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}}}}},
 		}}},
 	)}
 }

@@ -52,7 +52,8 @@ func (g *generator) computing() corev1.ResourceRequirements {
 	r := g.resources()
 	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 		if list != nil && g.in(4) {
-			list[pick(g, corev1.ResourceCPU, corev1.ResourceMemory)] = pick(g, resource.MustParse("0"), resource.MustParse("1n"), resource.MustParse("500m"), resource.MustParse("-1"))
+			list[pick(g, corev1.ResourceCPU, corev1.ResourceMemory)] = pick(g, resource.MustParse("0"), resource.MustParse("1n"),
+				resource.MustParse("500m"), resource.MustParse("-1"))
 		}
 	}
 	return r
@@ -63,11 +64,13 @@ func (g *generator) overlapping() corev1.Toleration {
 	if g.in(3) { // the same again
 		return pick(g, corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists},
 			corev1.Toleration{Key: "b", Operator: corev1.TolerationOpEqual, Value: "v", Effect: corev1.TaintEffectNoSchedule},
-			corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+			corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists,
+				Effect: corev1.TaintEffectNoSchedule})
 	}
 	return corev1.Toleration{
-		Key:               pick(g, "", "a", "a", "b", corev1.TaintNodeMemoryPressure),
-		Operator:          pick(g, "", corev1.TolerationOpExists, corev1.TolerationOpExists, corev1.TolerationOpEqual, corev1.TolerationOpEqual, corev1.TolerationOpLt),
+		Key: pick(g, "", "a", "a", "b", corev1.TaintNodeMemoryPressure),
+		Operator: pick(g, "", corev1.TolerationOpExists, corev1.TolerationOpExists, corev1.TolerationOpEqual,
+			corev1.TolerationOpEqual, corev1.TolerationOpLt),
 		Value:             pick(g, "", "", "v"),
 		Effect:            pick(g, "", corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule),
 		TolerationSeconds: maybe(g, func() int64 { return pick[int64](g, 0, 10, 300) }),
@@ -78,7 +81,8 @@ func (g *generator) overlapping() corev1.Toleration {
 // is none.
 func (g *generator) tolerationList() string {
 	if g.in(8) {
-		return pick(g, "", "[]", "null", "{}", "[", "[1]", `[{"KEY":"a","Operator":"Exists","more":1}]`, `[{"tolerationSeconds":"1"}]`, "[null]")
+		return pick(g, "", "[]", "null", "{}", "[", "[1]", `[{"KEY":"a","Operator":"Exists","more":1}]`, `[{"tolerationSeconds":"1"}]`,
+			"[null]")
 	}
 	text, err := json.Marshal(some(g, 3, g.overlapping))
 	if err != nil {
@@ -106,10 +110,12 @@ func restrictionVariants() []variant {
 	var all []variant
 	for _, config := range []string{
 		tolerationHead + "default: [{key: testKey, operator: Equal, value: cluster, effect: NoSchedule}]\n" +
-			"whitelist: [{key: testKey, effect: NoSchedule, operator: Exists}, {key: a, operator: Exists}, {operator: Exists, effect: NoExecute}]\n",
+			"whitelist: [{key: testKey, effect: NoSchedule, operator: Exists}, {key: a, operator: Exists}, {operator: Exists, effect: " +
+			"NoExecute}]\n",
 		"",
 		tolerationHead + "default: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 10}, {key: b, value: v}]\n",
-		tolerationHead + "whitelist: [{key: a, operator: Exists}, {operator: Exists, effect: NoSchedule}, {key: b, operator: Equal, value: v}]\n",
+		tolerationHead + "whitelist: [{key: a, operator: Exists}, {operator: Exists, effect: NoSchedule}, {key: b, operator: Equal, " +
+			"value: v}]\n",
 	} {
 		all = append(all, variant{about: config, config: config, options: handlers.DefaultOptions(), world: toleratingWorld})
 	}
@@ -132,11 +138,14 @@ func TestTolerationConfigurations(t *testing.T) {
 	f("apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1\nkind: Configurations", "")
 	for _, list := range []string{"default", "whitelist"} {
 		for _, toleration := range []string{
-			"{}", "{operator: Exists}", "{operator: Exists, value: v}", "{operator: Equal}", "{key: a}", "{key: a, value: v}", "{key: a, value: v w}",
-			"{key: a/b, operator: Exists}", "{key: a/b/c, operator: Exists}", "{key: a b}", "{key: a, effect: NoSchedule}", "{key: a, effect: NoExecute}",
+			"{}", "{operator: Exists}", "{operator: Exists, value: v}", "{operator: Equal}", "{key: a}", "{key: a, value: v}",
+			"{key: a, value: v w}",
+			"{key: a/b, operator: Exists}", "{key: a/b/c, operator: Exists}", "{key: a b}", "{key: a, effect: NoSchedule}",
+			"{key: a, effect: NoExecute}",
 			"{key: a, effect: PreferNoSchedule}", "{key: a, effect: noschedule}", "{key: a, tolerationSeconds: 1}",
 			"{key: a, tolerationSeconds: -1, effect: NoExecute}", "{key: a, tolerationSeconds: 1, effect: NoSchedule}",
-			"{key: a, tolerationSeconds: '1', effect: NoExecute}", "{key: a, operator: Lt, value: '1'}", "{key: a, operator: Gt, value: '1'}",
+			"{key: a, tolerationSeconds: '1', effect: NoExecute}", "{key: a, operator: Lt, value: '1'}",
+			"{key: a, operator: Gt, value: '1'}",
 			"{key: a, operator: exists}",
 		} {
 			f(head+list+": ["+toleration+"]", "")
@@ -162,7 +171,8 @@ func TestTolerationsReinvokedListed(t *testing.T) {
 	const inTree, here = 0, 1
 	var row tally.Row
 	for _, value := range []string{"", "v"} {
-		own := corev1.Toleration{Key: "example.com/gpu", Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule}
+		own := corev1.Toleration{Key: "example.com/gpu", Operator: corev1.TolerationOpEqual, Value: value,
+			Effect: corev1.TaintEffectNoSchedule}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("1"), "example.com/gpu": resource.MustParse("1"),
@@ -184,7 +194,8 @@ func TestTolerationsReinvokedListed(t *testing.T) {
 		f("two webhooks in the other order", here, false, extended, restriction)
 	}
 	row.Plugin, row.Test = "PodTolerationRestriction", "listed differences"
-	row.Listed = []string{"with separate webhooks, a toleration that one of ExtendedResourceToleration covers is removed if this plugin is called later or again"}
+	row.Listed = []string{"with separate webhooks, a toleration that one of ExtendedResourceToleration covers is removed if this " +
+		"plugin is called later or again"}
 	mustWrite(t, row)
 }
 
@@ -196,7 +207,8 @@ func tolerating(t *testing.T, pod *corev1.Pod, side int, calls ...[2]oracle.Impl
 	for _, call := range calls {
 		pod.SetGroupVersionKind(podKind)
 		pod = mustMutate(t, &oracle.Case{
-			Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod, Options: &metav1.CreateOptions{},
+			Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod,
+			Options: &metav1.CreateOptions{},
 		}, call[side])
 	}
 	return pod

@@ -27,7 +27,8 @@ func (g *generator) topology() map[string]string {
 			labels = make(map[string]string)
 		}
 		labels[pick(g, corev1.LabelTopologyZone, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelTopologyRegion,
-			"topology.kubernetes.io/rack", "sub.topology.kubernetes.io/zone", "topology.kubernetes.io", corev1.LabelFailureDomainBetaZone)] = g.word()
+			"topology.kubernetes.io/rack", "sub.topology.kubernetes.io/zone", "topology.kubernetes.io",
+			corev1.LabelFailureDomainBetaZone)] = g.word()
 	}
 	return labels
 }
@@ -36,7 +37,8 @@ func (g *generator) topology() map[string]string {
 func (g *generator) nodes() oracle.World {
 	var world oracle.World
 	for i := range 1 + g.IntN(3) {
-		world.Objects = append(world.Objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: g.topology()}})
+		world.Objects = append(world.Objects,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: g.topology()}})
 	}
 	return world
 }

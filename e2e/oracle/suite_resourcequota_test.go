@@ -30,15 +30,19 @@ func quotaVariants() []variant {
 		`{"resource":"services","matchContains":["services.loadbalancers"]},
 		 {"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["system-cluster-critical"]}]}`,
 		``,
-		`{"resource":"pods","matchContains":["cpu","nvidia"]},{"resource":"persistentvolumeclaims","matchContains":["gold"]},{"resource":"configmaps","matchContains":["count/"]}`,
-		`{"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["high"]},{"scopeName":"BestEffort"},{"scopeName":"CrossNamespacePodAffinity"}]},
+		`{"resource":"pods","matchContains":["cpu","nvidia"]},{"resource":"persistentvolumeclaims","matchContains":["gold"]},` +
+			`{"resource":"configmaps","matchContains":["count/"]}`,
+		`{"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["high"]},{"scopeName":"BestEffort"},
+		  {"scopeName":"CrossNamespacePodAffinity"}]},
 		 {"apiGroup":"resource.k8s.io","resource":"resourceclaims","matchContains":["devices"]}`,
 		`{"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"Odd"}]}`,
-		`{"resource":"persistentvolumeclaims","matchContains":["storage"],"matchScopes":[{"scopeName":"VolumeAttributesClass","operator":"Exists"}]}`,
+		`{"resource":"persistentvolumeclaims","matchContains":["storage"],"matchScopes":[{"scopeName":"VolumeAttributesClass",` +
+			`"operator":"Exists"}]}`,
 	} {
 		all = append(all, variant{
-			about:   limited,
-			config:  `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[` + limited + `]}`,
+			about: limited,
+			config: `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[` + limited +
+				`]}`,
 			options: handlers.DefaultOptions(),
 			world:   quotaWorld,
 		})
@@ -96,8 +100,9 @@ var quotaNames = []corev1.ResourceName{
 
 func (g *generator) aQuota(namespace, name string) *corev1.ResourceQuota {
 	q := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid of " + name), Labels: map[string]string{"a": "b"}},
-		Status:     corev1.ResourceQuotaStatus{Hard: corev1.ResourceList{}, Used: corev1.ResourceList{}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid of " + name),
+			Labels: map[string]string{"a": "b"}},
+		Status: corev1.ResourceQuotaStatus{Hard: corev1.ResourceList{}, Used: corev1.ResourceList{}},
 	}
 	of := slices.Clone(quotaNames)
 	if !g.in(3) { // of few, so that requests come through
@@ -138,7 +143,8 @@ func (g *generator) scope() corev1.ScopedResourceSelectorRequirement {
 		r.Values = []string{"no label!"}
 	}
 	if g.in(8) {
-		r = corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeTerminating, Operator: corev1.ScopeSelectorOpExists}
+		r = corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopeTerminating,
+			Operator: corev1.ScopeSelectorOpExists}
 	}
 	return r
 }
@@ -213,7 +219,8 @@ func (g *generator) quantities() corev1.ResourceList {
 	}
 	if g.in(3) {
 		name := pick[corev1.ResourceName](g, "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu", "example.com/nic",
-			"deviceclass.resource.kubernetes.io/gpu", "requests.example.com/x", "odd", "a b/c", "x.kubernetes.io/y", "hugepages-x.example.com/y")
+			"deviceclass.resource.kubernetes.io/gpu", "requests.example.com/x", "odd", "a b/c", "x.kubernetes.io/y",
+			"hugepages-x.example.com/y")
 		list[name] = resource.MustParse(pick(g, "1", "2", "4Mi"))
 	}
 	if g.in(60) {
@@ -264,7 +271,8 @@ func (g *generator) quotaPod() *corev1.Pod {
 	spec.PriorityClassName = pick(g, "", "", "high", "low", "no label!")
 	if g.in(4) {
 		spec.Affinity = new(g.affinity())
-		if terms := spec.Affinity.PodAntiAffinity; terms != nil && len(terms.RequiredDuringSchedulingIgnoredDuringExecution) > 0 && g.in(2) {
+		if terms := spec.Affinity.PodAntiAffinity; terms != nil && len(terms.RequiredDuringSchedulingIgnoredDuringExecution) > 0 &&
+			g.in(2) {
 			terms.RequiredDuringSchedulingIgnoredDuringExecution[0].NamespaceSelector = &metav1.LabelSelector{}
 		} else if terms != nil && len(terms.PreferredDuringSchedulingIgnoredDuringExecution) > 0 && g.in(2) {
 			terms.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.Namespaces = []string{"x"}
@@ -272,13 +280,15 @@ func (g *generator) quotaPod() *corev1.Pod {
 			terms.RequiredDuringSchedulingIgnoredDuringExecution[0].Namespaces = pick(g, []string{}, []string{"x"})
 		}
 	}
-	p.Status.Phase = pick(g, "", corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodFailed, corev1.PodSucceeded)
+	p.Status.Phase = pick(g, "", corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodFailed,
+		corev1.PodSucceeded)
 	p.Status.QOSClass = pick(g, "", "", "", corev1.PodQOSBestEffort, corev1.PodQOSGuaranteed)
 	if g.in(4) {
 		p.Status.ContainerStatuses = some(g, 3, g.quotaStatus)
 		p.Status.InitContainerStatuses = some(g, 2, g.quotaStatus)
 		p.Status.Conditions = some(g, 2, func() corev1.PodCondition {
-			return corev1.PodCondition{Type: pick(g, corev1.PodReady, corev1.PodResizePending), Reason: pick(g, corev1.PodReasonInfeasible, corev1.PodReasonDeferred)}
+			return corev1.PodCondition{Type: pick(g, corev1.PodReady, corev1.PodResizePending),
+				Reason: pick(g, corev1.PodReasonInfeasible, corev1.PodReasonDeferred)}
 		})
 	}
 	if g.in(8) {
@@ -290,7 +300,8 @@ func (g *generator) quotaPod() *corev1.Pod {
 
 func (g *generator) quotaService() *corev1.Service {
 	s := &corev1.Service{ObjectMeta: g.metadata(), Spec: corev1.ServiceSpec{
-		Type: pick(g, corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName),
+		Type: pick(g, corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer,
+			corev1.ServiceTypeExternalName),
 	}}
 	for i := range g.IntN(4) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: 80, NodePort: pick[int32](g, 0, 30000)})
@@ -327,7 +338,8 @@ func (g *generator) claimName() string { return pick(g, "claim-0", "claim-1", "c
 // claimMetadata are those of a claim that is made for a pod, or nearly.
 func (g *generator) claimMetadata(namespace string) metav1.ObjectMeta {
 	i := pick(g, 0, 0, 0, 1, 2, 3) // there is no pod-3
-	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i)), Controller: new(true)}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i)),
+		Controller: new(true)}
 	m := metav1.ObjectMeta{
 		Namespace: namespace, Name: g.claimName(),
 		CreationTimestamp: metav1.Unix(int64(1e9+g.IntN(2)), 0),
@@ -358,7 +370,8 @@ func (g *generator) quotaClaim() *resourcev1.ResourceClaim {
 		c.ObjectMeta = g.claimMetadata("")
 	}
 	mode := func() resourcev1.DeviceAllocationMode {
-		return pick(g, resourcev1.DeviceAllocationModeExactCount, resourcev1.DeviceAllocationModeExactCount, resourcev1.DeviceAllocationModeAll, "Later")
+		return pick(g, resourcev1.DeviceAllocationModeExactCount, resourcev1.DeviceAllocationModeExactCount,
+			resourcev1.DeviceAllocationModeAll, "Later")
 	}
 	class := func() string { return pick(g, "gpu", "nic", "plain", "unknown", "") }
 	for i := range g.IntN(3) {

@@ -32,7 +32,8 @@ func (g *generator) accounts() oracle.World {
 				Secrets:    some(g, 2, func() corev1.ObjectReference { return corev1.ObjectReference{Name: g.secretName()} }),
 			}
 			if !g.in(3) {
-				account.Annotations = map[string]string{"kubernetes.io/enforce-mountable-secrets": pick(g, "true", "T", "1", "false", "yes", "")}
+				account.Annotations = map[string]string{"kubernetes.io/enforce-mountable-secrets": pick(g, "true", "T", "1", "false",
+					"yes", "")}
 			}
 			if g.in(2) {
 				account.ImagePullSecrets = some(g, 2, g.localReference)

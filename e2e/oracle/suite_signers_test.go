@@ -97,7 +97,8 @@ func (g *generator) signingCondition() certificatesv1.CertificateSigningRequestC
 	}
 	return certificatesv1.CertificateSigningRequestCondition{
 		Type:   pick(g, certificatesv1.CertificateApproved, certificatesv1.CertificateFailed, "é"),
-		Status: pick[corev1.ConditionStatus](g, "", "True"), Reason: pick(g, "", "r"), Message: pick(g, "", `m"`), LastUpdateTime: at(), LastTransitionTime: at(),
+		Status: pick[corev1.ConditionStatus](g, "", "True"), Reason: pick(g, "", "r"), Message: pick(g, "", `m"`), LastUpdateTime: at(),
+		LastTransitionTime: at(),
 	}
 }
 
@@ -147,13 +148,16 @@ func (g *generator) attestedCase() *oracle.Case {
 	if g.in(12) {
 		return g.other()
 	}
-	version := pick(g, certificatesv1beta1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion, certificatesv1alpha1.SchemeGroupVersion)
-	c := g.request(pick(g, admission.Create, admission.Update, admission.Update), version.WithKind("ClusterTrustBundle"), version.WithResource("clustertrustbundles"))
+	version := pick(g, certificatesv1beta1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion,
+		certificatesv1alpha1.SchemeGroupVersion)
+	c := g.request(pick(g, admission.Create, admission.Update, admission.Update), version.WithKind("ClusterTrustBundle"),
+		version.WithResource("clustertrustbundles"))
 	in := func(b *certificatesv1beta1.ClusterTrustBundle) runtime.Object {
 		if version == certificatesv1beta1.SchemeGroupVersion {
 			return b
 		}
-		return &certificatesv1alpha1.ClusterTrustBundle{ObjectMeta: b.ObjectMeta, Spec: certificatesv1alpha1.ClusterTrustBundleSpec(b.Spec)}
+		return &certificatesv1alpha1.ClusterTrustBundle{ObjectMeta: b.ObjectMeta,
+			Spec: certificatesv1alpha1.ClusterTrustBundleSpec(b.Spec)}
 	}
 	before := &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: g.metadata()}
 	before.Spec.SignerName, before.Spec.TrustBundle = g.signer(), pick(g, "", "t")

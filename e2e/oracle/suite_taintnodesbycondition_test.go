@@ -48,7 +48,8 @@ func (g *generator) aNode() *corev1.Node {
 		node.Spec.Taints = []corev1.Taint{}
 	}
 	if g.in(4) {
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: pick(g, corev1.ConditionTrue, corev1.ConditionFalse)}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady,
+			Status: pick(g, corev1.ConditionTrue, corev1.ConditionFalse)}}
 	}
 	return node
 }
@@ -57,8 +58,9 @@ func (g *generator) taint() corev1.Taint {
 	taint := corev1.Taint{
 		Key: pick(g, corev1.TaintNodeNotReady, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady+" ",
 			"example.com/gpu", "", `k"<`),
-		Value:  pick(g, "", "", "v", "é"),
-		Effect: pick(g, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule, "", "noschedule"),
+		Value: pick(g, "", "", "v", "é"),
+		Effect: pick(g, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute,
+			corev1.TaintEffectPreferNoSchedule, "", "noschedule"),
 	}
 	if g.in(4) {
 		taint.TimeAdded = new(metav1.NewTime(time.Unix(1_700_000_000, 0)))

@@ -29,7 +29,8 @@ import (
 func webhooksSuite(name string) suite {
 	mutating := name == "MutatingAdmissionWebhook"
 	return suite{
-		name: name, generate: func(g *generator) *oracle.Case { return g.hooked(mutating) }, denies: true, changes: mutating, background: true, untabled: true,
+		name: name, generate: func(g *generator) *oracle.Case { return g.hooked(mutating) }, denies: true, changes: mutating,
+		background: true, untabled: true,
 		variants: []variant{{
 			ours:    `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","customResources":true}`,
 			options: handlers.DefaultOptions(), world: func(g *generator) oracle.World { return g.webhooks(mutating) },
@@ -38,7 +39,8 @@ func webhooksSuite(name string) suite {
 	}
 }
 
-var chanceInMessages = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+->127\.0\.0\.1:\d+| in scheme "[^"]*"|"mutated":(true|false)`)
+var chanceInMessages = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+->127\.0\.0\.1:\d+| in scheme ` +
+	`"[^"]*"|"mutated":(true|false)`)
 
 // hookMessage leaves out what is random in a message, uids and ports, and whether an
 // annotation says that something was mutated: upstream compares decoded objects, so
@@ -64,7 +66,8 @@ func (g *generator) hooked(mutating bool) *oracle.Case {
 var hookReplies = []string{
 	`"allowed":true`, `"allowed":true`, `"allowed":true,"status":{"code":500,"message":"no"}`,
 	`"allowed":false`, `"allowed":false,"status":{"message":"no"}`, `"allowed":false,"status":{"reason":"Forbidden","code":403}`,
-	`"allowed":false,"status":{"message":"a\nb","code":200,"details":{"name":"n","causes":[{"reason":"r","message":"m","field":"f"}],"retryAfterSeconds":3}}`,
+	`"allowed":false,"status":{"message":"a\nb","code":200,"details":{"name":"n","causes":[{"reason":"r","message":"m","field":"f"}],` +
+		`"retryAfterSeconds":3}}`,
 	`"allowed":true,"warnings":["careful","careful",""]`, `"allowed":false,"warnings":["careful too"],"auditAnnotations":{"k":"denied"}`,
 	`"allowed":true,"auditAnnotations":{"k":"v","a/b":"w","":"x","é":"y"}`,
 	`"allowed":true,"patchType":"JSONPatch"`, `"allowed":true,"patch":"W10="`, `"allowed":true,"patchType":"","patch":"W10="`,
@@ -87,7 +90,8 @@ var hookPatches = []string{
 	`[{"op":"remove","path":"/metadata/labels"}]`, `[{"op":"remove","path":"/spec"},{"op":"remove","path":"/nothing"}]`,
 	`[{"op":"replace","path":"/metadata/generateName","value":"hook-"}]`,
 	`[{"op":"add","path":"/spec/containers/-","value":{"name":"side","image":"i","resources":{}}}]`,
-	`[{"op":"copy","from":"/kind","path":"/metadata/generateName"}]`, `[{"op":"move","from":"/metadata/labels","path":"/metadata/annotations"}]`,
+	`[{"op":"copy","from":"/kind","path":"/metadata/generateName"}]`,
+	`[{"op":"move","from":"/metadata/labels","path":"/metadata/annotations"}]`,
 	`[{"op":"jump","path":"/metadata"}]`,
 }
 
@@ -189,7 +193,8 @@ func (g *generator) webhooks(mutating bool) oracle.World {
 				validating.Webhooks = append(validating.Webhooks, admissionregistrationv1.ValidatingWebhook{
 					Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
 					NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector, SideEffects: h.SideEffects,
-					TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions, MatchConditions: h.MatchConditions,
+					TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions,
+					MatchConditions: h.MatchConditions,
 				})
 			}
 			configuration = validating
@@ -227,10 +232,11 @@ func (g *generator) webhook(name string, mutating, uneven, another bool) (w admi
 		}
 	}
 	w = admissionregistrationv1.MutatingWebhook{
-		Name:                    name,
-		ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
-		Rules:                   some(g, 3, g.hookRule),
-		SideEffects:             new(pick(g, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)),
+		Name:         name,
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
+		Rules:        some(g, 3, g.hookRule),
+		SideEffects: new(pick(g, admissionregistrationv1.SideEffectClassNone,
+			admissionregistrationv1.SideEffectClassNoneOnDryRun)),
 		AdmissionReviewVersions: pick(g, []string{"v1"}, []string{"v1"}, []string{"v2", "v1beta1", "v1"}),
 		FailurePolicy: maybe(g, func() admissionregistrationv1.FailurePolicyType {
 			return pick(g, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)
@@ -262,15 +268,19 @@ func (g *generator) hookRule() admissionregistrationv1.RuleWithOperations {
 
 func (g *generator) hookSelector() metav1.LabelSelector {
 	return pick(g, metav1.LabelSelector{}, metav1.LabelSelector{}, metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}},
-		metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"prod"}}}},
-		metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "hook", Operator: metav1.LabelSelectorOpDoesNotExist}}})
+		metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn,
+			Values: []string{"prod"}}}},
+		metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "hook",
+			Operator: metav1.LabelSelectorOpDoesNotExist}}})
 }
 
 func (g *generator) hookConditions() (all []admissionregistrationv1.MatchCondition) {
 	for i := range g.IntN(3) {
 		all = append(all, admissionregistrationv1.MatchCondition{Name: fmt.Sprintf("c%d", i), Expression: pick(g,
-			`true`, `true`, `request.operation != "DELETE"`, `!has(object.metadata.name) || object.metadata.name != "a"`, `object.kind == "Pod"`,
-			`authorizer.group("").resource("pods").check("get").allowed()`, `object.spec.nothing == 1`, `request.userInfo.username != "bob"`)})
+			`true`, `true`, `request.operation != "DELETE"`, `!has(object.metadata.name) || object.metadata.name != "a"`,
+			`object.kind == "Pod"`,
+			`authorizer.group("").resource("pods").check("get").allowed()`, `object.spec.nothing == 1`,
+			`request.userInfo.username != "bob"`)})
 	}
 	return all
 }

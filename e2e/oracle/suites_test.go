@@ -218,7 +218,8 @@ func limitVariants() []variant {
 		`{"type":"Namespace","qps":1,"burst":3,"cacheSize":2}`,
 		`{"type":"User","qps":2,"burst":3}`,
 		`{"type":"SourceAndObject","qps":1,"burst":2,"cacheSize":40}`,
-		`{"type":"User","qps":1,"burst":3,"cacheSize":2},{"type":"Server","qps":7,"burst":50},{"type":"Namespace","qps":3,"burst":1},{"type":"User","qps":3,"burst":1}`,
+		`{"type":"User","qps":1,"burst":3,"cacheSize":2},{"type":"Server","qps":7,"burst":50},{"type":"Namespace","qps":3,"burst":1},` +
+			`{"type":"User","qps":3,"burst":1}`,
 	} {
 		all = append(all, variant{
 			about:   limits,

@@ -109,7 +109,8 @@ func tableWorld(t *testing.T, c *tables.Case) oracle.World {
 
 // isNamespaced says whether objects of a kind that is known are in a namespace.
 func isNamespaced(kind string) bool {
-	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "PodGroup", "PodPreset", "ResourceQuota", "ServiceAccount", "Workload"}, kind)
+	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "PodGroup", "PodPreset", "ResourceQuota",
+		"ServiceAccount", "Workload"}, kind)
 }
 
 // tableCase makes the request that a client's write becomes.

@@ -219,7 +219,8 @@ func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, pha
 	audited := admission.WithAudit(u.plugin) // which does nothing in a phase that the plugin is not for
 	if phase == fastadmit.Mutate {
 		err := audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
-		if again := attributes.GetReinvocationContext(); err == nil && again.ShouldReinvoke() { // as a webhook that changed something asks for
+		if again := attributes.GetReinvocationContext(); err == nil &&
+			again.ShouldReinvoke() { // as a webhook that changed something asks for
 			again.SetIsReinvoke()
 			err = audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
 		}

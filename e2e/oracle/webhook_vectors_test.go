@@ -77,7 +77,8 @@ func isServed(test *vector) bool {
 	return !slices.ContainsFunc(test.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
 		c := &w.ClientConfig
 		return c.URL == nil && c.Service == nil ||
-			w.SideEffects != nil && (*w.SideEffects == admissionregistrationv1.SideEffectClassSome || *w.SideEffects == admissionregistrationv1.SideEffectClassUnknown)
+			w.SideEffects != nil && (*w.SideEffects == admissionregistrationv1.SideEffectClassSome ||
+				*w.SideEffects == admissionregistrationv1.SideEffectClassUnknown)
 	})
 }
 
@@ -149,7 +150,8 @@ func vectorChain(t *testing.T, phase fastadmit.Phase, base *url.URL, test *vecto
 	if phase == fastadmit.Validate {
 		plugin = validatingadmissionwebhook.Plugin()
 		own := &admissionregistrationv1.ValidatingWebhookConfiguration{
-			TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: meta,
+			TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
+			ObjectMeta: meta,
 		}
 		for _, w := range test.Webhooks {
 			own.Webhooks = append(own.Webhooks, admissionregistrationv1.ValidatingWebhook{
@@ -194,7 +196,8 @@ func vectorReview(t *testing.T, test *vector) (review []byte) {
 		attributes = webhooktesting.NewAttributeUnstructured(vectorsNamespace, test.AdditionalLabels, test.IsDryRun)
 	}
 	versioned := &admission.VersionedAttributes{
-		Attributes: attributes, VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject(), VersionedKind: attributes.GetKind(),
+		Attributes: attributes, VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject(),
+		VersionedKind: attributes.GetKind(),
 	}
 	hook := webhook.NewMutatingWebhookAccessor("x", "x", &admissionregistrationv1.MutatingWebhook{AdmissionReviewVersions: []string{"v1"}})
 	_, asked, _, err := webhookrequest.CreateAdmissionObjects(versioned, &generic.WebhookInvocation{
@@ -238,7 +241,8 @@ func runVector(t *testing.T, phase fastadmit.Phase, base *url.URL, test *vector)
 	got := &answer.Response
 	if got.Allowed != test.ExpectAllow || !strings.Contains(got.Status.Message, test.ErrorContains) ||
 		!got.Allowed && test.ExpectStatusCode != 0 && got.Status.Code != test.ExpectStatusCode {
-		t.Errorf("got %v %d %s, want %v %d %s", got.Allowed, got.Status.Code, got.Status.Message, test.ExpectAllow, test.ExpectStatusCode, test.ErrorContains)
+		t.Errorf("got %v %d %s, want %v %d %s", got.Allowed, got.Status.Code, got.Status.Message, test.ExpectAllow, test.ExpectStatusCode,
+			test.ErrorContains)
 	}
 	if test.ExpectLabels != nil && got.Allowed {
 		object := []byte(review.Object.Root().JSON())

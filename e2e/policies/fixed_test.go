@@ -13,7 +13,8 @@ import (
 // everything matches all requests.
 func everything() *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{
-		MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+		MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: &metav1.LabelSelector{},
+		ObjectSelector: &metav1.LabelSelector{},
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
 			Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
@@ -22,7 +23,7 @@ func everything() *admissionregistrationv1.MatchResources {
 	}
 }
 
-// large is a request with a custom resource that has lists and strings of that size.
+// large returns a request with a custom resource that has lists and strings of that size.
 func large(t testing.TB, size int) []byte {
 	t.Helper()
 	items := make([]string, size)
@@ -34,13 +35,16 @@ func large(t testing.TB, size int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":%s,"requestKind":%s,"resource":%s,
-		"requestResource":%s,"name":"a","namespace":"shop","operation":"CREATE","userInfo":{"username":"alice"},"oldObject":null,"dryRun":false,
+	return fmt.Appendf(nil,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":%s,"requestKind":%s,"resource":%s,
+		"requestResource":%s,"name":"a","namespace":"shop","operation":"CREATE","userInfo":{"username":"alice"},"oldObject":null,`+
+			`"dryRun":false,
 		"options":{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"},"object":{"apiVersion":"example.com/v1","kind":"X",
-		"metadata":{"name":"a","namespace":"shop"},"items":%s,"text":%q}}}`, kind, kind, resource, resource, list, strings.Repeat("a", size))
+		"metadata":{"name":"a","namespace":"shop"},"items":%s,"text":%q}}}`,
+		kind, kind, resource, resource, list, strings.Repeat("a", size))
 }
 
-// single is a policy with these expressions as validations, bound for everything.
+// single returns a policy with these expressions as validations, and a binding for everything.
 func single(expressions ...string) *Documents {
 	policy := admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	policy.Spec.MatchConstraints, policy.Spec.FailurePolicy = everything(), new(admissionregistrationv1.Fail)
@@ -49,7 +53,8 @@ func single(expressions ...string) *Documents {
 	}
 	binding := admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	binding.Spec.PolicyName = "p"
-	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny, admissionregistrationv1.Audit}
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny,
+		admissionregistrationv1.Audit}
 	return &Documents{
 		Policies: []admissionregistrationv1.ValidatingAdmissionPolicy{policy},
 		Bindings: []admissionregistrationv1.ValidatingAdmissionPolicyBinding{binding},
@@ -65,13 +70,15 @@ func check(t *testing.T, documents *Documents, body []byte) (denied bool) {
 	return compare(t, documents, upstream, ours(t, documents), body)
 }
 
-// TestSelectors has expressions ask with selectors.
+// TestSelectors evaluates expressions with selectors.
 func TestSelectors(t *testing.T) {
 	body := large(t, 1)
 	const pods = "authorizer.group('').resource('pods')"
 	for _, selectors := range [...]string{
-		".fieldSelector('spec.nodeName=n1')", ".labelSelector('app in (a, b),!c,d notin (e),f,g!=h')", ".fieldSelector('a!=b,c==d').labelSelector('x==y')",
-		`.fieldSelector('a=b\\,c\\=d')`, ".fieldSelector('a b c')", ".labelSelector('a b c')", ".labelSelector('n > 1')", ".fieldSelector('').labelSelector('')",
+		".fieldSelector('spec.nodeName=n1')", ".labelSelector('app in (a, b),!c,d notin (e),f,g!=h')",
+		".fieldSelector('a!=b,c==d').labelSelector('x==y')",
+		`.fieldSelector('a=b\\,c\\=d')`, ".fieldSelector('a b c')", ".labelSelector('a b c')", ".labelSelector('n > 1')",
+		".fieldSelector('').labelSelector('')",
 	} {
 		documents := single(pods + selectors + ".check('list').allowed()")
 		documents.Policies[0].Spec.AuditAnnotations = []admissionregistrationv1.AuditAnnotation{

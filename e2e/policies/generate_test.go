@@ -22,10 +22,10 @@ import (
 
 var cases = flag.Int("cases", tally.Cases(150, 10_000), "generated cases for each feature of policies")
 
-// features are what generated policies have more of than others, in turns.
+// features are features that occur more often in some generated policies, in turns.
 var features = []string{"matching", "conditions", "variables", "validations", "messages", "annotations", "actions"}
 
-// generator makes policies with all that they may have, and requests.
+// generator generates policies with all their fields, and requests.
 type generator struct {
 	*expressions.Generator
 	feature  string
@@ -65,8 +65,7 @@ func requestOf(body []byte) (map[string]json.RawMessage, error) {
 
 func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
-// often reports true once in n times, or every third time for policies that are to
-// have more of a feature.
+// often reports true once in n times, or every third time for policies that have more of a feature.
 func (g *generator) often(feature string, n int) bool {
 	if g.feature == feature {
 		n = 3
@@ -83,7 +82,7 @@ func (a accessor) GetExpression() string      { return a.text }
 func (a accessor) GetName() string            { return a.name }
 func (a accessor) ReturnTypes() []*celgo.Type { return a.returns }
 
-// allVariables are those that most expressions may use.
+// allVariables are the variables that most expressions may use.
 var allVariables = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 
 // compiles reports whether kube-apiserver would accept an expression. It panics on
@@ -93,7 +92,7 @@ func (g *generator) compiles(a accessor, options plugincel.OptionalVariableDecla
 	return g.compiler.CompileCELExpression(a, options, environment.NewExpressions).Error == nil
 }
 
-// expression makes an expression that compiles.
+// expression generates an expression that compiles.
 func (g *generator) expression(kind expressions.Kind, hasAuthorizer bool, returns ...*celgo.Type) string {
 	for range 20 {
 		text := g.Expression("", kind)
@@ -104,7 +103,8 @@ func (g *generator) expression(kind expressions.Kind, hasAuthorizer bool, return
 			return text
 		}
 	}
-	return map[expressions.Kind]string{expressions.Bool: "object == null", expressions.String: "'text'", expressions.Any: "object", expressions.List: "[1]"}[kind]
+	return map[expressions.Kind]string{expressions.Bool: "object == null", expressions.String: "'text'", expressions.Any: "object",
+		expressions.List: "[1]"}[kind]
 }
 
 func (g *generator) condition() string {
@@ -120,13 +120,15 @@ func (g *generator) condition() string {
 	return pick(g, "true", "request.operation != 'DELETE'", "object != null", "has(object.metadata)", "false", "object.nope == 1")
 }
 
-// message makes what there is to say, with all that upstream does not take.
+// message generates a message, also with characters that upstream refuses.
 func (g *generator) message() string {
 	if g.IntN(2) == 0 {
 		return g.expression(expressions.String, false, celgo.StringType)
 	}
-	return pick(g, `'a\nb'`, `''`, `'  '`, `' padded '`, `'x'.replace('x', 'long').replace('', 'y')`, `[string(object.metadata.name), 'is wrong'].join(' ')`,
-		`lists.range(5200).map(i, 'a').join('')`, `lists.range(5120).map(i, 'b').join('')`, `lists.range(5121).map(i, 'c').join('')`, `'ä€😀'`,
+	return pick(g, `'a\nb'`, `''`, `'  '`, `' padded '`, `'x'.replace('x', 'long').replace('', 'y')`,
+		`[string(object.metadata.name), 'is wrong'].join(' ')`,
+		`lists.range(5200).map(i, 'a').join('')`, `lists.range(5120).map(i, 'b').join('')`, `lists.range(5121).map(i, 'c').join('')`,
+		`'ä€😀'`,
 		`string(object.nope)`, `string(object.metadata.name)`,
 		`string(namespaceObject.metadata.creationTimestamp)`, `string(namespaceObject.metadata.creationTimestamp.getFullYear())`,
 		`string(type(namespaceObject.metadata.creationTimestamp) == string)`)
@@ -134,14 +136,15 @@ func (g *generator) message() string {
 
 func (g *generator) policy(name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
 	var err error
-	if g.compiler, err = plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())); err != nil {
+	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	if g.compiler, err = plugincel.NewCompositedCompiler(base); err != nil {
 		return nil, err
 	}
 	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	spec := &p.Spec
 	spec.MatchConstraints = g.resources(false)
 	spec.FailurePolicy = new(pick(g, admissionregistrationv1.Fail, admissionregistrationv1.Fail, admissionregistrationv1.Ignore))
-	// Before there are variables, which match conditions may not use.
+	// Before the variables, because match conditions may not use them.
 	for g.often("conditions", 6) {
 		spec.MatchConditions = append(spec.MatchConditions,
 			admissionregistrationv1.MatchCondition{Name: fmt.Sprint("c", len(spec.MatchConditions)), Expression: g.condition()})
@@ -150,7 +153,8 @@ func (g *generator) policy(name string) (*admissionregistrationv1.ValidatingAdmi
 		if g.often("variables", 4) {
 			kind := pick(g, expressions.Bool, expressions.String, expressions.Any, expressions.List)
 			text := g.expression(kind, true, celgo.AnyType, celgo.DynType)
-			g.compiler.CompileAndStoreVariable(accessor{name, text, []*celgo.Type{celgo.AnyType, celgo.DynType}}, allVariables, environment.StoredExpressions)
+			g.compiler.CompileAndStoreVariable(accessor{name, text, []*celgo.Type{celgo.AnyType, celgo.DynType}}, allVariables,
+				environment.StoredExpressions)
 			spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: name, Expression: text})
 			g.Add(kind, "variables."+name)
 		}
@@ -188,7 +192,8 @@ func (g *generator) annotation() string {
 	if g.IntN(2) == 0 {
 		return g.expression(expressions.String, true, celgo.StringType, celgo.NullType)
 	}
-	return pick(g, "null", "'a'", "' '", "string(object.nope)", "lists.range(10300).map(i, 'a').join('')", "lists.range(10240).map(i, 'b').join('') + 'c'",
+	return pick(g, "null", "'a'", "' '", "string(object.nope)", "lists.range(10300).map(i, 'a').join('')",
+		"lists.range(10240).map(i, 'b').join('') + 'c'",
 		"object == null ? 'gone' : 'there'", "authorizer.requestResource.check('get').reason()", "lists.range(5000).map(i, '€').join('')",
 		"string(namespaceObject.metadata.creationTimestamp)")
 }
@@ -197,8 +202,10 @@ func (g *generator) binding(name, policy string) *admissionregistrationv1.Valida
 	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	b.Spec.PolicyName = policy
 	b.Spec.ValidationActions = pick(g,
-		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}, []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn},
+		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
 		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit, admissionregistrationv1.Deny},
 		[]admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit})
 	if g.often("actions", 4) || g.often("matching", 4) {
@@ -207,8 +214,8 @@ func (g *generator) binding(name, policy string) *admissionregistrationv1.Valida
 	return b
 }
 
-// TestGenerated has both sides evaluate generated policies on recorded requests, and
-// on variants of them.
+// TestGenerated compares both sides' evaluation of generated policies on recorded requests and
+// variants of them.
 func TestGenerated(t *testing.T) {
 	start := seed.Of(t)
 	row := tally.Row{Plugin: "ValidatingAdmissionPolicy", Test: "generated in process"}

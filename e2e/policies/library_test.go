@@ -15,11 +15,11 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
-// inputVariable names folders with policies of others, to compare besides the shipped ones.
+// inputVariable names folders with further policies to compare.
 const inputVariable = "FASTADMIT_POLICIES_INPUT"
 
-// TestLibrary has both sides evaluate each ValidatingAdmissionPolicy in the folders on all
-// recordings. Policies with parameters are evaluated without one.
+// TestLibrary compares both sides' evaluation of each ValidatingAdmissionPolicy in the folders on
+// all recordings. Policies with parameters are evaluated without one.
 func TestLibrary(t *testing.T) {
 	row := tally.Row{Plugin: "ValidatingAdmissionPolicy", Test: "libraries in process"}
 	input := append([]string{"../../deploy/chart/policies"}, filepath.SplitList(os.Getenv(inputVariable))...)

@@ -23,7 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// matchExpressions are true, false or fail on some recordings each.
+// matchExpressions are conditions, each of which is true, false or fails on some recordings.
 var matchExpressions = []string{
 	"true", "false", "object != null", "oldObject == null", "object.spec.replicas > 1", "object.metadata.namespace == 'shop'",
 	"object.spec.containers.all(c, c.image.contains(':'))", "request.operation in ['CREATE', 'UPDATE']", "request.kind.kind == 'Pod'",
@@ -32,7 +32,7 @@ var matchExpressions = []string{
 	"authorizer.requestResource.check('get').allowed()", "authorizer.group('apps').resource('deployments').check('delete').allowed()",
 }
 
-// TestMatchConditions asks both sides whether conditions hold, for each recording.
+// TestMatchConditions compares both sides' evaluation of conditions for each recording.
 func TestMatchConditions(t *testing.T) {
 	rng := seed.Rand(t)
 	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
@@ -51,7 +51,8 @@ func TestMatchConditions(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				policy = admissionregistrationv1.Ignore
 			}
-			evaluator := compiler.CompileCondition(accessors, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
+			evaluator := compiler.CompileCondition(accessors, plugincel.OptionalVariableDeclarations{HasAuthorizer: true},
+				environment.StoredExpressions)
 			theirs := matchconditions.NewMatcher(evaluator, &policy, "webhook", "validating", "name")
 			compiled, errs := fastadmit.Compile(conditions, policy, access, field.NewPath("matchConditions"))
 			if errs != nil {
@@ -103,7 +104,8 @@ func compareMatches(t *testing.T, name string, theirs matchconditions.Matcher, c
 	wantText := ""
 	if want.Error != nil {
 		r := sent.Request.Resource
-		wantText = apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, sent.Request.Name, want.Error).Error()
+		wantText = apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, sent.Request.Name,
+			want.Error).Error()
 	}
 	review := codec.Acquire()
 	defer review.Release()

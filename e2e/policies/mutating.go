@@ -18,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -26,10 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
-	listersv1 "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
@@ -45,20 +41,18 @@ type MutatingDocuments struct {
 type UpstreamMutating struct {
 	dispatcher generic.Dispatcher[mutating.PolicyHook]
 	hooks      []mutating.PolicyHook
-	plugin     *mutating.Plugin // which says what operations it handles
+	plugin     *mutating.Plugin // for the operations that it handles
 }
 
-// NewUpstreamMutating compiles documents, which have the defaults of the API, for a
-// cluster with these namespaces. Kinds are merged by client-go's schemas; those that
-// Kubernetes' tests have are of an older release.
-func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Authorizer, namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, namespace := range namespaces {
-		if err := indexer.Add(namespace); err != nil {
-			return nil, err
-		}
+// NewUpstreamMutating compiles documents, which have the API's defaults, for a cluster with these
+// namespaces. It merges with client-go's schemas, because those in Kubernetes' tests are of an
+// older release.
+func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Authorizer,
+	namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
+	matcher, err := newMatcher(namespaces)
+	if err != nil {
+		return nil, err
 	}
-	matcher := matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewSimpleClientset())
 	schemas := patch.NewTypeConverterManager(deducing{applyconfigurations.NewTypeConverter(scheme.Scheme)}, nil)
 	plugin, err := mutating.NewPlugin(nil)
 	if err != nil {
@@ -82,7 +76,7 @@ func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Aut
 	return u, nil
 }
 
-// compileMutating does what compilePolicy does there, which is not exported.
+// compileMutating does what compilePolicy does upstream, which is not exported.
 func compileMutating(policy *mutating.Policy) (e mutating.PolicyEvaluator, err error) {
 	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
@@ -105,11 +99,13 @@ func compileMutating(policy *mutating.Policy) (e mutating.PolicyEvaluator, err e
 	all.HasPatchTypes = true
 	for _, m := range spec.Mutations {
 		if m.JSONPatch != nil {
-			compiled := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}, all, environment.StoredExpressions)
+			compiled := compiler.CompileMutatingEvaluator(&patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}, all,
+				environment.StoredExpressions)
 			e.Mutators = append(e.Mutators, patch.NewJSONPatcher(compiled))
 			err = errors.Join(append(compiled.CompilationErrors(), err)...)
 		} else {
-			compiled := compiler.CompileMutatingEvaluator(&patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}, all, environment.StoredExpressions)
+			compiled := compiler.CompileMutatingEvaluator(&patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression},
+				all, environment.StoredExpressions)
 			e.Mutators = append(e.Mutators, patch.NewApplyConfigurationPatcher(compiled))
 			err = errors.Join(append(compiled.CompilationErrors(), err)...)
 		}
@@ -117,8 +113,7 @@ func compileMutating(policy *mutating.Policy) (e mutating.PolicyEvaluator, err e
 	return e, err
 }
 
-// Answer evaluates the policies on a request, and returns the object too: as JSON of
-// its Go type.
+// Answer evaluates the policies on a request. It also returns the object, as JSON of its Go type.
 func (u *UpstreamMutating) Answer(request *admissionv1.AdmissionRequest) (*Answer, []byte, error) {
 	attributes, err := attributesOf(request)
 	if err != nil {

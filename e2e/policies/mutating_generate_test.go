@@ -15,11 +15,11 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/expressions"
 )
 
-// mutatingFeatures are what generated policies have more of than others, in turns.
+// mutatingFeatures are features that occur more often in some generated policies, in turns.
 var mutatingFeatures = []string{"matching", "conditions", "variables", "patches", "configurations", "reinvocation", "actions"}
 
-// mutating makes a policy. Under anywhere it has one mutation, of any place of the
-// object: kube-apiserver shows the next one what the Go type has of it, and sets no
+// mutating generates a policy. With anywhere, it has one mutation of any place of the object. Only
+// one, because upstream's next mutation would get the object decoded into its Go type, without
 // defaults here.
 func (g *generator) mutating(name string, anywhere bool) (*admissionregistrationv1.MutatingAdmissionPolicy, error) {
 	from, err := g.policy(name)
@@ -46,7 +46,7 @@ func (g *generator) mutating(name string, anywhere bool) (*admissionregistration
 	return p, nil
 }
 
-// withoutDelete leaves the operation out, which rules of these policies may not have.
+// withoutDelete removes the operation DELETE, which rules of these policies may not have.
 func withoutDelete(m *admissionregistrationv1.MatchResources) {
 	if m == nil {
 		return
@@ -80,20 +80,21 @@ func (g *generator) mutatingDocuments() (*MutatingDocuments, error) {
 			withoutDelete(binding.Spec.MatchResources)
 			documents.Bindings = append(documents.Bindings, admissionregistrationv1.MutatingAdmissionPolicyBinding{
 				ObjectMeta: binding.ObjectMeta,
-				Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.Name, MatchResources: binding.Spec.MatchResources},
+				Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.Name,
+					MatchResources: binding.Spec.MatchResources},
 			})
 		}
 	}
 	return documents, nil
 }
 
-// always are mutations that do the same to whatever a policy matches: change it, or fail.
+// always are mutations with the same effect on whatever a policy matches: they change it, or fail.
 var always = []string{
 	`[JSONPatch{op: "add", path: "/metadata/generateName", value: "matched-"}]`,
 	`[JSONPatch{op: "test", path: "/metadata/generateName", value: "nothing has it"}]`,
 }
 
-// mutation makes one that compiles.
+// mutation generates a mutation that compiles.
 func (g *generator) mutation(anywhere bool) admissionregistrationv1.Mutation {
 	if g.feature == "matching" && g.IntN(2) == 0 {
 		return admissionregistrationv1.Mutation{
@@ -102,23 +103,26 @@ func (g *generator) mutation(anywhere bool) admissionregistrationv1.Mutation {
 		}
 	}
 	if g.feature == "configurations" || g.feature != "patches" && g.IntN(2) == 0 {
-		text := g.mutationText(func() string { return g.applyConfiguration(anywhere) }, accessor{returns: (&patch.ApplyConfigurationCondition{}).ReturnTypes()}, "Object{}")
+		text := g.mutationText(func() string { return g.applyConfiguration(anywhere) },
+			accessor{returns: (&patch.ApplyConfigurationCondition{}).ReturnTypes()}, "Object{}")
 		return admissionregistrationv1.Mutation{
 			PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
 			ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: text},
 		}
 	}
-	text := g.mutationText(func() string { return g.jsonPatch(anywhere) }, accessor{returns: (&patch.JSONPatchCondition{}).ReturnTypes()}, "[]")
+	text := g.mutationText(func() string { return g.jsonPatch(anywhere) }, accessor{returns: (&patch.JSONPatchCondition{}).ReturnTypes()},
+		"[]")
 	return admissionregistrationv1.Mutation{
 		PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: text},
 	}
 }
 
-// divided is what may be infinite or no number, which JSON has not: kube-apiserver makes an
-// integer of it, another one on another processor, and fastadmit fails the mutation.
+// divided matches divisions whose result may be infinite or NaN, which JSON does not have.
+// kube-apiserver converts it to an integer that depends on the processor, and fastadmit fails the
+// mutation.
 const divided = "/ 0.0"
 
-// mutationText makes the text of one that compiles.
+// mutationText generates the text of a mutation that compiles.
 func (g *generator) mutationText(generate func() string, a accessor, otherwise string) string {
 	options := allVariables
 	options.HasPatchTypes = true
@@ -169,8 +173,8 @@ func (g *generator) pointer() string {
 	return strconv.Quote(g.pointers[g.IntN(len(g.pointers))])
 }
 
-// operation returns an operation of a JSON Patch. Those at places that are not known
-// may make an object that its Go type has otherwise, or not at all.
+// operation returns an operation of a JSON Patch. Those at unknown paths may make an object that
+// its Go type has in another form, or cannot have.
 func (g *generator) operation(anywhere bool) string {
 	p, q, v, text := g.pointer(), g.pointer(), g.Expression("", expressions.Any), g.label()
 	all := [...]string{
@@ -188,7 +192,8 @@ func (g *generator) operation(anywhere bool) string {
 		"JSONPatch{op: 'add', path: '/metadata/labels', value: Object.metadata.labels{a: 'b'}}",
 		"JSONPatch{op: 'nope', path: " + p + "}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers', value: ['example.com/a']}",
-		"JSONPatch{op: 'add', path: '/metadata/ownerReferences', value: [Object.metadata.ownerReferences{uid: '1', name: " + text + ", kind: 'b', apiVersion: 'v1'}]}",
+		"JSONPatch{op: 'add', path: '/metadata/ownerReferences', value: [Object.metadata.ownerReferences{uid: '1', name: " + text +
+			", kind: 'b', apiVersion: 'v1'}]}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers/-', value: 'example.com/b'}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers/0', value: 'example.com/c'}",
 		"JSONPatch{op: 'copy', from: '/metadata/finalizers/0', path: '/metadata/labels/d'}",
@@ -199,8 +204,8 @@ func (g *generator) operation(anywhere bool) string {
 	return all[g.IntN(len(all))]
 }
 
-// label returns an expression for the value of a label: a text, for the Go type has no
-// other, and what kube-apiserver cannot decode is a failure there and not here.
+// label returns an expression for the value of a label. It is a string, because the Go type has no
+// other type, and kube-apiserver fails if it cannot decode the object, but fastadmit does not.
 func (g *generator) label() string {
 	return pick(g, "'x'", "object.metadata.name", "request.operation.lowerAscii()", "string("+g.Expression("", expressions.String)+")")
 }
@@ -213,21 +218,24 @@ func (g *generator) applyConfiguration(anywhere bool) string {
 	return pick(g,
 		"Object{metadata: Object.metadata{labels: {'a': "+text+"}}}",
 		"Object{metadata: Object.metadata{annotations: Object.metadata.annotations{a: 'x'}, finalizers: ['example.com/a']}}",
-		"Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: 'Always'})}}",
+		"Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "+
+			"'Always'})}}",
 		"Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: 'proxy', image: 'proxy', restartPolicy: 'Always'}]}}",
 		"Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{labels: {'a': 'b'}}}}}",
 		"Object{spec: Object.spec{replicas: 3}}",
 		"Object{spec: Object.spec{replicas: object.spec.replicas + 1}}",
 		"Object{spec: Object.spec{tolerations: [Object.spec.tolerations{key: 'a'}]}}",
 		"Object{spec: Object.spec{containers: [Object.spec.containers{name: 'x', args: ['a']}]}}",
-		"Object{spec: Object.spec{containers: [Object.spec.containers{name: 'x', ports: [Object.spec.containers.ports{containerPort: 80, protocol: 'TCP'}],"+
+		"Object{spec: Object.spec{containers: [Object.spec.containers{name: 'x', ports: [Object.spec.containers.ports{containerPort: "+
+			"80, protocol: 'TCP'}],"+
 			" env: [Object.spec.containers.env{name: 'A', value: 'b'}]}]}}",
 		"Object{spec: Object.spec{nope: 1}}",
 		"Object{spec: Object.metadata{name: 'x'}}",
-		"Object{data: Object.data{a: 'YQ=='}}", // which a Secret takes, too
+		"Object{data: Object.data{a: 'YQ=='}}", // also valid for a Secret
 		"Object{data: {'a': 'Yg=='}}",
 		"Object{}",
-		"Object{metadata: Object.metadata{ownerReferences: [Object.metadata.ownerReferences{uid: '1', name: 'a', kind: 'b', apiVersion: 'v1'}]}}",
+		"Object{metadata: Object.metadata{ownerReferences: [Object.metadata.ownerReferences{uid: '1', name: 'a', kind: 'b', "+
+			"apiVersion: 'v1'}]}}",
 		"Object{kind: 'Other', apiVersion: 'v7'}",
 	)
 }
@@ -235,8 +243,8 @@ func (g *generator) applyConfiguration(anywhere bool) string {
 // fieldName matches names that an Object may have as fields.
 var fieldName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`)
 
-// configured returns an expression that sets some of the fields that a value has to
-// what they are, but for labels; and, under anywhere, to anything.
+// configured returns an expression that sets some of a value's fields to their current value, but
+// labels, and with anywhere all fields, to any value.
 func (g *generator) configured(typeName string, v any, anywhere bool) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -263,7 +271,7 @@ func (g *generator) configured(typeName string, v any, anywhere bool) string {
 		return "{" + strings.Join(members, ", ") + "}"
 	case []any:
 		var elements []string
-		for i := range v { // an empty list is nil there, which is a list for the next policy, and null in JSON
+		for i := range v { // upstream converts an empty list to nil, which is null in JSON
 			if len(elements) == 0 || g.IntN(3) > 0 {
 				elements = append(elements, "dyn("+g.configured(typeName, v[i], anywhere)+")")
 			}

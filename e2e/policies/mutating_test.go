@@ -61,7 +61,7 @@ func mutated(t testing.TB, chain *admission.Chain, body, object []byte) (*Answer
 
 var strict = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
-// canonical returns an object as its Go type has it, or why it is none.
+// canonical returns an object as its Go type encodes it, or an error if it cannot be decoded.
 func canonical(object []byte) ([]byte, error) {
 	if len(object) == 0 || string(object) == "null" {
 		return []byte("null"), nil
@@ -81,7 +81,7 @@ func canonical(object []byte) ([]byte, error) {
 // when they are asked again, so that nothing can be compared with them.
 func answersDiffer(t *testing.T, documents *MutatingDocuments, review *admissionv1.AdmissionReview, first *Answer) bool {
 	t.Helper()
-	for range 100 { // one of eight begins a small map elsewhere
+	for range 100 { // a loop over a small map begins at one of eight places
 		upstream, err := NewUpstreamMutating(documents, readOnly{}, namespaces()...)
 		if err != nil {
 			t.Fatal(err)
@@ -97,9 +97,9 @@ func answersDiffer(t *testing.T, documents *MutatingDocuments, review *admission
 	return false
 }
 
-// TestGeneratedMutating has both sides evaluate generated MutatingAdmissionPolicies on
-// recorded requests, and on variants of them. What kube-apiserver refuses to decode
-// after a mutation must be what it refuses to decode of fastadmit's answer.
+// TestGeneratedMutating compares both sides' evaluation of generated MutatingAdmissionPolicies on
+// recorded requests and variants of them. If kube-apiserver cannot decode the object after a
+// mutation, it must not be able to decode fastadmit's either.
 func TestGeneratedMutating(t *testing.T) {
 	start := seed.Of(t)
 	row := tally.Row{Plugin: "MutatingAdmissionPolicy", Test: "generated in process"}
@@ -115,7 +115,8 @@ func TestGeneratedMutating(t *testing.T) {
 				row.Different = append(row.Different, feature)
 			}
 			t.Logf("%+v", all)
-			if !t.Failed() && all.done >= 100 && (all.denied*50 < all.done || all.changed*50 < all.done || (all.unstable+all.panicked)*20 > all.done) {
+			if !t.Failed() && all.done >= 100 && (all.denied*50 < all.done || all.changed*50 < all.done ||
+				(all.unstable+all.panicked)*20 > all.done) {
 				t.Errorf("got %+v, want some of each, and few that upstream panics on or answers differently each time", all)
 			}
 		})
@@ -125,9 +126,9 @@ func TestGeneratedMutating(t *testing.T) {
 	}
 }
 
-// outcomes counts what came of generated cases. Unstable are those that upstream
-// answers differently each time, and panicked those that its library for JSON Patches
-// panics on, such as a replacement of the whole object by nothing. Neither are done.
+// outcomes counts the outcomes of generated cases. Unstable ones are those that upstream answers
+// differently each time. panicked ones are those on which its JSON Patch library panics, such as a
+// replacement of the whole object by nothing. Neither are compared.
 type outcomes struct{ done, denied, changed, unstable, panicked int }
 
 // answerOrPanic returns no answer if upstream panics.
@@ -175,7 +176,7 @@ func generatedMutating(t *testing.T, r *rand.Rand, feature string, all *outcomes
 			continue
 		}
 		if want.Denied != nil && want.Denied.Reason == metav1.StatusReasonServiceUnavailable {
-			continue // client-go has no schema of it: Scale, Binding and TokenRequest
+			continue // client-go has no schema for Scale, Binding and TokenRequest
 		}
 		got, gotObject := mutated(t, chain, body, review.Request.Object.Raw)
 		before, err := canonical(review.Request.Object.Raw)
@@ -199,9 +200,9 @@ func generatedMutating(t *testing.T, r *rand.Rand, feature string, all *outcomes
 	}
 }
 
-// compareMutated says what differs. An object that its Go type cannot have is nobody's
-// decision here, and refused by kube-apiserver when it gets the patch; there the policy
-// fails: the request is denied, or the object stays as it was before.
+// compareMutated describes the difference. If the Go type cannot have the object, fastadmit leaves
+// the decision to kube-apiserver, which refuses the patch. Upstream's policy fails then: the
+// request is denied, or the object stays as it was.
 func compareMutated(got, want *Answer, gotObject, wantObject, before []byte) string {
 	decoded, err := canonical(gotObject)
 	if err != nil && got.Denied == nil {

@@ -31,18 +31,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.SetLogger(klog.Logger{}) // upstream logs each annotation that is there already
+	klog.SetLogger(klog.Logger{}) // upstream logs each duplicate annotation
 	os.Exit(m.Run())
 }
 
-// readOnly lets everybody read what selectors select, with a reason that tells the
-// question.
+// readOnly is an authorizer that allows everybody to read what selectors select. Its reason repeats
+// the question.
 type readOnly struct{}
 
 func (readOnly) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	fields, _ := a.GetFieldSelector()
 	labels, _ := a.GetLabelSelector()
-	reason := fmt.Sprint(a.GetUser().GetName(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetName(),
+	reason := fmt.Sprint(a.GetUser().GetName(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(),
+		a.GetName(),
 		a.GetPath(), fields, labels)
 	if verb := a.GetVerb(); verb == "get" || verb == "list" && len(fields)+len(labels) > 0 {
 		return authorizer.DecisionAllow, reason, nil
@@ -53,7 +54,8 @@ func (readOnly) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 // authorize answers a SubjectAccessReview as kube-apiserver does.
 func authorize(ctx context.Context, review *authorizationv1.SubjectAccessReview) {
 	var spec authorizationapi.SubjectAccessReviewSpec
-	if err := authorizationconversion.Convert_v1_SubjectAccessReviewSpec_To_authorization_SubjectAccessReviewSpec(&review.Spec, &spec, nil); err != nil {
+	if err := authorizationconversion.Convert_v1_SubjectAccessReviewSpec_To_authorization_SubjectAccessReviewSpec(&review.Spec, &spec,
+		nil); err != nil {
 		review.Status.EvaluationError = err.Error()
 		return
 	}
@@ -61,7 +63,7 @@ func authorize(ctx context.Context, review *authorizationv1.SubjectAccessReview)
 	review.Status.Allowed, review.Status.Reason = decision == authorizer.DecisionAllow, reason
 }
 
-// namespaces are those of the cluster, of which some say more of themselves.
+// namespaces are the namespaces of the cluster. Some have labels and annotations.
 func namespaces() (all []*corev1.Namespace) {
 	for i, name := range [...]string{"shop", "default", "kube-system", "kube-public", "kube-node-lease", "staging"} {
 		namespace := &corev1.Namespace{
@@ -126,7 +128,8 @@ func chainOf(t testing.TB, plugin admission.Plugin, manifests []admission.File) 
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Manifests: manifests}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Manifests: manifests}},
+		state, nil)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -178,7 +181,7 @@ func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *admi
 	if want.Denied != nil {
 		want.Denied.Status = metav1.StatusFailure
 	}
-	for key, value := range want.Annotations { // as the audit log writes one that is cut within a character
+	for key, value := range want.Annotations { // as the audit log writes a value that is cut within a character
 		want.Annotations[key] = strings.ToValidUTF8(value, "\uFFFD")
 	}
 	if !reflect.DeepEqual(normal(got), normal(want)) {
@@ -188,12 +191,12 @@ func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *admi
 	return want.Denied != nil
 }
 
-// difference shows where two texts differ, "" if they do not.
+// difference shows where two texts differ, "" if they are equal.
 func difference(got, want string) string {
 	if got == want {
 		return ""
 	}
-	same := 0 // as far as they are
+	same := 0 // length of the common prefix
 	for same < min(len(got), len(want)) && got[same] == want[same] {
 		same++
 	}
@@ -201,8 +204,8 @@ func difference(got, want string) string {
 	return fmt.Sprintf("got  ... %.500s\nwant ... %.500s", got[same:], want[same:])
 }
 
-// goTypes are in the error of an expression that uses a map, a list or null as the name of
-// a field, or where the function of a library panics on it.
+// goTypes matches Go types in the error of an expression that uses a map, a list or null as a field
+// name, or on which a library function panics.
 var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: (?:ref\.Val is )?)` +
 	`(map\[string\]interface \{\}|\[\]interface \{\}|\*types\.base(Map|List)|\*cel\.(object|list)|types\.Null|\\+u003cnil\\+u003e)`)
 

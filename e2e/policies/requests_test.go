@@ -11,7 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/expressions"
 )
 
-// resources makes what a policy or a binding is for: mostly what the request is of.
+// resources generates the resources of a policy or a binding, mostly those of the request.
 func (g *generator) resources(ofBinding bool) *admissionregistrationv1.MatchResources {
 	m := &admissionregistrationv1.MatchResources{
 		MatchPolicy:       new(pick(g, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)),
@@ -25,21 +25,23 @@ func (g *generator) resources(ofBinding bool) *admissionregistrationv1.MatchReso
 	}
 	if g.often("matching", 8) {
 		m.NamespaceSelector = pick(g, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}},
-			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: "NotIn", Values: []string{"dev"}}}},
+			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: "NotIn",
+				Values: []string{"dev"}}}},
 			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "nope", Operator: "DoesNotExist"}}},
 			&metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "shop"}})
 	}
 	if g.often("matching", 8) {
 		m.ObjectSelector = pick(g, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Exists"}}},
-			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "NotIn", Values: []string{"db"}}}})
+			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "NotIn",
+				Values: []string{"db"}}}})
 	}
 	return m
 }
 
 func (g *generator) field(name string) string {
 	var s string
-	_ = json.Unmarshal(g.request[name], &s) // "" where there is none
+	_ = json.Unmarshal(g.request[name], &s) // "" if it is missing
 	return s
 }
 
@@ -52,7 +54,7 @@ func (g *generator) rule(all bool) admissionregistrationv1.NamedRuleWithOperatio
 		return r
 	}
 	var resource metav1.GroupVersionResource
-	_ = json.Unmarshal(g.request["resource"], &resource) // a recording
+	_ = json.Unmarshal(g.request["resource"], &resource) // the recording is valid
 	if g.IntN(2) == 0 {
 		r.APIGroups = pick(g, []string{resource.Group}, []string{"", "apps"}, []string{"example.com"})
 	}
@@ -69,7 +71,8 @@ func (g *generator) rule(all bool) admissionregistrationv1.NamedRuleWithOperatio
 		r.Resources = []string{"*"}
 	}
 	if g.IntN(3) == 0 {
-		r.Operations = pick(g, []admissionregistrationv1.OperationType{"CREATE"}, []admissionregistrationv1.OperationType{"UPDATE", "DELETE"},
+		r.Operations = pick(g, []admissionregistrationv1.OperationType{"CREATE"},
+			[]admissionregistrationv1.OperationType{"UPDATE", "DELETE"},
 			[]admissionregistrationv1.OperationType{"CONNECT", "CREATE", "UPDATE"}, []admissionregistrationv1.OperationType{"DELETE"})
 	}
 	if g.IntN(4) == 0 {
@@ -84,8 +87,8 @@ func (g *generator) rule(all bool) admissionregistrationv1.NamedRuleWithOperatio
 	return r
 }
 
-// review makes a request of the recorded one: the same, or another operation, another
-// user, as a dry run, with an object as only a custom resource may have, and so on.
+// review derives a request from the recorded one: the same, or with another operation or user, as a
+// dry run, with an object that only a custom resource may have, and so on.
 func (g *generator) review() ([]byte, error) {
 	r := maps.Clone(g.request)
 	set := func(name, value string) { r[name] = json.RawMessage(value) }
@@ -113,7 +116,8 @@ func (g *generator) review() ([]byte, error) {
 		set("oldObject", "null")
 	}
 	if g.IntN(6) == 0 {
-		set("userInfo", pick(g, `{}`, `{"username":"alice"}`, `{"username":"ä€😀"}`, `{"username":"bob","uid":"7","groups":["a","a"],"extra":{"k":["v","w"],"e":[]}}`))
+		set("userInfo", pick(g, `{}`, `{"username":"alice"}`, `{"username":"ä€😀"}`, `{"username":"bob","uid":"7","groups":["a","a"],`+
+			`"extra":{"k":["v","w"],"e":[]}}`))
 	}
 	if g.IntN(10) == 0 && isSet("namespace") {
 		set("namespace", pick(g, `"default"`, `"kube-system"`, `"staging"`))
@@ -125,7 +129,7 @@ func (g *generator) review() ([]byte, error) {
 	return json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": r})
 }
 
-// spoil makes the object one of a custom resource, with anything in it.
+// spoil turns the object into a custom resource with any content.
 func (g *generator) spoil(r map[string]json.RawMessage) error {
 	for _, name := range [...]string{"object", "oldObject"} {
 		var object map[string]json.RawMessage
@@ -151,8 +155,8 @@ func (g *generator) spoil(r map[string]json.RawMessage) error {
 	return nil
 }
 
-// asStored returns an object as kube-apiserver sends it to webhooks: numbers are
-// written as Go does.
+// asStored returns an object as kube-apiserver sends it to webhooks: with numbers as Go writes
+// them.
 func asStored(content []byte) ([]byte, error) {
 	object := new(unstructured.Unstructured)
 	if err := object.UnmarshalJSON(content); err != nil {

@@ -40,7 +40,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Answer is what either side says to a request.
+// Answer is either side's answer to a request.
 type Answer struct {
 	Denied      *metav1.Status
 	Warnings    []string
@@ -62,13 +62,10 @@ type Upstream struct {
 // NewUpstream compiles documents, which have the defaults of the API, for a cluster
 // with these namespaces.
 func NewUpstream(documents *Documents, authorizer authorizer.Authorizer, namespaces ...*corev1.Namespace) (*Upstream, error) {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, namespace := range namespaces {
-		if err := indexer.Add(namespace); err != nil {
-			return nil, err
-		}
+	matcher, err := newMatcher(namespaces)
+	if err != nil {
+		return nil, err
 	}
-	matcher := matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewSimpleClientset())
 	u := &Upstream{dispatcher: validating.NewDispatcher(authorizer, generic.NewPolicyMatcher(matcher))}
 	for i := range documents.Policies {
 		policy := &documents.Policies[i]
@@ -87,7 +84,18 @@ func NewUpstream(documents *Documents, authorizer authorizer.Authorizer, namespa
 	return u, nil
 }
 
-// compile does what compilePolicy does there, which is not exported.
+// newMatcher returns upstream's matcher for a cluster with these namespaces.
+func newMatcher(namespaces []*corev1.Namespace) (*matching.Matcher, error) {
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, namespace := range namespaces {
+		if err := indexer.Add(namespace); err != nil {
+			return nil, err
+		}
+	}
+	return matching.NewMatcher(listersv1.NewNamespaceLister(indexer), fake.NewSimpleClientset()), nil
+}
+
+// compile does what compilePolicy does upstream, which is not exported.
 func compile(policy *validating.Policy) (validating.Validator, error) {
 	spec := &policy.Spec
 	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: spec.ParamKind != nil}
@@ -98,7 +106,8 @@ func compile(policy *validating.Policy) (validating.Validator, error) {
 	for _, v := range spec.Variables {
 		compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, all, environment.StoredExpressions)
 	}
-	condition := func(d plugincel.OptionalVariableDeclarations, n int, accessor func(i int) plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
+	condition := func(d plugincel.OptionalVariableDeclarations, n int,
+		accessor func(i int) plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
 		accessors := make([]plugincel.ExpressionAccessor, n)
 		for i := range accessors {
 			accessors[i] = accessor(i)
@@ -121,12 +130,13 @@ func compile(policy *validating.Policy) (validating.Validator, error) {
 			a := &spec.AuditAnnotations[i]
 			return &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
 		}),
-		condition(plugincel.OptionalVariableDeclarations{HasParams: all.HasParams}, len(spec.Validations), func(i int) plugincel.ExpressionAccessor {
-			if e := spec.Validations[i].MessageExpression; e != "" {
-				return &validating.MessageExpressionCondition{MessageExpression: e}
-			}
-			return nil
-		}),
+		condition(plugincel.OptionalVariableDeclarations{HasParams: all.HasParams}, len(spec.Validations),
+			func(i int) plugincel.ExpressionAccessor {
+				if e := spec.Validations[i].MessageExpression; e != "" {
+					return &validating.MessageExpressionCondition{MessageExpression: e}
+				}
+				return nil
+			}),
 		spec.FailurePolicy, nil), nil
 }
 
@@ -168,7 +178,7 @@ func (u *Upstream) Validate(ctx context.Context, a admission.Attributes, o admis
 	return u.dispatcher.Dispatch(ctx, a, o, u.hooks)
 }
 
-// ownKey is what fastadmit calls an audit annotation.
+// ownKey returns fastadmit's key of an audit annotation.
 func ownKey(key string) string {
 	if policy, name := path.Split(key); policy != "validation.policy.admission.k8s.io/" {
 		return policy[:len(policy)-1] + "." + name
@@ -176,7 +186,7 @@ func ownKey(key string) string {
 	return path.Base(key)
 }
 
-// warnings are as kube-apiserver's filter lets them through.
+// warnings collects warnings as kube-apiserver's filter does.
 type warnings struct{ response codec.Response }
 
 // AddWarning implements warning.Recorder.
@@ -201,7 +211,8 @@ func attributesOf(r *admissionv1.AdmissionRequest) (admission.Attributes, error)
 	}
 	who := &user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups, Extra: extra}
 	return admission.NewAttributesRecord(object, oldObject, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
-		schema.GroupVersionResource(*r.RequestResource), r.SubResource, admission.Operation(r.Operation), options, r.DryRun != nil && *r.DryRun, who), nil
+		schema.GroupVersionResource(*r.RequestResource), r.SubResource, admission.Operation(r.Operation), options, r.DryRun != nil &&
+			*r.DryRun, who), nil
 }
 
 // decode returns an object of Go's type, or unstructured if there is none.

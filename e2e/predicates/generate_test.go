@@ -26,10 +26,10 @@ import (
 
 var cases = flag.Int("cases", tally.Cases(10_000, 100_000), "generated cases")
 
-// differencesMax is how many differences are worth reading.
+// differencesMax is how many differences a failed test shows.
 const differencesMax = 5
 
-// TestGenerated asks both about generated requests and criteria.
+// TestGenerated compares both for generated requests and criteria.
 func TestGenerated(t *testing.T) {
 	g, w := newGenerator(t), newWorld(t)
 	tallies := make(map[string]*tally.Row)
@@ -60,7 +60,7 @@ func TestGenerated(t *testing.T) {
 		for _, kind := range kinds {
 			n := counts[predicate+", "+kind]
 			t.Logf("%s: %d of %d: %s", predicate, n, *cases, kind)
-			// A generator that hardly ever meets an answer proves little about it.
+			// A generator that rarely produces an answer proves little about it.
 			if !t.Failed() && n < *cases/200 {
 				t.Errorf("%s: got so few cases of %s, want at least %d", predicate, kind, *cases/200)
 			}
@@ -78,8 +78,8 @@ func kindOf(a answer) string {
 	return "does not match"
 }
 
-// generator makes requests and criteria. Values come from small pools, so that
-// they meet.
+// generator generates requests and criteria. Values come from small pools, so that they often
+// match.
 type generator struct{ *rand.Rand }
 
 func newGenerator(t *testing.T) *generator { return &generator{seed.Rand(t)} }
@@ -137,7 +137,7 @@ func (g *generator) selector() *metav1.LabelSelector {
 	return s
 }
 
-// rule makes one that an API server takes.
+// rule generates a rule that an API server accepts.
 func (g *generator) rule() admissionregistrationv1.RuleWithOperations {
 	r := anyRule()
 	if !g.in(3) {
@@ -162,13 +162,13 @@ func (g *generator) rule() admissionregistrationv1.RuleWithOperations {
 		}
 	}
 	if !g.in(2) {
-		r.Scope = new(pick(g, admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope))
+		r.Scope = new(pick(g, admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope,
+			admissionregistrationv1.NamespacedScope))
 	}
 	return r
 }
 
-// request makes one about something that is namespaced, or is not, or is a
-// Namespace.
+// request generates a request for a namespaced object, a cluster-scoped one or a Namespace.
 func (g *generator) request() *request {
 	r := new(request)
 	object := g.about(r)
@@ -202,8 +202,7 @@ func (g *generator) request() *request {
 	return r
 }
 
-// about says what the request is about and returns what makes objects of that
-// kind.
+// about sets the resource of the request and returns a function that makes objects of its kind.
 func (g *generator) about(r *request) (object func() runtime.Object) {
 	meta := func() metav1.ObjectMeta { return metav1.ObjectMeta{Labels: g.labels()} }
 	is := func(group, version, kind, resource, subresource, namespace string, object func() runtime.Object) func() runtime.Object {
@@ -223,32 +222,37 @@ func (g *generator) about(r *request) (object func() runtime.Object) {
 		return is("", "v1", "Pod", "pods", pick(g, "", "", "", "status", "resize"), namespaced, pod)
 	case 2:
 		r.operation = admission.Connect
-		return is("", "v1", "PodExecOptions", "pods", "exec", namespaced, func() runtime.Object { return &corev1.PodExecOptions{Stdin: true} })
+		return is("", "v1", "PodExecOptions", "pods", "exec", namespaced,
+			func() runtime.Object { return &corev1.PodExecOptions{Stdin: true} })
 	case 3:
 		r.operation = admission.Connect
 		return is("", "v1", "NodeProxyOptions", "nodes", "proxy", "", func() runtime.Object { return &corev1.NodeProxyOptions{Path: "/"} })
 	case 4:
-		return is("policy", "v1", "Eviction", "pods", "eviction", namespaced, func() runtime.Object { return &policyv1.Eviction{ObjectMeta: meta()} })
+		return is("policy", "v1", "Eviction", "pods", "eviction", namespaced,
+			func() runtime.Object { return &policyv1.Eviction{ObjectMeta: meta()} })
 	case 5:
 		return is("", "v1", "Node", "nodes", pick(g, "", "status"), "", func() runtime.Object { return &corev1.Node{ObjectMeta: meta()} })
 	case 6:
-		return is("apps", "v1", "Deployment", "deployments", "", namespaced, func() runtime.Object { return &appsv1.Deployment{ObjectMeta: meta()} })
+		return is("apps", "v1", "Deployment", "deployments", "", namespaced,
+			func() runtime.Object { return &appsv1.Deployment{ObjectMeta: meta()} })
 	case 7:
-		return is("apps", "v1", "Scale", "deployments", "scale", namespaced, func() runtime.Object { return &autoscalingv1.Scale{ObjectMeta: meta()} })
+		return is("apps", "v1", "Scale", "deployments", "scale", namespaced,
+			func() runtime.Object { return &autoscalingv1.Scale{ObjectMeta: meta()} })
 	case 8:
-		return is("", "v1", "TokenRequest", "serviceaccounts", "token", namespaced, func() runtime.Object { return &authenticationv1.TokenRequest{ObjectMeta: meta()} })
+		return is("", "v1", "TokenRequest", "serviceaccounts", "token", namespaced,
+			func() runtime.Object { return &authenticationv1.TokenRequest{ObjectMeta: meta()} })
 	case 9:
 		return is("example.com", pick(g, "v1", "v1beta1"), "Widget", "widgets", pick(g, "", "status"), pick(g, "", namespaced), g.custom)
 	case 10:
-		// Not Namespaces, but called so.
-		return is(pick(g, "", "example.com"), pick(g, "v1", "v1beta1"), "Namespace", "namespaces", pick(g, "", "", "status"), pick(g, "", namespaced), g.custom)
+		// Custom resources that are also called namespaces.
+		return is(pick(g, "", "example.com"), pick(g, "v1", "v1beta1"), "Namespace", "namespaces", pick(g, "", "", "status"),
+			pick(g, "", namespaced), g.custom)
 	}
 	return is("", "v1", "Namespace", "namespaces", pick(g, "", "", "", "finalize", "status"), namespaced,
 		func() runtime.Object { return &corev1.Namespace{ObjectMeta: meta()} })
 }
 
-// custom makes an object of a custom resource. Another webhook's patch may have
-// made anything of its labels.
+// custom makes a custom resource. Another webhook's patch may have put anything into its labels.
 func (g *generator) custom() runtime.Object {
 	ls := make(map[string]any)
 	for k, v := range g.labels() {
@@ -268,7 +272,7 @@ func (g *generator) custom() runtime.Object {
 	return u
 }
 
-// edits are those of plugins before. They change objects as they find them.
+// edits are edits of earlier plugins. They apply to objects of any content.
 func (g *generator) edits(object runtime.Object) []edit {
 	o, ok := object.(metav1.Object)
 	if !ok || !g.in(4) {

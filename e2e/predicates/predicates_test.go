@@ -1,6 +1,6 @@
-// Package predicates asks the predicates with which API servers choose webhooks
-// for a request, and fastadmit's, which choose plugins for a review of the same
-// request. Where the answers differ, fastadmit's is wrong.
+// Package predicates compares the predicates with which API servers choose webhooks for a request
+// with fastadmit's, which choose plugins for a review of the same request. Where they differ,
+// fastadmit's is wrong.
 package predicates
 
 import (
@@ -52,12 +52,12 @@ type request struct {
 	subresource string
 	namespace   string
 	name        string
-	// object and oldObject are nil if there are none. Edits were made to the
-	// object by those that the API server asked before.
+	// object and oldObject may be nil. Edits were made to the object by webhooks that the API
+	// server called before.
 	object, oldObject runtime.Object
 	edits             []edit
-	// asVersion is what the API server converted the request to for the webhook,
-	// empty if it did not.
+	// asVersion is the version to which the API server converted the request for the webhook, empty
+	// if it did not.
 	asVersion string
 }
 
@@ -67,8 +67,8 @@ type edit struct {
 	remove       bool
 }
 
-// attributes returns what the API server looks at. Rules that do not match the
-// user's request are asked about the resource that it is converted to.
+// attributes returns the attributes that the API server matches. If no rule matches the user's
+// request, it matches the resource that the request is converted to.
 func (r *request) attributes() (admission.Attributes, error) {
 	edited := r.object
 	if len(r.edits) > 0 {
@@ -112,7 +112,7 @@ func (r *request) review() ([]byte, error) {
 	return json.Marshal(review)
 }
 
-// An answer is that of a predicate. The Status is nil unless it failed.
+// An answer is the result of a predicate. The Status is nil unless it failed.
 type answer struct {
 	Matches bool
 	Status  *metav1.Status
@@ -135,14 +135,14 @@ const (
 
 var predicates = []string{byRules, byNamespaceSelector, byObjectSelector, byAll}
 
-// A world is both implementations with one cluster.
+// A world contains both implementations and one cluster.
 type world struct {
 	webhooks   *generic.Webhook
 	namespaces namespace.Matcher
 }
 
-// The labels of namespaces. The API server's cache has those that are known,
-// the others come from live requests, which fail for "broken".
+// The labels of namespaces. The API server's cache has those in known. It gets the others by live
+// requests, which fail for "broken".
 var (
 	known = map[string]map[string]string{
 		"shop": {"a": "x", "tier": "web"}, "bare": nil, "blank": {"a": "", "example.com/b": "1"}, "1": {"runlevel": "1"},
@@ -213,11 +213,11 @@ func (w *world) Labels(ctx context.Context, name string) (labels.Set, error) {
 	return found.Labels, nil
 }
 
-// upstream asks the API server's predicates.
+// upstream evaluates the API server's predicates.
 func (w *world) upstream(c *match.Criteria, r *request) (map[string]answer, error) {
 	hook := &admissionregistrationv1.ValidatingWebhook{Rules: c.Rules,
 		NamespaceSelector: orEmpty(c.NamespaceSelector), ObjectSelector: orEmpty(c.ObjectSelector)}
-	if hook.Rules == nil { // all that the plugin handles
+	if hook.Rules == nil { // everything that the plugin handles
 		hook.Rules = []admissionregistrationv1.RuleWithOperations{anyRule()}
 	}
 	accessor := webhook.NewValidatingWebhookAccessor("uid", "configuration", hook)
@@ -250,7 +250,7 @@ func anyRule() admissionregistrationv1.RuleWithOperations {
 	}
 }
 
-// orEmpty does what defaulting does to a webhook configuration.
+// orEmpty sets the defaults of a webhook configuration.
 func orEmpty(s *metav1.LabelSelector) *metav1.LabelSelector {
 	if s == nil {
 		return new(metav1.LabelSelector)
@@ -258,7 +258,7 @@ func orEmpty(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// ours asks fastadmit's predicates.
+// ours evaluates fastadmit's predicates.
 func (w *world) ours(c *match.Criteria, r *request) (map[string]answer, error) {
 	body, err := r.review()
 	if err != nil {
@@ -298,8 +298,7 @@ func (w *world) ours(c *match.Criteria, r *request) (map[string]answer, error) {
 	return answers, review.Err()
 }
 
-// compare returns what both say of one of the predicates, and fails the test if
-// that differs.
+// compare returns the common result of one of the predicates. It fails the test if the two differ.
 func (w *world) compare(t *testing.T, c *match.Criteria, r *request) (upstream map[string]answer, different []string) {
 	t.Helper()
 	upstream, err := w.upstream(c, r)

@@ -27,7 +27,7 @@ func newTable(t *testing.T, predicate string) *table {
 	return table
 }
 
-// f asks both, of which the API server has to say what its own test says.
+// f compares both. The API server's result must be that of its own test.
 func (t *table) f(about string, c *match.Criteria, r *request, want bool) {
 	t.Helper()
 	t.row.Cases++
@@ -40,8 +40,7 @@ func (t *table) f(about string, c *match.Criteria, r *request, want bool) {
 	}
 }
 
-// in and none make requests for a resource with a subresource, in a namespace
-// and in none.
+// in makes requests in a namespace, none without one, for a resource with a subresource.
 func in(group, version, resource, subresource string, operation admission.Operation) *request {
 	return &request{operation: operation, namespace: "ns", name: "name",
 		kind:     schema.GroupVersionKind{Group: group, Version: version, Kind: "k" + resource},
@@ -54,8 +53,8 @@ func none(group, version, resource, subresource string) *request {
 	return r
 }
 
-// TestRulesTables has the cases of rules_test.go, which asks about parts of
-// rules; here, the others match.
+// TestRulesTables has the cases of rules_test.go. That tests parts of rules; here, the other parts
+// match.
 func TestRulesTables(t *testing.T) {
 	table := newTable(t, byRules)
 	f := func(about string, change func(*admissionregistrationv1.RuleWithOperations), matches, others []*request) {
@@ -95,7 +94,8 @@ func TestRulesTables(t *testing.T) {
 			}
 			return requests
 		}
-		f("operation: "+about, func(r *admissionregistrationv1.RuleWithOperations) { r.Operations = operations }, all(matches), all(others))
+		f("operation: "+about, func(r *admissionregistrationv1.RuleWithOperations) { r.Operations = operations }, all(matches),
+			all(others))
 	}
 	type wanted []admissionregistrationv1.OperationType
 	type operations []admission.Operation
@@ -135,12 +135,13 @@ func TestRulesTables(t *testing.T) {
 	f("scope: all scopes", scope("*"), append(cluster, namespaced...), nil)
 }
 
-// TestNamespaceTables has the cases of namespace/matcher_test.go, which compares
-// labels; here, selectors tell them apart.
+// TestNamespaceTables has the cases of namespace/matcher_test.go. That compares labels; here,
+// selectors distinguish them.
 func TestNamespaceTables(t *testing.T) {
 	table := newTable(t, byNamespaceSelector)
 	object := func() runtime.Object { return newNamespace("2", map[string]string{"runlevel": "2"}) }
-	f := func(about, namespace, name, resource, subresource string, operation admission.Operation, object runtime.Object, runlevel string) {
+	f := func(about, namespace, name, resource, subresource string, operation admission.Operation, object runtime.Object,
+		runlevel string) {
 		t.Helper()
 		r := in("", "", resource, subresource, operation)
 		r.namespace, r.name, r.object = namespace, name, object

@@ -20,7 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/tally"
 )
 
-// TestValidation asks both what is wrong with criteria.
+// TestValidation compares the validation errors of both for criteria.
 func TestValidation(t *testing.T) {
 	g := newGenerator(t)
 	row := tally.Row{Plugin: "criteria", Test: "generated validation", Cases: *cases / 10}
@@ -49,8 +49,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// upstreamErrors returns what an API server says to a webhook configuration with
-// these criteria.
+// upstreamErrors returns an API server's errors for a webhook configuration with these criteria.
 func upstreamErrors(t *testing.T, c *match.Criteria) []string {
 	t.Helper()
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
@@ -86,7 +85,7 @@ func texts(err error) (texts []string) {
 	return texts
 }
 
-// anyCriteria makes criteria that an API server may refuse.
+// anyCriteria generates criteria that an API server may refuse.
 func (g *generator) anyCriteria() *match.Criteria {
 	c := g.criteria()
 	for i := range c.Rules {

@@ -1,4 +1,4 @@
-// Package prometheus asks a running Prometheus.
+// Package prometheus queries a running Prometheus.
 package prometheus
 
 import (
@@ -12,7 +12,7 @@ import (
 // A Server is the URL of a Prometheus.
 type Server string
 
-// Get asks its HTTP API.
+// Get calls its HTTP API.
 func (s Server) Get(path string, query url.Values, data any) error {
 	response, err := http.Get(string(s) + "/api/v1/" + path + "?" + query.Encode())
 	if err != nil {
@@ -46,7 +46,7 @@ func (s Server) Has(expression string) error {
 	return fmt.Errorf("got no value of %s, but %v", expression, data.Result)
 }
 
-// Evaluates returns an error until it has evaluated all rules, which are so many.
+// Evaluates returns an error until Prometheus has evaluated all rules, which must be n.
 func (s Server) Evaluates(want int) error {
 	var rules struct {
 		Groups []struct {
@@ -71,8 +71,7 @@ func (s Server) Evaluates(want int) error {
 	return nil
 }
 
-// Selectors returns the selectors of series in an expression, which Prometheus
-// itself takes apart.
+// Selectors returns the selectors of series in an expression, which Prometheus itself parses.
 func (s Server) Selectors(expression string) (all []string, err error) {
 	var tree any
 	if err := s.Get("parse_query", url.Values{"query": {expression}}, &tree); err != nil {

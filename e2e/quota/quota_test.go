@@ -1,5 +1,5 @@
-// Package quota has ResourceQuota in two replicas of fastadmit stand in for that
-// of a real API server, beside the controller that counts what there is.
+// Package quota replaces a real API server's ResourceQuota with that of two replicas of fastadmit.
+// The quota controller runs as usual.
 package quota
 
 import (
@@ -92,8 +92,7 @@ func awaitReady(t *testing.T, replica *cluster.Fastadmit) {
 	}
 }
 
-// balance hands connections to one replica after the other, and returns the
-// address to connect to.
+// balance forwards connections to the replicas in turns, and returns the address to connect to.
 func (s *stand) balance(t *testing.T) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -118,19 +117,20 @@ func (s *stand) balance(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// prepare makes a namespace with a quota and waits until the controller has
-// counted, and both replicas have heard of that.
+// prepare creates a namespace with a quota, and waits until the controller has counted and both
+// replicas have read the result.
 func (s *stand) prepare(t *testing.T, namespace string, hard map[corev1.ResourceName]string) {
 	t.Helper()
 	ctx := context.Background()
-	if _, err := s.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{"team": "a"}, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"},
 		Finalizers: []string{"example.com/hold"},
 	}}
-	q.Spec.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("0")} // so that a replica can be asked
+	q.Spec.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("0")} // so that each replica denies one
 	for name, quantity := range hard {
 		q.Spec.Hard[name] = resource.MustParse(quantity)
 	}
@@ -141,15 +141,17 @@ func (s *stand) prepare(t *testing.T, namespace string, hard map[corev1.Resource
 	s.awaitReplicas(t, namespace, "configmaps")
 }
 
-// awaitReplicas waits until each replica denies another object of a resource.
+// awaitReplicas waits until each replica denies one more object of a resource.
 func (s *stand) awaitReplicas(t *testing.T, namespace, resource string) {
 	t.Helper()
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(s.authority.PEM)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
 	defer client.CloseIdleConnections()
-	body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","resource":{"version":"v1","resource":%q},`+
-		`"name":"x","namespace":%q,"operation":"CREATE","dryRun":true,"object":{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1m"}}}]}}}}`,
+	body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","resource":{"version":"v1",`+
+		`"resource":%q},`+
+		`"name":"x","namespace":%q,"operation":"CREATE","dryRun":true,"object":{"spec":{"containers":[{"name":"c",`+
+		`"resources":{"requests":{"cpu":"1m"}}}]}}}}`,
 		resource, namespace)
 	for _, replica := range s.replicas {
 		for deadline := time.Now().Add(waitMax); ; time.Sleep(20 * time.Millisecond) {
@@ -208,13 +210,13 @@ func (s *stand) create(namespace, cpu string, dryRun bool) error {
 	return err
 }
 
-// exceeds says whether a quota is the reason.
+// exceeds reports whether an error says that a quota is exceeded.
 func exceeds(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: "+name)
 }
 
-// createMany creates pods at the same time, and returns how many there are and
-// how many were denied for the quota. What came of the others is an error.
+// createMany creates pods concurrently. It returns how many were created and how many exceeded the
+// quota. Other results are errors.
 func (s *stand) createMany(t *testing.T, namespace, cpu string, dryRun bool) (created, denied int64) {
 	t.Helper()
 	var made, refused atomic.Int64
@@ -240,8 +242,8 @@ func (s *stand) createMany(t *testing.T, namespace, cpu string, dryRun bool) (cr
 	return made.Load(), refused.Load()
 }
 
-// atOnce creates more pods than there may be: as many are made as fit, and at no
-// time does the quota say that it is more.
+// atOnce creates more pods than the quota allows: exactly as many are created as fit, and the quota
+// never shows more.
 func (s *stand) atOnce(t *testing.T, namespace string, pods int64, cpu string, limited corev1.ResourceName, limit string, fits int64) {
 	hard := map[corev1.ResourceName]string{corev1.ResourcePods: fmt.Sprint(pods), corev1.ResourceRequestsCPU: "1k", limited: limit}
 	s.prepare(t, namespace, hard)
@@ -281,8 +283,8 @@ func (s *stand) atOnce(t *testing.T, namespace string, pods int64, cpu string, l
 	}
 	q := s.quota(t, namespace)
 	used, stored, failed := q.Status.Used[corev1.ResourcePods], int64(len(list.Items)), s.sum(t, failedUpdates)-failed
-	// A write whose answer did not arrive in time, on a machine that others use, too, may have
-	// been made. It is charged again, as in-tree: more is counted than there is.
+	// A write whose answer did not arrive in time may have been made. It is charged again, as
+	// in-tree, so more is counted than exists.
 	fewer := failed > 0 && created < fits && used.Value() > created && used.Value() <= fits
 	if created+denied != attempts || stored != created || !fewer && (created != fits || used.Value() != fits) {
 		t.Errorf("%s: got %d created, %d denied, %d stored, %s counted and %d failed writes, want %d and the others denied",
@@ -291,7 +293,8 @@ func (s *stand) atOnce(t *testing.T, namespace string, pods int64, cpu string, l
 	}
 	if fewer && stored > 0 {
 		t.Logf("%s: %d failed writes, %d pods and %s counted", namespace, failed, stored, used.String())
-		if err := s.Client.CoreV1().Pods(namespace).Delete(context.Background(), list.Items[0].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		if err := s.Client.CoreV1().Pods(namespace).Delete(context.Background(), list.Items[0].Name,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 			t.Fatal(err)
 		}
 		s.await(t, namespace, "what there is is counted", func(q *corev1.ResourceQuota) bool {
@@ -300,11 +303,13 @@ func (s *stand) atOnce(t *testing.T, namespace string, pods int64, cpu string, l
 		})
 	}
 	t.Logf("%s: %d pods of %d, charged with %d writes", namespace, created, attempts, s.sum(t, updates)-writes)
-	if !maps.Equal(q.Labels, before.Labels) || !maps.Equal(q.Annotations, before.Annotations) || len(q.Finalizers) != 1 || !maps.EqualFunc(q.Spec.Hard, before.Spec.Hard, resource.Quantity.Equal) {
+	if !maps.Equal(q.Labels, before.Labels) || !maps.Equal(q.Annotations, before.Annotations) || len(q.Finalizers) != 1 ||
+		!maps.EqualFunc(q.Spec.Hard, before.Spec.Hard, resource.Quantity.Equal) {
 		t.Errorf("%s: got %+v, want nothing changed but the status", namespace, q)
 	}
-	// The controller gives back what is deleted.
-	if err := s.Client.CoreV1().Pods(namespace).DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}); err != nil {
+	// The controller subtracts deleted objects.
+	if err := s.Client.CoreV1().Pods(namespace).DeleteCollection(context.Background(),
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.await(t, namespace, "nothing is used", func(q *corev1.ResourceQuota) bool { used := q.Status.Used[limited]; return used.IsZero() })
@@ -334,9 +339,9 @@ func (s *stand) dryRuns(t *testing.T) {
 	}
 }
 
-// names has users choose names that no object can have, for what is looked up to
-// charge a quota that is used up. That is denied as with any name: it is no failure,
-// which the webhook's policy would let through.
+// names uses names that no object can have, for objects that are looked up to charge a quota that
+// is used up. The request is denied as with any name. It must not become a failure, which the
+// webhook's failurePolicy would let through.
 func (s *stand) names(t *testing.T, hook cluster.Webhook) {
 	const class = "gpu"
 	s.prepare(t, "names", map[corev1.ResourceName]string{corev1.ResourceName(class + corev1.ResourceClaimsPerClass): "0"})
@@ -350,18 +355,20 @@ func (s *stand) names(t *testing.T, hook cluster.Webhook) {
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: owner, UID: "1", Controller: new(true)}},
 			},
 			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-				Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+				Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class,
+					AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
 			}}}},
 		}
-		if _, err := s.Client.ResourceV1().ResourceClaims("names").Create(context.Background(), claim, metav1.CreateOptions{}); !exceeds(err) {
+		if _, err := s.Client.ResourceV1().ResourceClaims("names").Create(context.Background(), claim,
+			metav1.CreateOptions{}); !exceeds(err) {
 			t.Errorf("a claim of Pod %.20q: got %v, want that it exceeds the quota", owner, err)
 			s.row.Different = append(s.row.Different, fmt.Sprintf("a claim of Pod %.20q is not denied", owner))
 		}
 	}
 }
 
-// denied has another webhook deny what is charged: it stays so until the
-// controller counts anew, as when the quota changes.
+// denied lets another webhook deny a request that was charged. The charge stays until the
+// controller counts again, as when the quota changes.
 func (s *stand) denied(t *testing.T) {
 	s.prepare(t, "denied", map[corev1.ResourceName]string{corev1.ResourcePods: "5"})
 	t.Run("ByAnother", func(t *testing.T) {
@@ -382,17 +389,18 @@ func (s *stand) denied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Client.CoreV1().ResourceQuotas("denied").Patch(context.Background(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := s.Client.CoreV1().ResourceQuotas("denied").Patch(context.Background(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.await(t, "denied", "it is counted anew", func(q *corev1.ResourceQuota) bool { used := q.Status.Used[corev1.ResourcePods]; return used.IsZero() })
+	s.await(t, "denied", "it is counted anew",
+		func(q *corev1.ResourceQuota) bool { used := q.Status.Used[corev1.ResourcePods]; return used.IsZero() })
 }
 
 // updates is the series that counts writes of quotas.
 const updates = `fastadmit_cluster_live_requests_total{resource="resourcequotas",result="done",verb="update"}`
 
-// failedUpdates is the series that counts writes whose outcome is not known, and those that
-// the API server could not make.
+// failedUpdates is the series that counts writes that failed or whose result is unknown.
 const failedUpdates = `fastadmit_cluster_live_requests_total{resource="resourcequotas",result="failed",verb="update"}`
 
 // sum returns the sum of a series of all replicas.
@@ -404,8 +412,8 @@ func (s *stand) sum(t *testing.T, series string) (sum int) {
 	return sum
 }
 
-// tookPart checks that both replicas have tried to charge: one may have lost all
-// it wrote to the other.
+// tookPart checks that both replicas have tried to charge. One may have lost all its writes to the
+// other.
 func (s *stand) tookPart(t *testing.T) {
 	t.Helper()
 	for _, replica := range s.replicas {

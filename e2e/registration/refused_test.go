@@ -20,8 +20,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
-// refused asks both what is wrong with the same values: fastadmit before it
-// prints anything, and the API server.
+// refused compares the errors for the same values: fastadmit's, before it prints anything, and the
+// API server's.
 func (s *stand) refused(t *testing.T) {
 	t.Run("options", s.refusedOptions)
 	t.Run("client-config", s.refusedClientConfig)
@@ -29,7 +29,7 @@ func (s *stand) refused(t *testing.T) {
 	t.Run("plugins", s.refusedPlugins)
 }
 
-// printed returns what is printed for a plugin, with both kinds of webhooks.
+// printed returns the configurations of a plugin, with both kinds of webhooks.
 func printed(t *testing.T) *registration.Registration {
 	t.Helper()
 	options := &registration.Options{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1")}}
@@ -42,8 +42,8 @@ func printed(t *testing.T) *registration.Registration {
 	return r
 }
 
-// create tries to create both configurations and returns what the API server
-// says is wrong with them: the same with both.
+// create tries to create both configurations. It returns the API server's errors, which must be the
+// same for both.
 func (s *stand) create(t *testing.T, r *registration.Registration) []string {
 	t.Helper()
 	client := s.Client.AdmissionregistrationV1()
@@ -73,7 +73,7 @@ func causes(t *testing.T, err error) (all []string) {
 	return all
 }
 
-// texts returns what fastadmit says is wrong.
+// texts returns fastadmit's errors.
 func texts(t *testing.T, err error) (all []string) {
 	t.Helper()
 	if err == nil {
@@ -90,8 +90,8 @@ func texts(t *testing.T, err error) (all []string) {
 	return all
 }
 
-// both checks that options that stand in a webhook as well are refused by both
-// in the same words, or by none.
+// both checks options that are also fields of a webhook: both must refuse a value in the same
+// words, or accept it.
 func (s *stand) both(t *testing.T, refused bool, text string) {
 	t.Helper()
 	options := new(registration.Options)
@@ -179,7 +179,7 @@ func (s *stand) refusedClientConfig(t *testing.T) {
 	}
 }
 
-// refusedNames checks names, which stand in several places of a configuration.
+// refusedNames checks names, which occur in several places of a configuration.
 func (s *stand) refusedNames(t *testing.T) {
 	f := func(name, ours, theirs string) {
 		t.Helper()
@@ -201,7 +201,8 @@ func (s *stand) refusedNames(t *testing.T) {
 	f("A.b", "name: Invalid value", "metadata.name: Invalid value")
 	long := strings.Repeat("a", 235) + ".b"
 	f(long, "", "")
-	f("a"+long, "must be no more than 253 characters", "webhooks[0].name: Invalid value: \"validate-ignore.a"+long+"\": must be no more than 253 characters")
+	f("a"+long, "must be no more than 253 characters", "webhooks[0].name: Invalid value: \"validate-ignore.a"+long+
+		"\": must be no more than 253 characters")
 }
 
 func (s *stand) refusedPlugins(t *testing.T) {

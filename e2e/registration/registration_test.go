@@ -1,5 +1,5 @@
-// Package registration applies what fastadmit manifests prints to a real API
-// server, and shows that it works: by URL, by service and from files.
+// Package registration applies the output of fastadmit manifests to a real API server, and checks
+// that it works: by URL, by service and from files.
 package registration
 
 import (
@@ -44,13 +44,12 @@ type stand struct {
 	authority *cluster.Authority
 }
 
-// services is where the cluster has the addresses of its services: addresses of
-// this machine, so that an API server reaches what listens there without the
-// network of a cluster.
+// services is the range of the cluster's Services: addresses of this machine, so that an API server
+// needs no cluster network.
 const services = "127.10.0.0/16"
 
-// startStand starts an API server with flags, and makes the namespaces that the
-// tests need: the one fastadmit runs in, and one that a selector selects.
+// startStand starts an API server with flags, and creates the namespaces of the tests: the one in
+// which fastadmit runs, and one that a selector selects.
 func startStand(t *testing.T, flags map[string]string, authority *cluster.Authority) *stand {
 	t.Helper()
 	all := map[string]string{"service-cluster-ip-range": services}
@@ -81,7 +80,8 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 func (s *stand) pod(namespace string) (corev1.PullPolicy, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx:1", ImagePullPolicy: corev1.PullIfNotPresent}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx:1",
+			ImagePullPolicy: corev1.PullIfNotPresent}}},
 	}
 	pod, err := s.Client.CoreV1().Pods(namespace).Create(context.Background(), pod, dryRun)
 	if err != nil {
@@ -100,9 +100,8 @@ func (s *stand) service(namespace string) error {
 	return err
 }
 
-// awaitWorking waits until both webhooks of what enabled says do their work in
-// the namespace default, and checks that they leave alone the namespaces that
-// they have to.
+// awaitWorking waits until both webhooks of enabled work in the namespace default, and checks that
+// they leave the excluded namespaces alone.
 func (s *stand) awaitWorking(t *testing.T, leftOut ...string) {
 	t.Helper()
 	cluster.Await(t, "AlwaysPullImages", func() error {
@@ -124,15 +123,15 @@ func (s *stand) awaitWorking(t *testing.T, leftOut ...string) {
 	}
 }
 
-// apply applies manifests until the test ends. What is stored then is what was
-// printed: nothing was left to defaults, which tools that compare would show.
+// apply applies manifests until the test ends. The stored objects must equal the printed ones,
+// without defaults, because tools that compare them would show a difference.
 func (s *stand) apply(t *testing.T, manifests string) {
 	t.Helper()
 	s.MustKubectl(t, manifests, "apply", "--dry-run=server", "-f", "-")
 	s.MustKubectl(t, manifests, "apply", "-f", "-")
 	t.Cleanup(func() {
 		s.MustKubectl(t, manifests, "delete", "-f", "-")
-		// They are gone when what they would refuse is not: nobody answers them.
+		// The configurations are deleted first, because nobody answers their calls.
 		cluster.Await(t, "the webhooks to go", func() error {
 			_, err := s.pod("tenant")
 			return errors.Join(err, s.service("default"), s.service("tenant"))
@@ -162,8 +161,7 @@ func (s *stand) apply(t *testing.T, manifests string) {
 	}
 }
 
-// accepted applies what is printed for each plugin, and for all of them, as a dry
-// run.
+// accepted applies the output for each plugin, and for all of them, as a dry run.
 func (s *stand) accepted(t *testing.T) {
 	limits := cluster.WriteFile(t, "limits.yaml", []byte(`apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
@@ -174,7 +172,8 @@ plugins:
     kind: Configuration
     limits: [{type: Server, qps: 1, burst: 1}]
 - name: PersistentVolumeLabel
-  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, labels: {a: b}}]}
+  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, volumes: [{provider: gce, id: d, `+
+		`labels: {a: b}}]}
 - name: InitialResources
   configuration: {apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: "http://127.0.0.1:1"}}
 - name: ImagePolicyWebhook
@@ -190,7 +189,8 @@ plugins:
 			{"--namespace=other", "--service-name=webhook", "--service-port=65535", "--timeout-seconds=1"},
 			{"--url=https://127.0.0.1:1/fastadmit/", "--ca-bundle-file=" + ca, "--timeout-seconds=30", "--name=admission.example.com"},
 		} {
-			printed := cluster.Manifests(t, append(how, "--enable-admission-plugins="+selection, "--admission-control-config-file="+limits)...)
+			printed := cluster.Manifests(t, append(how, "--enable-admission-plugins="+selection, "--admission-control-config-file="+
+				limits)...)
 			got := s.MustKubectl(t, printed, "apply", "--dry-run=server", "-f", "-")
 			if want := strings.Count(printed, "\nkind: "); strings.Count(got, "created (server dry run)\n") != want {
 				t.Errorf("%s %s: got %s, want %d created", selection, how, got, want)
@@ -226,7 +226,7 @@ func (s *stand) byURL(t *testing.T) {
 // byService registers by a service that has an address of this machine.
 func (s *stand) byService(t *testing.T) {
 	const address = "127.10.1.2"
-	// It is its own authority, as fastadmit manifests takes it.
+	// The certificate is self-signed, and is also the CA bundle.
 	certificate, encodedKey := cluster.SelfSigned(t, cluster.Serving(time.Now().Add(24*time.Hour), "fastadmit.fastadmit.svc"))
 	cert, key := cluster.WriteFile(t, "tls.crt", certificate), cluster.WriteFile(t, "tls.key", encodedKey)
 	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, enabled,
@@ -241,7 +241,7 @@ spec: {clusterIP: %s, ports: [{port: %s}]}}`, address, at.Port()), "apply", "-f"
 	s.awaitWorking(t, "fastadmit", "kube-system", "kube-node-lease")
 }
 
-// policies shows that what may fail does, and what may not does not.
+// policies checks failure policies: requests pass or fail as each one says.
 func (s *stand) policies(t *testing.T) {
 	config := cluster.WriteFile(t, "fastadmit.yaml", []byte(`apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
@@ -249,7 +249,8 @@ enableAdmissionPlugins: [AlwaysPullImages, DenyServiceExternalIPs]
 plugins: [{name: AlwaysPullImages, failurePolicy: Ignore}]
 `))
 	f := cluster.StartFastadmit(t, cluster.Binary, s.authority, "--config", config)
-	s.apply(t, cluster.Manifests(t, "--config", config, "--url", f.URL, "--ca-bundle-file", cluster.WriteFile(t, "ca.crt", s.authority.PEM)))
+	s.apply(t, cluster.Manifests(t, "--config", config, "--url", f.URL, "--ca-bundle-file",
+		cluster.WriteFile(t, "ca.crt", s.authority.PEM)))
 	s.awaitWorking(t)
 
 	f.Kill()
@@ -261,8 +262,8 @@ plugins: [{name: AlwaysPullImages, failurePolicy: Ignore}]
 	}
 }
 
-// selectors shows that nobody is called where the selector that all plugins have
-// does not match.
+// selectors checks that no webhook is called where the common selector of all plugins does not
+// match.
 func (s *stand) selectors(t *testing.T) {
 	config := cluster.WriteFile(t, "fastadmit.yaml", []byte(`apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
@@ -279,7 +280,7 @@ plugins: [{name: AlwaysPullImages, namespaceSelector: {matchLabels: {tenant: 'ye
 	}
 }
 
-// options shows that nobody is called where what the options say does not match.
+// options checks that no webhook is called where the options do not match.
 func (s *stand) options(t *testing.T) {
 	config := cluster.WriteFile(t, "fastadmit.yaml", fmt.Appendf(nil, `apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
@@ -306,8 +307,8 @@ registration:
 	}
 }
 
-// dryRun shows that what EventRateLimit remembers is none of dry runs, which an
-// API server sends because the webhook declares that.
+// dryRun checks that EventRateLimit does not count dry runs, which an API server sends because the
+// webhook's sideEffects allow it.
 func (s *stand) dryRun(t *testing.T) {
 	flags := []string{"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file", cluster.WriteFile(t, "limits.yaml",
 		[]byte(`apiVersion: apiserver.config.k8s.io/v1
@@ -333,7 +334,8 @@ plugins:
 	}
 	// More than one a second in a namespace is too many.
 	cluster.Await(t, "EventRateLimit", func() error {
-		return cluster.WantError(errors.Join(event("default", metav1.CreateOptions{}), event("default", metav1.CreateOptions{})), "limit reached")
+		return cluster.WantError(errors.Join(event("default", metav1.CreateOptions{}), event("default", metav1.CreateOptions{})),
+			"limit reached")
 	})
 	for range 5 {
 		if err := event("tenant", dryRun); err != nil {
@@ -345,11 +347,12 @@ plugins:
 	}
 }
 
-// TestStatic has an API server read what is printed from files.
+// TestStatic lets an API server read the configurations from files.
 func TestStatic(t *testing.T) {
 	authority := cluster.NewAuthority(t)
 	f := cluster.StartFastadmit(t, cluster.Binary, authority, enabled)
-	flags := []string{enabled, "--static", "--url", f.URL, "--namespace=fastadmit", "--ca-bundle-file", cluster.WriteFile(t, "ca.crt", authority.PEM)}
+	flags := []string{enabled, "--static", "--url", f.URL, "--namespace=fastadmit", "--ca-bundle-file",
+		cluster.WriteFile(t, "ca.crt", authority.PEM)}
 	folder := func(kind string) string {
 		return filepath.Dir(cluster.WriteFile(t, "fastadmit.yaml", []byte(cluster.Manifests(t, append(flags, "--kind", kind)...))))
 	}
@@ -366,7 +369,7 @@ plugins:
 	}, authority)
 	s.awaitWorking(t, "fastadmit", "kube-system", "kube-node-lease")
 
-	// Its API takes none of that name.
+	// The API refuses configurations with that suffix.
 	_, stderr, err := s.Kubectl(t, cluster.Manifests(t, flags...), "apply", "-f", "-")
 	if err == nil || strings.Count(stderr, "are reserved for static manifest-based configurations") != 2 {
 		t.Errorf("got %v, %s, want both refused", err, stderr)

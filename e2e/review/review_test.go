@@ -1,6 +1,6 @@
-// Package review compares what fastadmit review knows without a cluster with
-// what a real one does: the resources of kinds, the objects that controllers make
-// of workloads, and which of them are denied.
+// Package review compares what fastadmit review knows without a cluster with a real cluster: the
+// resources of kinds, the objects that controllers create for workloads, and which of them are
+// denied.
 package review
 
 import (
@@ -24,8 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "write internal/discovery/resources.txt")
 
-// TestBuiltIn compares the resources that are built in with those of a
-// kube-apiserver that serves all it can.
+// TestBuiltIn compares the built-in resources with those of a kube-apiserver that serves all it
+// can.
 func TestBuiltIn(t *testing.T) {
 	s := cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Flags: map[string]string{
 		"runtime-config": "api/all=true", "feature-gates": "AllAlpha=true,AllBeta=true",
@@ -57,7 +57,7 @@ func TestBuiltIn(t *testing.T) {
 	}
 }
 
-// resources has a line for each resource, but for subresources.
+// resources returns a line for each resource, except subresources.
 func resources(list *metav1.APIResourceList) (lines []string) {
 	for _, r := range list.APIResources {
 		scope := "Cluster"

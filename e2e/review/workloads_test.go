@@ -33,7 +33,8 @@ const (
 )
 
 // workloads are the kinds that are compared.
-var workloads = []string{"Pod", "ReplicationController", "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps", "Job.batch", "CronJob.batch"}
+var workloads = []string{"Pod", "ReplicationController", "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps",
+	"Job.batch", "CronJob.batch"}
 
 // A subject is an object in a namespace of its own.
 type subject struct {
@@ -43,12 +44,12 @@ type subject struct {
 	labels    map[string]string // of the namespace
 
 	decided bool
-	denied  string // why; empty for what is allowed
+	denied  string // the reason; empty if it is allowed
 }
 
-// TestWorkloads has kube-controller-manager run workloads in a cluster with
-// PodSecurity, and compares the pods that are denied with what review says, and
-// those that are not with what package workload makes.
+// TestWorkloads lets kube-controller-manager run workloads in a cluster with PodSecurity. It
+// compares the denied pods with the output of review, and the created ones with those of package
+// workload.
 func TestWorkloads(t *testing.T) {
 	input := []string{"testdata"}
 	if given := os.Getenv(inputVariable); given != "" {
@@ -59,7 +60,8 @@ func TestWorkloads(t *testing.T) {
 		On: []string{"PodSecurity"}, Flags: map[string]string{"admission-control-config-file": file},
 	})
 	ctx := t.Context()
-	if _, err := s.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var accepted []*subject
@@ -90,14 +92,15 @@ func TestWorkloads(t *testing.T) {
 			compared += compare(ctx, t, s, sub)
 		}
 	}
-	t.Logf("%d objects, %d of which kube-apiserver takes; %d pods denied by both; %d objects that controllers made are the same", len(all), len(accepted), denied, compared)
+	t.Logf("%d objects, %d of which kube-apiserver takes; %d pods denied by both; %d objects that controllers made are the same",
+		len(all), len(accepted), denied, compared)
 	if denied == 0 || compared == 0 {
 		t.Error("got nothing to compare")
 	}
 }
 
-// subjects reads the workloads, each in a namespace with the labels of the one
-// that it had, and with pods to make at once.
+// subjects reads the workloads. Each gets a namespace with the labels of its original one, and
+// creates pods at once.
 func subjects(t *testing.T, input []string) []*subject {
 	t.Helper()
 	labels := make(map[string]map[string]string)
@@ -116,7 +119,7 @@ func subjects(t *testing.T, input []string) []*subject {
 			labels[item.Metadata.Name] = object.GetLabels()
 		}
 		gk := item.GroupVersionKind().GroupKind().String()
-		if !slices.Contains(workloads, gk) || gk == "CronJob.batch" && os.Getenv(inputVariable) == "" { // that takes a minute
+		if !slices.Contains(workloads, gk) || gk == "CronJob.batch" && os.Getenv(inputVariable) == "" { // a CronJob takes a minute
 			continue
 		}
 		all = append(all, &subject{Unstructured: object, source: item.Source})
@@ -130,7 +133,7 @@ func subjects(t *testing.T, input []string) []*subject {
 	return all
 }
 
-// hasten removes what keeps controllers from making pods.
+// hasten removes fields that keep controllers from creating pods.
 func (sub *subject) hasten() {
 	set := func(value any, path ...string) { _ = unstructured.SetNestedField(sub.Object, value, path...) }
 	spec, _, _ := unstructured.NestedMap(sub.Object, "spec")
@@ -151,8 +154,8 @@ func (sub *subject) hasten() {
 	}
 }
 
-// create creates the namespace and the object. The error is for what the API
-// server refuses for another reason than PodSecurity.
+// create creates the namespace and the object. It returns an error if the API server refuses the
+// object for a reason other than PodSecurity.
 func (sub *subject) create(ctx context.Context, s *cluster.APIServer) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sub.namespace, Labels: sub.labels}}
 	delete(namespace.Labels, corev1.LabelMetadataName)
@@ -217,8 +220,7 @@ func await(ctx context.Context, t *testing.T, s *cluster.APIServer, subjects []*
 	}
 }
 
-// reviewed returns what review says of the pods of each namespace: why they are
-// denied, or nothing.
+// reviewed returns review's reason to deny the pods of each namespace, empty if it allows them.
 func reviewed(t *testing.T, subjects []*subject, admissionFile string) map[string]string {
 	t.Helper()
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
@@ -233,7 +235,8 @@ func reviewed(t *testing.T, subjects []*subject, admissionFile string) map[strin
 		t.Fatal(err)
 	}
 	var got struct{ Results []*report.Result }
-	out := run(t, 1, cluster.WriteFile(t, "input.json", text), "--enable-admission-plugins=PodSecurity", "--admission-control-config-file="+admissionFile, "-o", "json")
+	out := run(t, 1, cluster.WriteFile(t, "input.json", text), "--enable-admission-plugins=PodSecurity",
+		"--admission-control-config-file="+admissionFile, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -254,8 +257,8 @@ func reviewed(t *testing.T, subjects []*subject, admissionFile string) map[strin
 	return why
 }
 
-// compare compares what controllers have made of a subject with what package
-// workload makes of it, and returns how many objects that were.
+// compare compares the objects that controllers created for a subject with those of package
+// workload, and returns their number.
 func compare(ctx context.Context, t *testing.T, s *cluster.APIServer, sub *subject) (n int) {
 	t.Helper()
 	owner := sub.Unstructured
@@ -306,21 +309,25 @@ func compare(ctx context.Context, t *testing.T, s *cluster.APIServer, sub *subje
 	return n
 }
 
-// normalized returns an object without what only a cluster can know: uids, times,
-// the value of hashes, and names that have them.
+// normalized returns an object without values that only a cluster knows: uids, times, hashes, and
+// names that contain them.
 func normalized(object *unstructured.Unstructured) map[string]any {
 	o := object.DeepCopy().Object
 	remove := func(path ...string) { unstructured.RemoveNestedField(o, path...) }
-	for _, name := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "name", "generateName", "ownerReferences"} {
+	for _, name := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "name", "generateName",
+		"ownerReferences"} {
 		remove("metadata", name)
 	}
 	remove("status")
-	for _, hash := range []string{"pod-template-hash", "controller-revision-hash", "controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"} {
-		for _, at := range [][]string{{"metadata", "labels"}, {"spec", "template", "metadata", "labels"}, {"spec", "selector", "matchLabels"}} {
+	for _, hash := range []string{"pod-template-hash", "controller-revision-hash", "controller-uid", "batch.kubernetes.io/controller-uid",
+		"job-name", "batch.kubernetes.io/job-name"} {
+		for _, at := range [][]string{{"metadata", "labels"}, {"spec", "template", "metadata", "labels"},
+			{"spec", "selector", "matchLabels"}} {
 			remove(append(at, hash)...)
 		}
 	}
-	for _, computed := range []string{"deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas", "batch.kubernetes.io/cronjob-scheduled-timestamp"} {
+	for _, computed := range []string{"deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas",
+		"batch.kubernetes.io/cronjob-scheduled-timestamp"} {
 		remove("metadata", "annotations", computed)
 	}
 	remove("spec", "suspend")

@@ -35,19 +35,18 @@ var (
 	binary     = flag.String("fastadmit", cluster.Built("fastadmit"), "the binary to measure")
 )
 
-// sets are plugins that know much of a cluster.
+// sets are plugins that read many objects of a cluster.
 var sets = []struct {
 	plugins string
-	objects map[string]*int // by their resource, that it must know
+	objects map[string]*int // by resource: the objects that it must read
 }{
 	{"PodSecurity,PodNodeSelector", map[string]*int{"namespaces": namespaces}},
 	{"NodeRestriction", map[string]*int{"nodes": nodes, "pods": pods}},
-	{"NodeRestriction,PodSecurity,PodNodeSelector,PodTopologyLabels,ServiceAccount,LimitRanger", map[string]*int{"namespaces": namespaces, "nodes": nodes, "pods": pods}},
+	{"NodeRestriction,PodSecurity,PodNodeSelector,PodTopologyLabels,ServiceAccount,LimitRanger",
+		map[string]*int{"namespaces": namespaces, "nodes": nodes, "pods": pods}},
 }
 
-// What a process may have (docs/operations.md). With NodeRestriction it had 45 MiB with few objects, and
-// 108 of these 176 at most, after a second list of 50,000 pods and 5,000 nodes, beside 10,000 namespaces
-// with a service account each.
+// The memory that a process may use
 const (
 	baseBytes   = 85 << 20
 	objectBytes = 2000
@@ -61,7 +60,7 @@ func TestScale(t *testing.T) {
 	t.Logf("%d namespaces, %d nodes and %d pods, made in %v", *namespaces, *nodes, *pods, time.Since(begun).Round(time.Second))
 	most := int64(baseBytes + podBytes*(*pods) + objectBytes*(2*(*namespaces)+(*nodes))) // each namespace has a service account
 	for _, set := range sets {
-		t.Log(set.plugins) // and each figure at once, for who has to stop the test
+		t.Log(set.plugins) // and each figure at once, in case the test is stopped
 		f, took := c.start(t, set.plugins, set.objects)
 		t.Logf("ready after %v and %v of processor time, %d MiB, at most %d",
 			took.Round(time.Millisecond), cpu(t, f), memory(t, f, "VmRSS")>>20, memory(t, f, "VmHWM")>>20)
@@ -159,7 +158,7 @@ func (c *filled) changePods(t *testing.T) {
 	})
 }
 
-var versions atomic.Int64 // of what is written
+var versions atomic.Int64 // counts the writes
 
 // uid returns the same for each version of an object.
 func uid(i int) types.UID {
@@ -173,7 +172,7 @@ func (c *filled) write(t *testing.T, n int, object func(i int) (key string, obje
 	values := make(map[string][]byte, n)
 	for i := range n {
 		key, object := object(i)
-		object.(metav1.Object).SetResourceVersion("") // etcd has it
+		object.(metav1.Object).SetResourceVersion("") // etcd stores it itself
 		value, err := runtime.Encode(encoder, object)
 		if err != nil {
 			t.Fatal(err)
@@ -196,7 +195,7 @@ func newNamespace() *corev1.Namespace {
 	}}
 }
 
-// newNode returns one with the labels that clouds give.
+// newNode returns a Node with the labels that clouds set.
 func newNode() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0), Labels: map[string]string{
 		"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
@@ -205,7 +204,7 @@ func newNode() *corev1.Node {
 	}}}
 }
 
-// newPod returns one as a Deployment makes it.
+// newPod returns a Pod as a Deployment creates it.
 func newPod() *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -213,12 +212,14 @@ func newPod() *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: nodeName(0), ServiceAccountName: "default",
-			Volumes: []corev1.Volume{{Name: "kube-api-access-abcde", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-				Sources: []corev1.VolumeProjection{
-					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3607))}},
-					{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
-				},
-			}}}},
+			Volumes: []corev1.Volume{{Name: "kube-api-access-abcde",
+				VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{
+						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3607))}},
+						{ConfigMap: &corev1.ConfigMapProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+					},
+				}}}},
 		},
 	}
 	for _, name := range []string{"server", "proxy"} {
@@ -231,11 +232,12 @@ func newPod() *corev1.Pod {
 	return p
 }
 
-// start starts fastadmit and waits until it is ready, which is when it knows all.
+// start starts fastadmit and waits until it is ready, which is when it has read everything.
 func (c *filled) start(t *testing.T, plugins string, objects map[string]*int) (*cluster.Fastadmit, time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	f := cluster.StartFastadmit(t, *binary, cluster.NewAuthority(t), "--kubeconfig="+c.Kubeconfig(t), "--enable-admission-plugins="+plugins)
+	f := cluster.StartFastadmit(t, *binary, cluster.NewAuthority(t), "--kubeconfig="+c.Kubeconfig(t),
+		"--enable-admission-plugins="+plugins)
 	cluster.Await(t, "fastadmit to be ready", func() error {
 		answer, err := http.Get(f.Metrics + "/readyz")
 		if err != nil {
@@ -276,7 +278,7 @@ func (c *filled) storm(t *testing.T, f *cluster.Fastadmit, objects map[string]*i
 	return changed
 }
 
-// follows waits until fastadmit knows of an object that is made now, of each resource.
+// follows creates an object of each resource, and waits until fastadmit has read it.
 func (c *filled) follows(t *testing.T, f *cluster.Fastadmit, objects map[string]*int) {
 	t.Helper()
 	name, ctx := fmt.Sprintf("new-%d", versions.Add(1)), t.Context()
@@ -285,7 +287,8 @@ func (c *filled) follows(t *testing.T, f *cluster.Fastadmit, objects map[string]
 		var err error
 		switch resource {
 		case "namespaces":
-			_, err = c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err = c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
 		case "nodes":
 			_, err = c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		case "pods":

@@ -1,6 +1,5 @@
-// Package semantics tests what fastadmit's configuration says for each plugin,
-// and what a webhook configuration says for each webhook, on a real
-// kube-apiserver.
+// Package semantics tests fastadmit's configuration for each plugin, and the same settings of a
+// webhook configuration, on a real kube-apiserver.
 package semantics
 
 import (
@@ -29,7 +28,7 @@ type stand struct {
 	authority *cluster.Authority
 	config    string // the configuration file of fastadmit
 	fastadmit *cluster.Fastadmit
-	markers   *cluster.Fastadmit // tells whether a webhook configuration is in use
+	markers   *cluster.Fastadmit // shows whether a webhook
 }
 
 const head = "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n" +
@@ -105,7 +104,8 @@ func (s *stand) reinvocation(t *testing.T) {
 	s.Mutating(t, s.marker(), a, b)
 	calls := func(plugin string) (n int) {
 		for _, decision := range []string{"allowed", "patched"} {
-			n += s.fastadmit.Metric(t, fmt.Sprintf(`fastadmit_plugin_decisions_total{plugin=%q,phase="mutate",decision=%q}`, plugin, decision))
+			n += s.fastadmit.Metric(t, fmt.Sprintf(`fastadmit_plugin_decisions_total{plugin=%q,phase="mutate",decision=%q}`, plugin,
+				decision))
 		}
 		return n
 	}
@@ -133,8 +133,8 @@ func (s *stand) reinvocation(t *testing.T) {
 	f("Multiple webhooks, full reinvocation", "1,2", "1,2", 2, 2)
 }
 
-// namespaceSelector asks for the labels of namespaces that the server has not
-// heard of yet, and of those that change.
+// namespaceSelector uses labels of namespaces that the server has not read yet, and of namespaces
+// that change.
 func (s *stand) namespaceSelector(t *testing.T) {
 	s.configure(t, "- {name: AlwaysDeny, namespaceSelector: {matchLabels: {strict: 'yes'}}}\n")
 	s.Validating(t, s.marker(), s.hook("/validate/alwaysdeny"))
@@ -145,7 +145,7 @@ func (s *stand) namespaceSelector(t *testing.T) {
 		}
 		return err != nil
 	}
-	for i := range 20 { // each at once after it was made
+	for i := range 20 { // each one right after its creation
 		name := fmt.Sprintf("strict-%d", i)
 		s.namespace(t, name, map[string]string{"strict": "yes"})
 		if !denies(name) {
@@ -158,7 +158,8 @@ func (s *stand) namespaceSelector(t *testing.T) {
 		}
 	}
 	patch := []byte(`{"metadata":{"labels":{"strict":"yes"}}}`)
-	if _, err := s.Client.CoreV1().Namespaces().Patch(context.Background(), "loose-0", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+	if _, err := s.Client.CoreV1().Namespaces().Patch(context.Background(), "loose-0", "application/merge-patch+json", patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(2 * time.Minute); !denies("loose-0"); time.Sleep(20 * time.Millisecond) {
@@ -168,7 +169,7 @@ func (s *stand) namespaceSelector(t *testing.T) {
 	}
 }
 
-// enforcement warns everywhere and denies in one namespace.
+// enforcement warns in all namespaces and denies in one.
 func (s *stand) enforcement(t *testing.T) {
 	s.configure(t, `
 - name: AlwaysDeny
@@ -188,10 +189,12 @@ func (s *stand) enforcement(t *testing.T) {
 		return err
 	}
 	const why = `configmaps "%s" is forbidden: admission control is denying all modifications`
-	if err := create("prod", "denied", nil); !apierrors.IsForbidden(err) || err.Error() != cluster.Prefix(0)+"AlwaysDeny: "+fmt.Sprintf(why, "denied") {
+	if err := create("prod", "denied", nil); !apierrors.IsForbidden(err) || err.Error() != cluster.Prefix(0)+"AlwaysDeny: "+
+		fmt.Sprintf(why, "denied") {
 		t.Errorf("in prod: got %v", err)
 	}
-	if err := create("default", "warned", nil); err != nil || len(*warned) != 1 || (*warned)[0] != "AlwaysDeny: "+fmt.Sprintf(why, "warned") {
+	if err := create("default", "warned", nil); err != nil || len(*warned) != 1 || (*warned)[0] != "AlwaysDeny: "+
+		fmt.Sprintf(why, "warned") {
 		t.Errorf("elsewhere: got %v, warnings %q", err, *warned)
 	}
 	if err := create("default", "audited", map[string]string{"quiet": "yes"}); err != nil || len(*warned) != 0 {
@@ -219,15 +222,16 @@ type warnings []string
 // HandleWarningHeader implements rest.WarningHandler.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
-// failurePolicy has plugins fail whose own policy is Ignore, behind a webhook
-// whose policy is Fail.
+// failurePolicy lets plugins fail whose own policy is Ignore, in a webhook whose policy is Fail.
 func (s *stand) failurePolicy(t *testing.T) {
-	s.configure(t, "- {name: Undecided, failurePolicy: Ignore}\n- {name: Panic, failurePolicy: Ignore}\n- {name: AlwaysDeny, objectSelector: {matchLabels: {x: y}}}\n")
+	s.configure(t, "- {name: Undecided, failurePolicy: Ignore}\n- {name: Panic, failurePolicy: Ignore}\n- {name: AlwaysDeny, "+
+		"objectSelector: {matchLabels: {x: y}}}\n")
 	s.Validating(t, s.marker(), s.hook("/validate/ignore"))
 	if _, err := s.create("default", nil); err != nil {
 		t.Errorf("with the policy Ignore: %v", err)
 	}
-	s.configure(t, "- {name: Undecided, failurePolicy: Fail}\n- {name: Panic, failurePolicy: Ignore}\n- {name: AlwaysDeny, objectSelector: {matchLabels: {x: y}}}\n")
+	s.configure(t, "- {name: Undecided, failurePolicy: Fail}\n- {name: Panic, failurePolicy: Ignore}\n- {name: AlwaysDeny, "+
+		"objectSelector: {matchLabels: {x: y}}}\n")
 	if _, err := s.create("default", nil); err != nil {
 		t.Errorf("the plugin with the policy Fail has another endpoint: %v", err)
 	}

@@ -1,5 +1,5 @@
-// Package stream sends a steady stream of requests through fastadmit's webhooks
-// and counts what becomes of them.
+// Package stream sends a steady stream of requests through fastadmit's webhooks and counts the
+// results.
 package stream
 
 import (
@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// Tenant is the namespace from which there are calls.
+	// Tenant is the namespace of the requests.
 	Tenant = "tenant"
 
-	// PerBurst is how many requests a Stream sends at once, so that the API server
-	// keeps connections to all replicas.
+	// PerBurst is how many requests a Stream sends at once, so that the API server keeps
+	// connections to all replicas.
 	PerBurst = 10
 	// BurstEvery is the time between two bursts that makes 100 requests a second.
 	BurstEvery = 100 * time.Millisecond
@@ -35,12 +35,11 @@ const (
 	// One in unwantedEvery requests is for a Pod that must be denied.
 	unwantedEvery = 5
 
-	// requestMax bounds how long a request may take: no more than a webhook can,
-	// twice.
+	// requestMax bounds how long a request may take: twice the maximum timeout of a webhook.
 	requestMax = 90 * time.Second
 )
 
-// A Stream creates Pods at a steady rate. Each is to be mutated, or denied.
+// A Stream creates Pods at a steady rate. Each must be mutated or denied.
 type Stream struct {
 	api   *cluster.APIServer
 	every time.Duration // between two bursts
@@ -49,14 +48,14 @@ type Stream struct {
 	down       bool // there is no API server
 	sent       int
 	lost       int
-	unanswered int // for want of an API server
+	unanswered int // because no API server was running
 	texts      map[string]int
 
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// Start begins one: PerBurst requests at once, and again when every has passed.
+// Start starts a Stream: PerBurst requests at once, and again whenever every has passed.
 func Start(api *cluster.APIServer, every time.Duration) *Stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Stream{api: api, every: every, texts: make(map[string]int), cancel: cancel, ended: make(chan struct{})}
@@ -64,7 +63,7 @@ func Start(api *cluster.APIServer, every time.Duration) *Stream {
 	return s
 }
 
-// run sends until ctx ends, and waits for the answers.
+// run sends requests until ctx ends, and waits for the answers.
 func (s *Stream) run(ctx context.Context) {
 	defer close(s.ended)
 	var answers sync.WaitGroup
@@ -86,7 +85,7 @@ func (s *Stream) run(ctx context.Context) {
 	}
 }
 
-// Stop sends no more, and waits for the answers.
+// Stop stops sending, and waits for the answers.
 func (s *Stream) Stop() {
 	s.cancel()
 	<-s.ended
@@ -99,10 +98,10 @@ func (s *Stream) Count() int {
 	return s.sent
 }
 
-// errNotDenied is of a Pod that was to be denied.
+// errNotDenied means that a Pod was created that had to be denied.
 var errNotDenied = errors.New("an unwanted Pod was not denied")
 
-// send creates a Pod, once: client-go would try again where it may.
+// send creates a Pod. It does not retry, as client-go would.
 func (s *Stream) send(number int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestMax)
 	defer cancel()
@@ -113,34 +112,32 @@ func (s *Stream) send(number int) error {
 	case !unwanted:
 		return err
 	case err == nil:
-		return errNotDenied // what is stored is counted later
+		return errNotDenied // stored Pods are counted later
 	case strings.Contains(err.Error(), "denied the request: LimitPodHardAntiAffinityTopology: "):
 		return nil
 	}
 	return err
 }
 
-// digits are ports and the like, in which errors differ that are of one kind.
+// digits are numbers such as ports, which may differ between errors of one kind.
 var digits = regexp.MustCompile(`[0-9]{3,}`)
 
-// unreadService ends what an API server says that does not know the Service of a webhook.
+// unreadService is the end of an API server's error if it has not read the Service of a webhook.
 var unreadService = regexp.MustCompile(`: service "[^"]+" not found$`)
 
-// SetDown says that there will be no API server in a moment, or that there is
-// one again.
+// SetDown tells the Stream that the API server is about to go down, or is up again.
 func (s *Stream) SetDown(down bool) {
 	s.mu.Lock()
 	s.down = down
 	s.mu.Unlock()
 	if down {
-		time.Sleep(s.every) // what was sent before has arrived
+		time.Sleep(s.every) // the previous burst has arrived
 	}
 }
 
-// note counts an answer. An error with a status is an API server's answer. One
-// without is none, which a request may get that was sent while the API server
-// was down: its own fault, and not a webhook's. So is the error of one that answers before
-// it is ready and has not read its Services.
+// note counts an answer. An error with a status is an API server's answer. An error without one
+// means that the API server was down, which is not the webhook's fault. Nor is the error of an API
+// server that is not ready and has not read its Services.
 func (s *Stream) note(err error, down bool) {
 	if err == nil || errors.Is(err, errNotDenied) {
 		return
@@ -156,8 +153,8 @@ func (s *Stream) note(err error, down bool) {
 	s.texts[digits.ReplaceAllString(err.Error(), "#")]++
 }
 
-// NewPod returns a Pod that nobody runs, to which a plugin adds tolerations, or one that another
-// plugin denies.
+// NewPod returns a Pod that is never run. One plugin adds tolerations to it, or another one denies
+// it.
 func NewPod(name string, unwanted bool) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -173,8 +170,7 @@ func NewPod(name string, unwanted bool) *corev1.Pod {
 	return pod
 }
 
-// Result counts what came of it: the answers, and what is stored, which is
-// removed then.
+// Result counts the answers and the stored objects, and removes these.
 func (s *Stream) Result(t *testing.T, event string) tally.Loss {
 	t.Helper()
 	r := tally.Loss{Event: event, Requests: s.sent, Lost: s.lost, Unanswered: s.unanswered}

@@ -7,10 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestNote has answers of API servers that are ready and that are not.
+// TestNote counts answers of API servers that are ready and that are not.
 func TestNote(t *testing.T) {
 	unread := apierrors.NewInternalError(errors.New(
-		`failed calling webhook "a.example.com": failed to call webhook: Post "https://fastadmit.fastadmit.svc:443/a": service "fastadmit" not found`))
+		`failed calling webhook "a.example.com": failed to call webhook: Post "https://fastadmit.fastadmit.svc:443/a": service ` +
+			`"fastadmit" not found`))
 	timeout := apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": context deadline exceeded`))
 	refused := errors.New("connection refused")
 	f := func(err error, down bool, lost, unanswered int) {

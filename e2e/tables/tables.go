@@ -1,5 +1,5 @@
-// Package tables reads e2e/testdata: what Kubernetes' own tests of its
-// admission plugins try, restated as manifests.
+// Package tables reads e2e/testdata: the cases of Kubernetes' own tests of its admission plugins,
+// restated as manifests.
 package tables
 
 import (
@@ -11,35 +11,34 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Case is a write of an object: its creation, or its update where there was an
-// old object, unless the operation is another one.
+// Case is a write of an object: its update if there is an old object, otherwise its creation,
+// unless Operation is set.
 type Case struct {
 	About string `json:"about"`
-	// Given are the objects that there are before. Those in a namespace are in
-	// that of the case, unless they name another.
+	// Given are the objects that exist before. Those in a namespace are in the case's namespace,
+	// unless they name another.
 	Given []map[string]any `json:"given,omitempty"`
-	// Namespace has labels and annotations of the case's namespace.
+	// Namespace contains the labels and annotations of the case's namespace.
 	Namespace *Metadata `json:"namespace,omitempty"`
-	// User is who sends the request; nil for one who may do everything.
+	// User is the user who sends the request; nil for one who may do everything.
 	User *User `json:"user,omitempty"`
-	// DryRun is of a write that nothing is to come of.
+	// DryRun is set if the request is a dry run.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Operation is empty for writes, DELETE for the deletion of the object, and
-	// CONNECT for attaching to it, or for what the subresource says: exec,
-	// portforward.
+	// Operation is empty for writes, DELETE for the deletion of the object, and CONNECT for
+	// attaching to it or for the subresource exec or portforward.
 	Operation   string         `json:"operation,omitempty"`
 	Subresource string         `json:"subresource,omitempty"`
 	Object      map[string]any `json:"object"`
 	OldObject   map[string]any `json:"oldObject,omitempty"`
 }
 
-// User is somebody, as requests know him.
+// User is a user as in requests.
 type User struct {
 	Username string   `json:"username"`
 	Groups   []string `json:"groups,omitempty"`
 }
 
-// Metadata are what a namespace has.
+// Metadata are the metadata of a namespace.
 type Metadata struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -48,10 +47,10 @@ type Metadata struct {
 	Phase string `json:"phase,omitempty"`
 }
 
-// IsMissing says that the case's namespace does not exist.
+// IsMissing reports whether the case's namespace does not exist.
 func (c *Case) IsMissing() bool { return c.Namespace != nil && c.Namespace.Phase == "Missing" }
 
-// IsTerminating says that the case's namespace was deleted.
+// IsTerminating reports whether the case's namespace was deleted.
 func (c *Case) IsTerminating() bool { return c.Namespace != nil && c.Namespace.Phase == "Terminating" }
 
 // Read returns the cases in a file.
@@ -67,7 +66,7 @@ func Read(file string) ([]Case, error) {
 	return cases, nil
 }
 
-// GivenObjects returns the objects that there are before.
+// GivenObjects returns the objects that exist before.
 func (c *Case) GivenObjects() []*unstructured.Unstructured {
 	var given []*unstructured.Unstructured
 	for _, object := range c.Given {
@@ -76,7 +75,7 @@ func (c *Case) GivenObjects() []*unstructured.Unstructured {
 	return given
 }
 
-// NewNamespace returns the case's namespace, under that name.
+// NewNamespace returns the case's namespace with this name.
 func (c *Case) NewNamespace(name string) *unstructured.Unstructured {
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 	namespace.SetName(name)
@@ -87,14 +86,13 @@ func (c *Case) NewNamespace(name string) *unstructured.Unstructured {
 	return namespace
 }
 
-// Connection returns the subresource that a CONNECT is for.
+// Connection returns the subresource of a CONNECT.
 func (c *Case) Connection() string { return cmp.Or(c.Subresource, "attach") }
 
-// New returns the object to write, Old the one it replaces, nil if there is
-// none.
+// New returns the object to write. It returns nil if there is none.
 func (c *Case) New() *unstructured.Unstructured { return &unstructured.Unstructured{Object: c.Object} }
 
-// Old returns the object that is replaced, nil if there is none.
+// Old returns the object that is replaced. It returns nil if there is none.
 func (c *Case) Old() *unstructured.Unstructured {
 	if c.OldObject == nil {
 		return nil

@@ -2,11 +2,10 @@ package tally
 
 import "os"
 
-// Full is the environment variable that asks for all generated cases, as "make
-// e2e-full" sets it.
+// Full is the environment variable that requests all generated cases. "make e2e-full" sets it.
 const Full = "FASTADMIT_E2E_FULL"
 
-// Cases returns how many cases to generate: few in CI, or all.
+// Cases returns how many cases to generate: all, or few as in CI.
 func Cases(few, all int) int {
 	if os.Getenv(Full) != "" {
 		return all

@@ -9,19 +9,19 @@ import (
 	"text/tabwriter"
 )
 
-// Loss is what came of a stream of requests while something happened.
+// Loss is the result of a stream of requests during an event.
 type Loss struct {
 	Event    string
 	Requests int
-	// Lost are requests that the API server answered with an error that is not
-	// the denial they were to get, LostMax how many of these there may be.
+	// Lost is the number of requests that got an error other than the denial they had to get.
+	// LostMax is how many of these are allowed.
 	Lost, LostMax int
-	// MutationsMissed are objects that were stored without their mutation, and
-	// ValidationsMissed those that should have been denied.
+	// MutationsMissed is the number of objects stored without their mutation, ValidationsMissed
+	// that of objects that should have been denied.
 	MutationsMissed, ValidationsMissed int
-	// Unanswered are requests without an answer of an API server that is ready.
+	// Unanswered is the number of requests without an answer from an API server that is ready.
 	Unanswered int
-	Skipped    string // why it was not tried, empty if it was
+	Skipped    string // why it was skipped, empty if it was not
 }
 
 // lossDir is the folder of these rows, in Dir.
@@ -62,6 +62,6 @@ func LossTable(rows []Loss) string {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n",
 			r.Event, r.Requests, r.Lost, r.LostMax, r.MutationsMissed, r.ValidationsMissed, r.Unanswered)
 	}
-	_ = t.Flush() // a strings.Builder takes everything
+	_ = t.Flush() // a strings.Builder does not fail
 	return text.String() + skipped.String()
 }

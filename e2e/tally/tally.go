@@ -1,6 +1,5 @@
-// Package tally counts how often fastadmit and Kubernetes came to the same
-// result, and what was lost while something happened. Tests write their counts,
-// command tally/show makes the tables.
+// Package tally counts how often fastadmit and Kubernetes gave the same result, and what was lost
+// during events. Tests write their counts; the command tally/show makes the tables.
 package tally
 
 import (
@@ -13,19 +12,18 @@ import (
 	"text/tabwriter"
 )
 
-// Row is what one kind of test found out about one plugin.
+// Row is the result of one kind of test for one plugin.
 type Row struct {
 	Plugin    string
 	Test      string // what was compared
 	Cases     int
 	Different []string // what differs
-	// Listed are differences that README.md gives the reason for, and Skipped
-	// are cases that were not tried.
+	// Listed are differences that README.md explains. Skipped are cases that were not run.
 	Listed, Skipped []string
 }
 
-// Dir is where tests write, an environment variable; they do not if it is
-// empty.
+// Dir is the environment variable with the folder into which tests write. If it is empty, they do
+// not write.
 const Dir = "FASTADMIT_TALLY"
 
 // Write keeps the row for the table.
@@ -50,7 +48,7 @@ func Read(dir string) ([]Row, error) {
 	return rows, err
 }
 
-// read returns what is in the files of a folder, in the order of their names.
+// read returns the content of the files of a folder, ordered by name.
 func read[T any](dir string) ([]T, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -69,7 +67,7 @@ func read[T any](dir string) ([]T, error) {
 	return all, nil
 }
 
-// Table returns the rows as a table, and below it what is not plainly equal.
+// Table returns the rows as a table, and below it the differences.
 func Table(rows []Row) string {
 	var text strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)

@@ -1,7 +1,6 @@
-// Command testserver is fastadmit with the plugins that tests need: those of
-// Kubernetes' own webhook conformance tests (k8s.io/kubernetes
-// test/e2e/apimachinery/webhook.go and test/images/agnhost/webhook), and one
-// that says what it gets.
+// Command testserver is fastadmit with the plugins of tests: those of Kubernetes' own webhook
+// conformance tests (k8s.io/kubernetes test/e2e/apimachinery/webhook.go and
+// test/images/agnhost/webhook), and one that reports its reviews.
 package main
 
 import (

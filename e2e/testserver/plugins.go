@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A decide is what a plugin does to a review.
+// A decide is a plugin's decision on a review.
 type decide func(ctx context.Context, review *codec.Review) admission.Result
 
 func plugins() []admission.Plugin {
@@ -47,7 +47,7 @@ func plugin(name string, admit, validate decide) admission.Plugin {
 	}
 }
 
-// echoMutating says what it gets, and notes the operation in what is written.
+// echoMutating reports its review in a warning, and notes the operation in the written object.
 func echoMutating(ctx context.Context, review *codec.Review) admission.Result {
 	operation := review.Operation()
 	if (operation == codec.Create || operation == codec.Update) && review.SubResource() == "" {
@@ -74,8 +74,8 @@ func echo(review *codec.Review, phase string) admission.Result {
 	return admission.Allowed()
 }
 
-// denyUnwanted denies what says of itself that it is not wanted, and keeps
-// waiting who says that they would wait forever: longer than they do.
+// denyUnwanted denies objects that are labelled as unwanted. For those labelled to wait forever, it
+// waits longer than the caller does.
 func denyUnwanted(ctx context.Context, review *codec.Review) admission.Result {
 	object := &review.Object
 	if review.Operation() == codec.Delete {
@@ -136,18 +136,18 @@ func addInitContainer(_ context.Context, review *codec.Review) admission.Result 
 	return admission.Allowed()
 }
 
-// undecided does not come to a decision.
+// undecided returns no decision.
 func undecided(context.Context, *codec.Review) admission.Result {
 	return admission.Errored(errors.New("as it is meant to"))
 }
 
-// scribble makes an edit that cannot be made: it starts at a Value that is missing.
+// scribble makes an invalid edit, of a missing Value.
 func scribble(_ context.Context, review *codec.Review) admission.Result {
 	review.Object.Get("metadata", "nothing").SetString("gone", "state")
 	return admission.Allowed()
 }
 
-// takes decides after so long.
+// takes decides after a delay.
 func takes(d time.Duration) decide {
 	return func(context.Context, *codec.Review) admission.Result {
 		time.Sleep(d)

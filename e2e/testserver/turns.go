@@ -9,9 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// turns makes a ConfigMap's <key>-now the next of the values that its <key>
-// lists, with each call, until the last. So it changes what it made itself,
-// which no other plugin must.
+// turns sets a ConfigMap's <key>-now to the next of the values that its <key> lists, with each
+// call, until the last. So it changes what it set itself, which no other plugin may do.
 func turns(key string) decide {
 	return func(_ context.Context, review *codec.Review) admission.Result {
 		data := review.Object.Get("data")

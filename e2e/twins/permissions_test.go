@@ -12,11 +12,10 @@ import (
 
 const ownersPlugin = "OwnerReferencesPermissionEnforcement"
 
-// permissionPlugins are about permissions.
+// permissionPlugins are the plugins that check permissions.
 var permissionPlugins = []string{ownersPlugin, "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest"}
 
-// TestPermissions is TestTwins for plugins that are about permissions: users have
-// those that rbac.yaml gives.
+// TestPermissions is TestTwins for plugins that check permissions. Users have those of rbac.yaml.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	flags := maps.Clone(resources)

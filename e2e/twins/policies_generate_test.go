@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// paths are where objects of the kinds are created that policies are evaluated on.
+// paths are the paths at which objects are created, by kind.
 var paths = map[schema.GroupVersionKind]string{
 	{Version: "v1", Kind: "Pod"}:                                 "/api/v1/namespaces/%s/pods",
 	{Version: "v1", Kind: "Service"}:                             "/api/v1/namespaces/%s/services",
@@ -96,17 +96,22 @@ func document(kind, name string, spec map[string]any) unstructured.Unstructured 
 	}}
 }
 
-// bases are objects that generated policies are about. Objects of example.com may have
-// anything in them.
+// bases are the objects of generated policies. Those of example.com may have any content.
 var bases = []string{
-	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"app":"web"},"annotations":{"note":"x"}},"spec":{"containers":[{"name":"c","image":"nginx:1",
-		"ports":[{"containerPort":80}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"100m"}}},{"name":"d","image":"registry.example.com/d"}],
+	`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"app":"web"},"annotations":{"note":"x"}},` +
+		`"spec":{"containers":[{"name":"c","image":"nginx:1",
+		"ports":[{"containerPort":80}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"100m"}}},{"name":"d",` +
+		`"image":"registry.example.com/d"}],
 		"nodeSelector":{"a":"b"},"tolerations":[{"key":"a","operator":"Exists"}],"volumes":[{"name":"v","emptyDir":{}}]}}`,
-	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"replicas":3,"selector":{"matchLabels":{"a":"b"}},
+	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"replicas":3,` +
+		`"selector":{"matchLabels":{"a":"b"}},
 		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"nginx"}]}}}}`,
-	`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","finalizers":["example.com/a"]},"data":{"a":"1","b":"10.0.0.1","c":"ä€😀"},"binaryData":{"d":"YQ=="}}`,
-	`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"replicas":2,"list":[1,2,3],"words":["b","a"],
-		"nested":{"a":{"b":{"c":null}}},"float":1.5,"flag":true,"items":[{"name":"a"},{"name":"b"}]},"anything":{"time":"2024-01-02T03:04:05Z"}}`,
+	`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","finalizers":["example.com/a"]},"data":{"a":"1","b":"10.0.0.1",` +
+		`"c":"ä€😀"},"binaryData":{"d":"YQ=="}}`,
+	`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","labels":{"app":"web"}},"spec":{"replicas":2,"list":[1,2,3],` +
+		`"words":["b","a"],
+		"nested":{"a":{"b":{"c":null}}},"float":1.5,"flag":true,"items":[{"name":"a"},{"name":"b"}]},` +
+		`"anything":{"time":"2024-01-02T03:04:05Z"}}`,
 }
 
 // policyGenerator makes scenarios.
@@ -114,7 +119,7 @@ type policyGenerator struct {
 	*expressions.Generator
 	own    *scenario
 	base   string
-	object any // what base is
+	object any // base, decoded
 }
 
 func pick[T any](g *policyGenerator, all ...T) T { return all[g.IntN(len(all))] }
@@ -131,7 +136,7 @@ func generatedScenarios(t *testing.T) (all []*scenario) {
 		g.begin(r)
 		g.own.NamespaceLabels = map[string]string{"env": pick(g, "prod", "dev")}
 		g.given()
-		// One of each kind: kube-apiserver evaluates several in any order.
+		// One of each kind, because kube-apiserver evaluates several in any order.
 		g.validating(fmt.Sprintf("v.generated-%d", i))
 		if g.IntN(2) == 0 {
 			g.mutating(fmt.Sprintf("m.generated-%d", i))
@@ -144,21 +149,22 @@ func generatedScenarios(t *testing.T) (all []*scenario) {
 	return all
 }
 
-// begin has expressions know nothing but the object.
+// begin limits expressions to the object.
 func (g *policyGenerator) begin(r *rand.Rand) {
 	g.Generator = expressions.New(r, map[string]any{"object": g.object, "oldObject": g.object})
 }
 
-// paramKinds are those of parameters: ConfigMaps and Limits are in the namespace, and
-// ClusterLimits in none.
+// paramKinds are the kinds of parameters. ConfigMaps and Limits are namespaced, ClusterLimits are
+// cluster-scoped.
 var paramKinds = []map[string]any{
-	{"apiVersion": "v1", "kind": "ConfigMap"}, {"apiVersion": "example.com/v1", "kind": "Limit"}, {"apiVersion": "example.com/v1", "kind": "ClusterLimit"},
+	{"apiVersion": "v1", "kind": "ConfigMap"}, {"apiVersion": "example.com/v1", "kind": "Limit"},
+	{"apiVersion": "example.com/v1", "kind": "ClusterLimit"},
 }
 
-// given has some parameters in the scenario.
+// given adds some parameters to the scenario.
 func (g *policyGenerator) given() {
 	for _, kind := range paramKinds {
-		for n := range g.IntN(2) { // of several, kube-apiserver takes any first
+		for n := range g.IntN(2) { // of several, kube-apiserver takes any one first
 			u := unstructured.Unstructured{Object: map[string]any{"apiVersion": kind["apiVersion"], "kind": kind["kind"]}}
 			u.SetName(fmt.Sprintf("%s-param-%d", g.own.name, n))
 			if kind["kind"] != "ClusterLimit" {
@@ -188,7 +194,7 @@ func (g *policyGenerator) ref(kind map[string]any) map[string]any {
 	return ref
 }
 
-// common is what policies of both kinds have, and params what they have as paramKind.
+// common returns the fields that policies of both kinds have. params is the paramKind.
 func (g *policyGenerator) common(operations ...any) (spec, params map[string]any) {
 	g.begin(g.Rand)
 	match := map[string]any{"matchPolicy": pick(g, "Exact", "Equivalent"), "resourceRules": []any{map[string]any{
@@ -197,11 +203,13 @@ func (g *policyGenerator) common(operations ...any) (spec, params map[string]any
 	}}}
 	if g.IntN(5) == 0 {
 		match["excludeResourceRules"] = []any{map[string]any{
-			"apiGroups": []any{pick(g, "", "*")}, "apiVersions": []any{"v1"}, "operations": []any{pick(g, "CREATE", "UPDATE")}, "resources": []any{pick(g, "pods", "configmaps", "*/status")},
+			"apiGroups": []any{pick(g, "", "*")}, "apiVersions": []any{"v1"}, "operations": []any{pick(g, "CREATE", "UPDATE")},
+			"resources": []any{pick(g, "pods", "configmaps", "*/status")},
 		}}
 	}
 	if g.IntN(5) == 0 {
-		match["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": "app", "operator": pick(g, "Exists", "DoesNotExist")}}}
+		match["objectSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": "app",
+			"operator": pick(g, "Exists", "DoesNotExist")}}}
 	}
 	spec = map[string]any{"matchConstraints": match, "failurePolicy": pick(g, "Fail", "Fail", "Ignore")}
 	for n := range g.IntN(3) {
@@ -212,7 +220,8 @@ func (g *policyGenerator) common(operations ...any) (spec, params map[string]any
 		g.Add(kind, "variables."+name)
 	}
 	if g.IntN(3) == 0 {
-		spec["matchConditions"] = []any{map[string]any{"name": "c", "expression": pick(g, g.Expression("", expressions.Bool), "request.operation != 'DELETE'",
+		spec["matchConditions"] = []any{map[string]any{"name": "c", "expression": pick(g, g.Expression("", expressions.Bool),
+			"request.operation != 'DELETE'",
 			"("+g.Expression("", expressions.Bool)+") || true")}}
 	}
 	if g.IntN(2) == 0 {
@@ -239,12 +248,13 @@ func (g *policyGenerator) validating(name string) {
 			v["reason"] = pick(g, "Forbidden", "Invalid", "RequestEntityTooLarge")
 		}
 		if g.IntN(20) == 0 {
-			v["reason"] = "Unauthorized" // which neither accepts
+			v["reason"] = "Unauthorized" // neither accepts it
 		}
 		validations = append(validations, v)
 	}
 	for n := range g.IntN(3) {
-		annotations = append(annotations, map[string]any{"key": fmt.Sprintf("k%d", n), "valueExpression": g.Expression("", expressions.String)})
+		annotations = append(annotations, map[string]any{"key": fmt.Sprintf("k%d", n),
+			"valueExpression": g.Expression("", expressions.String)})
 	}
 	spec["validations"], spec["auditAnnotations"] = validations, annotations
 	g.own.Documents = append(g.own.Documents, document("ValidatingAdmissionPolicy", name, spec))
@@ -259,13 +269,14 @@ func (g *policyGenerator) binding(policy string, params map[string]any) map[stri
 		spec["paramRef"] = g.ref(params)
 	}
 	if g.IntN(4) == 0 {
-		spec["matchResources"] = map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"env": pick(g, "prod", "dev")}}}
+		spec["matchResources"] = map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"env": pick(g,
+			"prod", "dev")}}}
 	}
 	return spec
 }
 
-// mutations change metadata only, which nothing sets the defaults of: kube-apiserver
-// sets them after each mutation.
+// mutations change only metadata, because these have no defaults: kube-apiserver sets defaults
+// after each mutation.
 func (g *policyGenerator) mutation() map[string]any {
 	text := pick(g, g.Expression("", expressions.String), "'x'", "request.operation", "string(size(object.metadata.labels))")
 	if g.IntN(2) == 0 {
@@ -280,7 +291,8 @@ func (g *policyGenerator) mutation() map[string]any {
 		"[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a.b/c'), value: "+text+"}]",
 		"[JSONPatch{op: 'test', path: '/metadata/name', value: "+text+"}, JSONPatch{op: 'remove', path: '/metadata/labels'}]",
 		"[JSONPatch{op: 'remove', path: '/metadata/finalizers/0'}]",
-		"[JSONPatch{op: 'copy', from: '/metadata/labels', path: '/metadata/annotations'}, JSONPatch{op: 'move', from: '/metadata/annotations/app', path: '/metadata/annotations/moved'}]",
+		"[JSONPatch{op: 'copy', from: '/metadata/labels', path: '/metadata/annotations'}, JSONPatch{op: 'move', from: "+
+			"'/metadata/annotations/app', path: '/metadata/annotations/moved'}]",
 	)}}
 }
 
@@ -310,7 +322,7 @@ func (g *policyGenerator) requests() error {
 			if err != nil {
 				return err
 			}
-			var object unstructured.Unstructured // numbers as webhooks get them
+			var object unstructured.Unstructured // for numbers as webhooks get them
 			if err := object.UnmarshalJSON(spoilt); err != nil {
 				return err
 			}
@@ -322,7 +334,8 @@ func (g *policyGenerator) requests() error {
 		g.own.Requests = append(g.own.Requests,
 			policyRequest{Send: "POST " + path, Body: body, As: user},
 			policyRequest{Send: "PATCH " + path + "/" + name + pick(g, "", "?dryRun=All"), Type: "application/merge-patch+json", As: user,
-				Body: json.RawMessage(pick(g, `{"metadata":{"labels":{"new":"x"}}}`, `{"metadata":{"labels":null}}`, `{"metadata":{"annotations":{"note":"y"}}}`))},
+				Body: json.RawMessage(pick(g, `{"metadata":{"labels":{"new":"x"}}}`, `{"metadata":{"labels":null}}`,
+					`{"metadata":{"annotations":{"note":"y"}}}`))},
 			policyRequest{Send: "DELETE " + path + "/" + name + pick(g, "?", "?dryRun=All&") + "gracePeriodSeconds=0"})
 	}
 	return nil

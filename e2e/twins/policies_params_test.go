@@ -15,7 +15,8 @@ import (
 func (tw *policyTwins) paramKindGone(t *testing.T, scenarios []*scenario) {
 	t.Helper()
 	own := scenarios[slices.IndexFunc(scenarios, func(s *scenario) bool { return s.name == "parameters" })]
-	requests := slices.DeleteFunc(slices.Clone(own.Requests), func(r policyRequest) bool { return !strings.Contains(r.Send, "/configmaps?dryRun=All") })
+	requests := slices.DeleteFunc(slices.Clone(own.Requests),
+		func(r policyRequest) bool { return !strings.Contains(r.Send, "/configmaps?dryRun=All") })
 	answers := func(side int) (all []string, err error) {
 		for i := range requests {
 			answer, sendErr := tw.send(side, &requests[i], "")
@@ -23,7 +24,7 @@ func (tw *policyTwins) paramKindGone(t *testing.T, scenarios []*scenario) {
 		}
 		return all, err
 	}
-	// await waits until a side answers some of the requests otherwise than before.
+	// await waits until a side answers some of the requests differently than before.
 	await := func(what string, side int, before []string) (now []string) {
 		cluster.Await(t, what, func() (err error) {
 			if now, err = answers(side); err == nil && slices.Equal(now, before) {
@@ -55,7 +56,7 @@ func (tw *policyTwins) paramKindGone(t *testing.T, scenarios []*scenario) {
 	tw.wantSame(t, "with the kind again", answers)
 }
 
-// wantSame waits until both sides answer the same.
+// wantSame waits until both sides give the same answers.
 func (tw *policyTwins) wantSame(t *testing.T, when string, answers func(side int) ([]string, error)) {
 	t.Helper()
 	cluster.Await(t, "the same answers "+when, func() error {

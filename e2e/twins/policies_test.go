@@ -32,20 +32,19 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/tally"
 )
 
-// A scenario is policies, and requests that are sent where they are. It is a template
-// of package text/template, with templateFuncs. In its text, $NS is the name of its
-// namespace, which is also its own, and $S is what the names of static policies end
-// with.
+// A scenario consists of policies, and of requests that are sent after them. It is a template of
+// package text/template, with templateFuncs. In its text, $NS is the name of its namespace, and $S
+// is the end of the names of static policies.
 type scenario struct {
-	// NamespaceLabels are those of the namespace.
+	// NamespaceLabels are the labels of the namespace.
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
-	// Given are the objects that there are before the policies.
+	// Given are the objects that exist before the policies.
 	Given []unstructured.Unstructured `json:"given,omitempty"`
-	// Documents are the policies with their bindings. Policies are evaluated in the
-	// namespace of the scenario, and on what is in none.
+	// Documents are the policies with their bindings. Policies are evaluated for the namespace of
+	// the scenario, and for cluster-scoped objects.
 	Documents []unstructured.Unstructured `json:"documents"`
-	// OnlyStatic is for policies whose order matters: of those that are objects,
-	// kube-apiserver evaluates the policies, bindings and parameters in any order.
+	// OnlyStatic is set if the order of policies matters: kube-apiserver evaluates policies,
+	// bindings and parameters that are objects in any order.
 	OnlyStatic bool            `json:"onlyStatic,omitempty"`
 	Requests   []policyRequest `json:"requests"`
 
@@ -58,25 +57,26 @@ type policyRequest struct {
 	// Send is the method and path.
 	Send string          `json:"send"`
 	Body json.RawMessage `json:"body,omitempty"`
-	// Type is that of the body, application/json if empty.
+	// Type is the content type of the body, application/json if empty.
 	Type string `json:"type,omitempty"`
-	// As is who sends it, empty for one who may do everything.
+	// As is the user who sends it, empty for one who may do everything.
 	As string `json:"as,omitempty"`
-	// Differs says why the answers differ.
+	// Differs is the reason why the answers differ.
 	Differs string `json:"differs,omitempty"`
 }
 
-// staticSuffix is what kube-apiserver wants at the end of the names of static policies.
+// staticSuffix is the end of the names of static policies that kube-apiserver requires.
 const staticSuffix = ".static.k8s.io"
 
-// templateFuncs are what templates may call, besides what they have anyway.
+// templateFuncs are functions for templates, besides the built-in ones.
 var templateFuncs = template.FuncMap{
 	"list": func(all ...string) []string { return all }, "join": func(a, b []string) []string { return slices.Concat(a, b) },
-	"dir": path.Dir, "base": path.Base, "lower": strings.ToLower, "quote": strconv.Quote, "repeat": strings.Repeat, "numbers": func(n int) []int { return make([]int, n) }, "rem": func(a, b int) int { return a % b },
+	"dir": path.Dir, "base": path.Base, "lower": strings.ToLower, "quote": strconv.Quote, "repeat": strings.Repeat,
+	"numbers": func(n int) []int { return make([]int, n) }, "rem": func(a, b int) int { return a % b },
 }
 
-// readScenarios returns those of the files, each twice if its policies can be static:
-// with static ones, too.
+// readScenarios returns the scenarios in the files. If the policies of a scenario can be static, it
+// is returned a second time with static policies.
 func readScenarios(t *testing.T) (all []*scenario) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/policies/*.yaml")
@@ -121,7 +121,7 @@ func (s *scenario) hasParams() bool {
 	})
 }
 
-// confine has the policies evaluated in the namespace of the scenario only.
+// confine limits the policies to the namespace of the scenario.
 func (s *scenario) confine(t *testing.T) {
 	t.Helper()
 	for i := range s.Documents {
@@ -142,13 +142,13 @@ type policyTwins struct {
 	on      [2]*cluster.APIServer
 	clients [2]*http.Client
 	sent    []sentRequest
-	// groups are the API versions of documents on either side.
+	// groups are the API versions of documents on each side.
 	groups [2]string
-	// annotations shows what the audit log of a side says of a request.
+	// annotations returns the audit annotations of a request on a side.
 	annotations func(side int, annotations map[string]string) string
 }
 
-// sentRequest is a request that both have answered.
+// sentRequest is a request that both sides have answered.
 type sentRequest struct {
 	scenario *scenario
 	request  *policyRequest
@@ -178,7 +178,8 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 		}
 	}
 	inTree := cluster.WriteFile(t, "in-tree.yaml", fmt.Appendf(nil, policyConfiguration, "apiserver.config.k8s.io/v1", dir, ""))
-	ours := cluster.WriteFile(t, "fastadmit.yaml", fmt.Appendf(nil, policyConfiguration, "fastadmit.io/v1alpha1", dir, ", customResources: true"))
+	ours := cluster.WriteFile(t, "fastadmit.yaml", fmt.Appendf(nil, policyConfiguration, "fastadmit.io/v1alpha1", dir,
+		", customResources: true"))
 	etcd, authority, tw := cluster.StartEtcd(t), cluster.NewAuthority(t), &policyTwins{groups: policyGroups, annotations: shownAnnotations}
 	rbac := map[string]string{"authorization-mode": "RBAC"}
 	withStatic := maps.Clone(rbac)
@@ -191,11 +192,14 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 		s.MustKubectl(t, "", "wait", "--for=condition=Established", "crds", "--all")
 		tw.connect(t, i)
 	}
-	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t), "--admission-control-config-file", ours,
+	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t),
+		"--admission-control-config-file", ours,
 		"--enable-admission-plugins", strings.Join(append(policyPlugins, "AlwaysDeny"), ","), "--allow-unauthenticated-writes")
-	marker, hook := cluster.Webhook{URL: fastadmit.URL, CA: authority.PEM}, cluster.Webhook{CA: authority.PEM, Equivalent: true, Timeout: 30}
+	marker, hook := cluster.Webhook{URL: fastadmit.URL, CA: authority.PEM},
+		cluster.Webhook{CA: authority.PEM, Equivalent: true, Timeout: 30}
 	hook.Rules = slices.Concat(cluster.Everything(), cluster.Rules("*", "autoscaling", "v2", "*/*"))
-	hook.Rules[0].APIGroups = []string{"", "apps", "batch", "example.com", "networking.k8s.io", "policies.fastadmit.io", "scheduling.k8s.io"}
+	hook.Rules[0].APIGroups = []string{"", "apps", "batch", "example.com", "networking.k8s.io", "policies.fastadmit.io",
+		"scheduling.k8s.io"}
 	hook.URL = fastadmit.URL + "/mutate/MutatingAdmissionPolicy"
 	tw.on[1].Mutating(t, marker, hook)
 	hook.URL = fastadmit.URL + "/validate/ValidatingAdmissionPolicy"
@@ -237,7 +241,7 @@ func (s *scenario) writeStatic(t *testing.T, dir string) {
 	}
 }
 
-// prepare makes what the scenarios have on both sides, the documents last.
+// prepare creates the objects of the scenarios on both sides, the documents last.
 func (tw *policyTwins) prepare(t *testing.T, scenarios []*scenario) {
 	t.Helper()
 	for _, s := range tw.on {
@@ -265,10 +269,11 @@ func (tw *policyTwins) prepare(t *testing.T, scenarios []*scenario) {
 	tw.awaitPolicies(t)
 }
 
-// allow lets a user do everything with what is in namespaces but Secrets.
+// allow lets a user do everything with namespaced objects except Secrets.
 func allow(s *cluster.APIServer, user string) error {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apps", "example.com"}, Verbs: []string{"create", "get", "update", "patch"}, Resources: []string{"configmaps", "pods", "deployments", "widgets"}},
+		{APIGroups: []string{"", "apps", "example.com"}, Verbs: []string{"create", "get", "update", "patch"},
+			Resources: []string{"configmaps", "pods", "deployments", "widgets"}},
 		{NonResourceURLs: []string{"/allowed"}, Verbs: []string{"get"}},
 	}}
 	if _, err := s.Client.RbacV1().ClusterRoles().Create(context.Background(), role, metav1.CreateOptions{}); err != nil {
@@ -283,8 +288,8 @@ func allow(s *cluster.APIServer, user string) error {
 	return err
 }
 
-// apply writes the documents of a scenario on both sides. What one of them refuses,
-// the other must refuse too; it is on neither then.
+// apply writes the documents of a scenario on both sides. If one side refuses a document, the other
+// must refuse it too, and it is removed from both.
 func (tw *policyTwins) apply(t *testing.T, own *scenario) {
 	t.Helper()
 	for i := range own.Documents {
@@ -306,8 +311,8 @@ func (tw *policyTwins) apply(t *testing.T, own *scenario) {
 
 func (s *scenario) generated() bool { return strings.HasPrefix(s.name, "generated") }
 
-// awaitPolicies waits until both evaluate what was written: they do when they evaluate
-// a policy of each kind that was written last.
+// awaitPolicies waits until both evaluate the documents. They do once they evaluate a policy of
+// each kind that was written last.
 func (tw *policyTwins) awaitPolicies(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/policies.marker.yaml")
@@ -341,8 +346,8 @@ func (tw *policyTwins) awaitPolicies(t *testing.T) {
 	}
 }
 
-// send sends a request to one side, and returns the answer: status, warnings and
-// object, less what is random in them.
+// send sends a request to one side, and returns the answer: status, warnings and object, with the
+// random parts replaced.
 func (tw *policyTwins) send(side int, r *policyRequest, id string) (string, error) {
 	method, path, _ := strings.Cut(r.Send, " ")
 	request, err := http.NewRequest(method, tw.on[side].Config.Host+path, bytes.NewReader(r.Body))
@@ -384,12 +389,13 @@ func (tw *policyTwins) send(side int, r *policyRequest, id string) (string, erro
 	return text + cluster.Normal(status), err
 }
 
-// sortManagers sorts the managed fields by what is the same on both sides: an API
-// server sorts them by their times, to the second.
+// sortManagers sorts managed fields by content that is the same on both sides. An API server sorts
+// them by time, in seconds.
 func sortManagers(object *unstructured.Unstructured) {
 	managers := object.GetManagedFields()
 	slices.SortStableFunc(managers, func(a, b metav1.ManagedFieldsEntry) int {
-		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(string(a.Operation), string(b.Operation)), strings.Compare(a.Subresource, b.Subresource))
+		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(string(a.Operation), string(b.Operation)),
+			strings.Compare(a.Subresource, b.Subresource))
 	})
 	if managers != nil {
 		object.SetManagedFields(managers)
@@ -442,7 +448,7 @@ func TestPolicies(t *testing.T) {
 	tw.paramKindGone(t, scenarios)
 }
 
-// wantAll wants that the requests were of use: some of each outcome.
+// wantAll checks that the requests had each outcome at least once.
 func (tw *policyTwins) wantAll(t *testing.T) {
 	t.Helper()
 	count := func(part string) (n int) {
@@ -478,7 +484,7 @@ func (tw *policyTwins) ask(own *scenario, r *policyRequest) {
 	tw.sent = append(tw.sent, sent)
 }
 
-// addAnnotations adds what the audit logs say to the answers.
+// addAnnotations adds the audit annotations to the answers.
 func (tw *policyTwins) addAnnotations(t *testing.T) {
 	t.Helper()
 	for side, s := range tw.on {
@@ -503,7 +509,7 @@ func (tw *policyTwins) addAnnotations(t *testing.T) {
 	}
 }
 
-// shownAnnotations are those of policies, with the keys that a webhook has.
+// shownAnnotations returns the annotations of policies, with the keys that a webhook has.
 func shownAnnotations(_ int, annotations map[string]string) string {
 	own := make(map[string]string)
 	for key, value := range annotations {
@@ -511,7 +517,7 @@ func shownAnnotations(_ int, annotations map[string]string) string {
 		switch prefix {
 		case "authorization.k8s.io", "apiserver.latency.k8s.io", "mutation.webhook.admission.k8s.io":
 		case "validation.policy.admission.k8s.io", cluster.WebhookName(0):
-			if name != "ValidatingAdmissionPolicy" && name != "MutatingAdmissionPolicy" { // what every plugin says
+			if name != "ValidatingAdmissionPolicy" && name != "MutatingAdmissionPolicy" { // an annotation that every plugin has
 				own[name] = inOrder(value)
 			}
 		default:
@@ -521,7 +527,7 @@ func shownAnnotations(_ int, annotations map[string]string) string {
 	return cluster.Normal(own)
 }
 
-// inOrder sorts what several parameters gave an annotation.
+// inOrder sorts the values that several parameters gave an annotation.
 func inOrder(value string) string {
 	values := strings.Split(value, ", ")
 	slices.Sort(values)

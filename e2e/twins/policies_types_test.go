@@ -18,8 +18,8 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// typeNumber is what kube-controller-manager puts behind the kind in names of types, the
-// nanoseconds of the moment.
+// typeNumber matches the number that kube-controller-manager appends to the kind in names of types:
+// the time in nanoseconds.
 var typeNumber = regexp.MustCompile(`\b([A-Z][A-Za-z]+?)\d+\b`)
 
 // compareTypes compares the warnings in the status of the ValidatingAdmissionPolicies that
@@ -36,7 +36,8 @@ func (tw *policyTwins) compareTypes(t *testing.T) {
 	}
 	var list admissionregistrationv1.ValidatingAdmissionPolicyList
 	cluster.Await(t, "type checks of all policies", func() error {
-		text, err := tw.on[1].Client.CoreV1().RESTClient().Get().AbsPath("/apis/policies.fastadmit.io/v1/validatingadmissionpolicies").Do(t.Context()).Raw()
+		client := tw.on[1].Client.CoreV1().RESTClient()
+		text, err := client.Get().AbsPath("/apis/policies.fastadmit.io/v1/validatingadmissionpolicies").Do(t.Context()).Raw()
 		if err != nil {
 			return err
 		}
@@ -56,7 +57,7 @@ func (tw *policyTwins) compareTypes(t *testing.T) {
 	warned := 0
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Status.TypeChecking == nil { // it does not compile
+		if p.Status.TypeChecking == nil { // the policy does not compile
 			continue
 		}
 		got, want := shownWarnings(t, p.Status.TypeChecking.ExpressionWarnings), shownWarnings(t, upstream.Check(p))

@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	_ "k8s.io/kubernetes/pkg/features" // what the API server has
+	_ "k8s.io/kubernetes/pkg/features" // the features of the API server
 	standards "k8s.io/pod-security-admission/test"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// TestStandards runs Kubernetes' own tests of the Pod Security Standards, which
-// hold an API server to each check of each version, against one with fastadmit.
+// TestStandards runs Kubernetes' own tests of the Pod Security Standards, which test each check of
+// each version, against an API server with fastadmit.
 func TestStandards(t *testing.T) {
 	t.Parallel()
 	tw := start(t)

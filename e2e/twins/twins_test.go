@@ -1,6 +1,6 @@
-// Package twins sends the same requests to two API servers: to one that has an
-// admission plugin switched on, and to one that has it off and fastadmit's in
-// its place. What they store and what they answer must be equal.
+// Package twins sends the same requests to two API servers: one with an admission plugin enabled,
+// and one with it disabled and fastadmit's plugin instead. What they store and what they answer
+// must be equal.
 package twins
 
 import (
@@ -40,19 +40,17 @@ type twins struct {
 	admission string            // AdmissionConfiguration for either side
 	authority *cluster.Authority
 	fastadmit *cluster.Fastadmit
-	// off are both, without any of the plugins: what must be there before a
-	// test is written through them. The second one gets fastadmit's webhooks.
+	// off are both, without any of the plugins. Objects that must exist before a test are written
+	// through them. The second one gets fastadmit's webhooks.
 	off [2]*cluster.APIServer
-	// uids are those that objects which are given a UID have got of their API server
-	// instead.
+	// uids are the UIDs that the API servers gave to objects whose UID is in a case.
 	uids [2]map[given]string
 }
 
-// given is a UID that an object was given, in a namespace or in none.
+// given identifies an object by the UID in its case and its namespace.
 type given struct{ namespace, uid string }
 
-// resources has API servers serve what Kubernetes does not serve unless told to, and
-// plugins know about.
+// resources makes API servers serve resources that plugins use and that are off by default.
 var resources = map[string]string{
 	"feature-gates": "ClusterTrustBundle=true,PodCertificateRequest=true,GenericWorkload=true,WorkloadWithJob=true," +
 		"InPlacePodVerticalScalingInitContainers=true",
@@ -60,7 +58,7 @@ var resources = map[string]string{
 		"certificates.k8s.io/v1beta1/podcertificaterequests=true,scheduling.k8s.io/v1alpha2=true",
 }
 
-// configurations are those of plugins, on either side.
+// configurations are the configurations of plugins, for both sides.
 var configurations = map[string]string{
 	"EventRateLimit": `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
 		`"limits":[{"type":"Namespace","qps":1,"burst":3}]}`,
@@ -69,7 +67,8 @@ var configurations = map[string]string{
 		`"listed":"env=dev, infra=false, color=blue","prd":"env=prd"}}`,
 	"PodTolerationRestriction": `{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",` +
 		`"default":[{"key":"testKey","operator":"Equal","value":"cluster","effect":"NoSchedule"}],` +
-		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"}]}`,
+		`"whitelist":[{"key":"testKey","operator":"Exists","effect":"NoSchedule"},{"key":"a","operator":"Exists"},{"operator":"Exists",` +
+		`"effect":"NoExecute"}]}`,
 	"PodSecurity": `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +
 		`"exemptions":{"usernames":["exempt-user"],"namespaces":["exempt"],"runtimeClasses":["exempt"]}}`,
 	"ResourceQuota": `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[` +
@@ -77,7 +76,7 @@ var configurations = map[string]string{
 		`{"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["system-cluster-critical"]}]}]}`,
 }
 
-// conditions are those of the plugin's webhook, as its README has them.
+// conditions are the match conditions of the plugin's webhook, as in its README.
 var conditions = map[string][]admissionregistrationv1.MatchCondition{
 	ownersPlugin: {{Name: "owners", Expression: "has(object.metadata) && has(object.metadata.ownerReferences) || " +
 		"oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.ownerReferences)"}},
@@ -85,7 +84,7 @@ var conditions = map[string][]admissionregistrationv1.MatchCondition{
 
 func start(t *testing.T) *twins { return startWith(t, resources) }
 
-// startWith starts twins whose API servers have these flags, too.
+// startWith starts twins whose API servers also have these flags.
 func startWith(t *testing.T, flags map[string]string) *twins {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -111,7 +110,8 @@ func startWith(t *testing.T, flags map[string]string) *twins {
 	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: flags})
 	tw.uids = [2]map[given]string{{}, {}}
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
-		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission, "--allow-unauthenticated-writes")
+		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission,
+		"--allow-unauthenticated-writes")
 	return tw
 }
 
@@ -137,8 +137,8 @@ func (tw *twins) with(t *testing.T, on ...admission.Plugin) [2]*cluster.APIServe
 	maps.Copy(flags, tw.flags)
 	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: flags})
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
-	// In this order, for if the plugin mutates by denying, a validating marker
-	// is never reached.
+	// In this order, because a validating marker would never be reached if the mutating plugin
+	// denied.
 	if len(validating) > 0 {
 		tw.off[1].Validating(t, marker, validating...)
 	}
@@ -148,7 +148,7 @@ func (tw *twins) with(t *testing.T, on ...admission.Plugin) [2]*cluster.APIServe
 	return [2]*cluster.APIServer{a, tw.off[1]}
 }
 
-// rules are the plugin's own, as a webhook configuration has them.
+// rules returns the plugin's rules for a webhook configuration.
 func rules(of []admission.Rule) []admissionregistrationv1.RuleWithOperations {
 	var all []admissionregistrationv1.RuleWithOperations
 	for _, r := range of {
@@ -160,13 +160,13 @@ func rules(of []admission.Rule) []admissionregistrationv1.RuleWithOperations {
 // policyPlugins are on in both clusters, and do nothing without policies.
 var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
 
-// TestTwins goes through every plugin that Kubernetes still has.
+// TestTwins compares every plugin that Kubernetes still has.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	tw := start(t)
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		if slices.Contains(slices.Concat(permissionPlugins, policyPlugins, cluster.WebhookPlugins), p.Name) {
-			continue // TestPermissions; TestPolicies; an API server without them calls nobody
+			continue // see TestPermissions and TestPolicies; without the webhook plugins, an API server calls nobody
 		}
 		row := tally.Row{Plugin: p.Name, Test: "twins"}
 		if p.LastRelease != "" {
@@ -197,7 +197,7 @@ func (tw *twins) tables(t *testing.T, p admission.Plugin, row *tally.Row) {
 	if p.Name == "EventRateLimit" {
 		cases = append(cases, burst()...)
 	}
-	// A namespace for each case: nobody has to delete what is in one.
+	// A namespace for each case, so that nothing has to be deleted in it.
 	for i := range cases {
 		tw.prepare(t, &cases[i], namespace(p.Name, i))
 	}
@@ -216,8 +216,8 @@ func (tw *twins) tables(t *testing.T, p admission.Plugin, row *tally.Row) {
 	}
 }
 
-// alike returns the indices of cases that share what they are given: one API server is
-// enough for them, and to start one takes longer than all else.
+// alike groups cases that share their given objects. They can share an API server, whose start is
+// the slowest part.
 func alike(cases []tables.Case) (all [][]int) {
 	for i := range cases {
 		first := slices.IndexFunc(all, func(same []int) bool { return reflect.DeepEqual(shared(&cases[same[0]]), shared(&cases[i])) })
@@ -230,19 +230,19 @@ func alike(cases []tables.Case) (all [][]int) {
 	return all
 }
 
-// shared returns what the case is given that is in no namespace, and is there
-// for other cases too.
+// shared returns the cluster-scoped objects that the case is given, which other cases can also use.
 func shared(c *tables.Case) []*unstructured.Unstructured {
 	return slices.DeleteFunc(c.GivenObjects(), isNamespaced)
 }
 
-// isNamespaced says whether an object that is given is in a namespace.
+// isNamespaced reports whether a given object is namespaced.
 func isNamespaced(object *unstructured.Unstructured) bool {
-	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "PodGroup", "ResourceQuota", "ServiceAccount", "Workload"}, object.GetKind())
+	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "PodGroup", "ResourceQuota", "ServiceAccount",
+		"Workload"}, object.GetKind())
 }
 
-// give makes the objects until the test ends, and waits until fastadmit knows
-// what there is. The API server with the plugin on is started after this.
+// give creates the objects until the test ends, and waits until fastadmit has read them. The API
+// server with the plugin is started after this.
 //
 // Objects that say when they were created were created one after the other, on
 // both sides alike: the API server sets the time itself, in seconds.
@@ -270,7 +270,7 @@ func (tw *twins) give(t *testing.T, objects []*unstructured.Unstructured) {
 	tw.await(t)
 }
 
-// await waits until fastadmit knows as many objects of each kind as there are.
+// await waits until fastadmit has as many objects of each kind as the cluster.
 func (tw *twins) await(t *testing.T) {
 	t.Helper()
 	for _, kind := range known.Kinds() {
@@ -294,7 +294,7 @@ func (tw *twins) await(t *testing.T) {
 	}
 }
 
-// burst are Events that all go to one namespace: three are within its limit.
+// burst returns Events in one namespace, whose limit allows three.
 func burst() []tables.Case {
 	var cases []tables.Case
 	for i := range 6 {
@@ -309,11 +309,11 @@ func burst() []tables.Case {
 
 func namespace(plugin string, i int) string { return fmt.Sprintf("%s-%d", strings.ToLower(plugin), i) }
 
-// prepare makes what the case needs, on both sides.
+// prepare creates the objects that the case needs, on both sides.
 func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 	t.Helper()
 	for _, object := range []*unstructured.Unstructured{c.New(), c.Old()} {
-		// Events name their namespace twice, so theirs stays.
+		// Events contain their namespace twice, so it is not replaced.
 		if object != nil && object.GetNamespace() == "" {
 			object.SetNamespace(namespace)
 		}
@@ -346,7 +346,7 @@ func (tw *twins) prepare(t *testing.T, c *tables.Case, namespace string) {
 				t.Fatalf("%s: %v", c.About, err)
 			}
 		}
-		if c.IsTerminating() { // and stays that, for nobody removes its finalizer
+		if c.IsTerminating() { // it stays so, because nobody removes its finalizer
 			if err := s.Client.CoreV1().Namespaces().Delete(context.Background(), home.GetName(), metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -363,8 +363,7 @@ func create(s *cluster.APIServer, object *unstructured.Unstructured) error {
 	return err
 }
 
-// create creates a copy of an object that is given, on one side, and notes the UID
-// that it gets.
+// create creates a copy of a given object on one side, and notes the UID that it gets.
 func (tw *twins) create(side int, object *unstructured.Unstructured) error {
 	s := tw.off[side]
 	if err := createWithStatus(s, object.DeepCopy()); err != nil || object.GetUID() == "" {
@@ -377,8 +376,8 @@ func (tw *twins) create(side int, object *unstructured.Unstructured) error {
 	return err
 }
 
-// on returns the case as it is on one side: with the UIDs of that side, and with what
-// the API server has set in the object that is updated, as clients send that back.
+// on returns the case for one side: with the UIDs of that side, and with the fields that the API
+// server has set in the old object, because clients send them back.
 func (tw *twins) on(t *testing.T, side int, c *tables.Case) *tables.Case {
 	t.Helper()
 	namespace := c.New().GetNamespace()
@@ -408,8 +407,8 @@ func (tw *twins) on(t *testing.T, side int, c *tables.Case) *tables.Case {
 	return &own
 }
 
-// remove deletes what a case wrote if it is there and in no namespace: nodes
-// would get pods of other tests.
+// remove deletes the object that a case wrote if it is cluster-scoped: nodes would get pods of
+// other tests.
 func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructured) {
 	t.Helper()
 	found, err := read(s, object)
@@ -425,7 +424,7 @@ func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructure
 	}
 }
 
-// compare sends the case to both and says how they differ.
+// compare sends the case to both and describes the difference.
 func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) string {
 	t.Helper()
 	var results [2]string
@@ -452,8 +451,7 @@ func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) stri
 	return fmt.Sprintf("with fastadmit %s\nin-tree %s", results[1], results[0])
 }
 
-// home says what has become of the case's namespace. Who made it is in its
-// managed fields, so it is not compared.
+// home returns the state of the case's namespace, without managed fields, which name its creator.
 func home(s *cluster.APIServer, c *tables.Case) string {
 	namespace, err := s.Client.CoreV1().Namespaces().Get(context.Background(), c.New().GetNamespace(), metav1.GetOptions{})
 	if err != nil {
@@ -462,7 +460,7 @@ func home(s *cluster.APIServer, c *tables.Case) string {
 	return fmt.Sprintf("namespace %s %v", namespace.Status.Phase, namespace.Labels)
 }
 
-// write does what the case says.
+// write sends the request of the case.
 func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -491,8 +489,8 @@ func write(s *cluster.APIServer, c *tables.Case) (*unstructured.Unstructured, er
 	return resource.Create(ctx, object, metav1.CreateOptions{DryRun: dryRun}, subresources...)
 }
 
-// subject returns what an object is written about: the pod, if it is the eviction
-// or the binding of one, and the service account of a token.
+// subject returns the object to which an object is posted: the pod of an eviction or binding, and
+// the service account of a token.
 func subject(object *unstructured.Unstructured) *unstructured.Unstructured {
 	kind := map[string]string{"Eviction": "Pod", "Binding": "Pod", "TokenRequest": "ServiceAccount"}[object.GetKind()]
 	if kind == "" {

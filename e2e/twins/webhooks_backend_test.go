@@ -15,15 +15,14 @@ import (
 	"testing"
 )
 
-// hookBackend is a server of webhooks, which both sides call. What it answers depends on
-// the path and the request alone: the first segment of the path names what it does, the
-// second one the webhook.
+// hookBackend is a server of webhooks, which both sides call. Its answer depends only on the path
+// and the request. The first segment of the path names the behavior, the second one the webhook.
 type hookBackend struct{ *httptest.Server }
 
 func startHooks(t *testing.T) *hookBackend {
 	t.Helper()
 	b := &hookBackend{httptest.NewUnstartedServer(http.HandlerFunc(serveHook))}
-	b.Config.ErrorLog = log.New(io.Discard, "", 0) // who does not trust it, says so
+	b.Config.ErrorLog = log.New(io.Discard, "", 0) // a caller that does not trust it reports that itself
 	b.StartTLS()
 	t.Cleanup(func() {
 		b.CloseClientConnections()
@@ -36,14 +35,14 @@ func (b *hookBackend) caBundle() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.Certificate().Raw})
 }
 
-// hookReview is what a webhook reads of a review.
+// hookReview contains the fields of a review that a webhook reads.
 type hookReview struct {
 	APIVersion string
 	Request    map[string]any
 }
 
-// hookAnswers are what the webhooks answer, beside the uid: in either phase, with the name
-// of the webhook.
+// hookAnswers are the webhooks' answers without the uid, for either phase, with the name of the
+// webhook.
 var hookAnswers = map[string]func(name string, r *hookReview) string{
 	"allow": func(string, *hookReview) string { return `"allowed":true` },
 	"echo": func(_ string, r *hookReview) string {
@@ -60,10 +59,12 @@ var hookAnswers = map[string]func(name string, r *hookReview) string{
 		return `"allowed":false,"status":{"message":"no ` + name + `"}`
 	},
 	"deny-code": func(string, *hookReview) string {
-		return `"allowed":false,"status":{"reason":"Gone","code":410,"message":"a\nb"},"warnings":["denied"],"auditAnnotations":{"k":"denied"}`
+		return `"allowed":false,"status":{"reason":"Gone","code":410,"message":"a\nb"},"warnings":["denied"],` +
+			`"auditAnnotations":{"k":"denied"}`
 	},
 	"deny-details": func(string, *hookReview) string {
-		return `"allowed":false,"status":{"code":200,"details":{"name":"n","causes":[{"reason":"r","message":"m","field":"f"}],"retryAfterSeconds":3}}`
+		return `"allowed":false,"status":{"code":200,"details":{"name":"n","causes":[{"reason":"r","message":"m","field":"f"}],` +
+			`"retryAfterSeconds":3}}`
 	},
 	"deny-prod": func(_ string, r *hookReview) string {
 		if label, _ := r.field("object", "metadata", "labels", "env").(string); label == "prod" {
@@ -76,10 +77,10 @@ var hookAnswers = map[string]func(name string, r *hookReview) string{
 	"no-boolean":         func(string, *hookReview) string { return `"allowed":"yes"` },
 }
 
-// hookPatches are what mutating webhooks do to an object. They change nothing that is as
-// they want it: in-tree, where the request is a patch, one without effect counts as a change.
+// hookPatches are the patches of mutating webhooks. They do not repeat a change that is already
+// made: if the request is a patch, in-tree counts one without effect as a change.
 var hookPatches = map[string]func(name string, r *hookReview) string{
-	// append shows in which order webhooks are called, and how often.
+	// append records the order and number of calls.
 	"append": func(name string, r *hookReview) string {
 		annotations, _ := r.field("object", "metadata", "annotations").(map[string]any)
 		if annotations == nil {
@@ -109,7 +110,7 @@ var hookPatches = map[string]func(name string, r *hookReview) string{
 		return `[{"op":"add","path":"/metadata/labels/env","value":"prod"}]`
 	},
 	"unlabeled": func(_ string, r *hookReview) string {
-		if r.field("kind", "kind") == "Namespace" { // in-tree, one has its label again for the next webhook
+		if r.field("kind", "kind") == "Namespace" { // in-tree, a Namespace has its label again for the next webhook
 			return `[]`
 		}
 		return `[{"op":"remove","path":"/metadata/labels"}]`
@@ -126,7 +127,7 @@ func quoted(text string) string {
 	return string(encoded)
 }
 
-// field returns what is there in the request, nil for nothing.
+// field returns a field of the request, nil if it is missing.
 func (r *hookReview) field(path ...string) any {
 	var at any = r.Request
 	for _, name := range path {
@@ -136,16 +137,17 @@ func (r *hookReview) field(path ...string) any {
 	return at
 }
 
-// hookObjects are objects that webhooks have got, by their digests.
+// hookObjects are the objects that webhooks have received, by digest.
 var hookObjects sync.Map
 
 // digests begin with a number sign in what shown returns.
 var digests = regexp.MustCompile("#[0-9a-f]{8}")
 
-// shown returns what the request says, less what no two clusters have in common.
+// shown returns the request with its random parts replaced.
 func (r *hookReview) shown() string {
 	text := r.APIVersion
-	for _, name := range []string{"operation", "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "name", "namespace", "dryRun"} {
+	for _, name := range []string{"operation", "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource",
+		"name", "namespace", "dryRun"} {
 		encoded, _ := json.Marshal(r.Request[name])
 		text += fmt.Sprintf(" %s=%s", name, encoded)
 	}
@@ -203,5 +205,6 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 			response = hookAnswers[does](name, &review)
 		}
 	}
-	_, _ = fmt.Fprintf(w, `{"apiVersion":%q,"kind":"AdmissionReview","response":{"uid":%q,%s}}`, review.APIVersion, review.Request["uid"], response)
+	_, _ = fmt.Fprintf(w, `{"apiVersion":%q,"kind":"AdmissionReview","response":{"uid":%q,%s}}`, review.APIVersion, review.Request["uid"],
+		response)
 }

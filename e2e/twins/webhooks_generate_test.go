@@ -21,8 +21,8 @@ type hookGenerator struct {
 	*rand.Rand
 	backend *hookBackend
 	own     *scenario
-	// scaled is a scenario about HorizontalPodAutoscalers, of which fastadmit gets one
-	// version alone: that of all rules.
+	// scaled is a scenario with HorizontalPodAutoscalers, of which fastadmit gets only the version
+	// in its rules.
 	scaled bool
 }
 
@@ -30,26 +30,29 @@ func one[T any](g *hookGenerator, all ...T) T { return all[g.IntN(len(all))] }
 
 func (g *hookGenerator) in(n int) bool { return g.IntN(n) == 0 }
 
-// harmless are what a webhook does that neither denies nor fails, of a phase.
+// harmless are behaviors of webhooks that neither deny nor fail, by phase.
 var harmless = map[string][]string{
-	"Mutating":   {"append", "append", "append", "once", "once", "prod", "unlabeled", "empty", "echo", "echo", "warn", "annotate", "allow"},
+	"Mutating": {"append", "append", "append", "once", "once", "prod", "unlabeled", "empty", "echo", "echo", "warn",
+		"annotate", "allow"},
 	"Validating": {"echo", "echo", "warn", "annotate", "allow"},
 }
 
-// harmful are the others.
+// harmful are the other behaviors.
 var harmful = map[string][]string{
-	"Mutating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "missing", "unknown", "no-list", "test", "text", "status", "nothing",
+	"Mutating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "missing", "unknown", "no-list", "test", "text",
+		"status", "nothing",
 		"closed", "dead", "untrusted", "uid", "patch-without-type", "type-without-patch", "no-boolean"},
-	"Validating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "deny-prod", "once", "text", "status", "nothing", "closed",
+	"Validating": {"deny", "deny-message", "deny-code", "deny-details", "deny-prod", "deny-prod", "once", "text", "status",
+		"nothing", "closed",
 		"dead", "untrusted", "uid", "patch-without-type", "type-without-patch", "no-boolean"},
 }
 
-// scenario makes configurations of both kinds, and requests.
+// scenario generates configurations of both kinds, and requests.
 func (g *hookGenerator) scenario(name string) *scenario {
 	g.own = &scenario{name: name, NamespaceLabels: map[string]string{"env": one(g, "prod", "test")}}
 	g.scaled = g.in(5)
 	for _, phase := range []string{"Mutating", "Validating"} {
-		// Whose denial or failure comes first, where several validating webhooks have one, is chance.
+		// If several validating webhooks deny or fail, it is random which one comes first.
 		bad := one(g, 0, 1, 1)
 		for i := range 1 + g.IntN(2) {
 			var hooks []any
@@ -75,11 +78,12 @@ func (g *hookGenerator) scenario(name string) *scenario {
 
 func configuration(phase, name string, hooks ...any) unstructured.Unstructured {
 	return unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": webhookGroups[0], "kind": phase + "WebhookConfiguration", "metadata": map[string]any{"name": name}, "webhooks": hooks,
+		"apiVersion": webhookGroups[0], "kind": phase + "WebhookConfiguration", "metadata": map[string]any{"name": name},
+		"webhooks": hooks,
 	}}
 }
 
-// hook makes a webhook, for the namespace of the scenario.
+// hook generates a webhook for the namespace of the scenario.
 func (g *hookGenerator) hook(phase, does, name string) map[string]any {
 	h := fixedHook(g.backend, g.own.name, does, name)
 	set := func(field string, value any) {
@@ -112,9 +116,12 @@ func (g *hookGenerator) hook(phase, does, name string) map[string]any {
 	var conditions []any
 	for i := range max(0, g.IntN(4)-1) {
 		conditions = append(conditions, map[string]any{"name": fmt.Sprintf("c%d", i), "expression": one(g,
-			`true`, `request.operation != "DELETE"`, `object != null && object.metadata.name != "b"`, `!has(request.dryRun) || !request.dryRun`,
-			`authorizer.group("").resource("pods").check("get").allowed()`, `object.spec.nothing == 1`, `request.userInfo.username != "alice"`,
-			`oldObject == null || object == null || oldObject.metadata.name == object.metadata.name`, `request.resource.resource == "configmaps"`)})
+			`true`, `request.operation != "DELETE"`, `object != null && object.metadata.name != "b"`,
+			`!has(request.dryRun) || !request.dryRun`,
+			`authorizer.group("").resource("pods").check("get").allowed()`, `object.spec.nothing == 1`,
+			`request.userInfo.username != "alice"`,
+			`oldObject == null || object == null || oldObject.metadata.name == object.metadata.name`,
+			`request.resource.resource == "configmaps"`)})
 	}
 	if conditions != nil {
 		h["matchConditions"] = conditions
@@ -125,7 +132,7 @@ func (g *hookGenerator) hook(phase, does, name string) map[string]any {
 	return h
 }
 
-// fixedHook is a webhook that is called for what there is in a namespace.
+// fixedHook returns a webhook that is called for everything in a namespace.
 func fixedHook(b *hookBackend, namespace, does, name string) map[string]any {
 	text, _ := json.Marshal(b.caBundle())
 	var ca string
@@ -147,7 +154,8 @@ func (g *hookGenerator) rule() map[string]any {
 		"resources": one(g, []any{"*/*"}, []any{"*"}, []any{"configmaps", "deployments"}, []any{"deployments/scale"}, []any{"*/scale"}),
 	}
 	if g.scaled {
-		rule["apiGroups"], rule["apiVersions"], rule["resources"] = []any{"autoscaling"}, []any{"v2"}, one(g, []any{"*"}, []any{"horizontalpodautoscalers"})
+		rule["apiGroups"], rule["apiVersions"], rule["resources"] = []any{"autoscaling"}, []any{"v2"},
+			one(g, []any{"*"}, []any{"horizontalpodautoscalers"})
 	}
 	if scope := one[any](g, nil, nil, "*", "Namespaced", "Cluster"); scope != nil {
 		rule["scope"] = scope
@@ -170,37 +178,46 @@ func (g *hookGenerator) requests() {
 		}
 		g.own.Requests = append(g.own.Requests, r)
 	}
-	labels := one(g, `"labels":{"env":"prod"}`, `"labels":{"a":"b"}`, `"annotations":{"order":"-"}`, `"labels":{"env":"prod"},"annotations":{"order":"-"}`, `"name":"a"`)
+	labels := one(g, `"labels":{"env":"prod"}`, `"labels":{"a":"b"}`, `"annotations":{"order":"-"}`,
+		`"labels":{"env":"prod"},"annotations":{"order":"-"}`, `"name":"a"`)
 	in := "/namespaces/" + g.own.name
 	if g.scaled {
 		for i, version := range []string{"v1", "v2", "v1"} {
-			add("POST /apis/autoscaling/"+version+in+"/horizontalpodautoscalers", fmt.Sprintf(`{"apiVersion":"autoscaling/%s","kind":"HorizontalPodAutoscaler",
-				"metadata":{%s,"name":"a%d"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`, version, labels, i))
+			add("POST /apis/autoscaling/"+version+in+"/horizontalpodautoscalers",
+				fmt.Sprintf(`{"apiVersion":"autoscaling/%s","kind":"HorizontalPodAutoscaler",
+				"metadata":{%s,"name":"a%d"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment",`+
+					`"name":"d"}}}`, version, labels, i))
 			add("PATCH /apis/autoscaling/"+version+in+"/horizontalpodautoscalers/a0", fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, 4+i))
 		}
 		add("DELETE /apis/autoscaling/v1"+in+"/horizontalpodautoscalers/a0", "")
 		return
 	}
 	for _, name := range []string{"a", "b"} {
-		add("POST /api/v1"+in+"/configmaps", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s,"name":%q},"data":{"a":"1"}}`, labels, name))
-		add("PUT /api/v1"+in+"/configmaps/"+name, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s,"name":%q},"data":{"a":"2"}}`, labels, name))
+		add("POST /api/v1"+in+"/configmaps",
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s,"name":%q},"data":{"a":"1"}}`, labels, name))
+		add("PUT /api/v1"+in+"/configmaps/"+name,
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s,"name":%q},"data":{"a":"2"}}`, labels, name))
 		add("PATCH /api/v1"+in+"/configmaps/"+name, `{"data":{"b":"3"}}`)
 	}
-	add("POST /apis/apps/v1"+in+"/deployments", fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{%s,"name":"d"},"spec":{"replicas":1,
-		"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, labels))
+	add("POST /apis/apps/v1"+in+"/deployments",
+		fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{%s,"name":"d"},"spec":{"replicas":1,
+		"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c",`+
+			`"image":"i"}]}}}}`, labels))
 	add("PATCH /apis/apps/v1"+in+"/deployments/d/scale", `{"spec":{"replicas":3}}`)
-	for _, object := range []string{"/api/v1" + in + "/configmaps/a", "/api/v1" + in + "/configmaps/b", "/apis/apps/v1" + in + "/deployments/d"} {
+	for _, object := range []string{"/api/v1" + in + "/configmaps/a", "/api/v1" + in + "/configmaps/b",
+		"/apis/apps/v1" + in + "/deployments/d"} {
 		add("DELETE "+object, "")
 	}
 	add("PATCH /api/v1"+in, `{"metadata":{"labels":{"env":"other"}}}`)
 }
 
-// hookScenarios are those that are always there.
+// hookScenarios are the fixed scenarios.
 func hookScenarios(b *hookBackend) (all []*scenario) {
 	post := func(name string) string { return "POST /api/v1/namespaces/" + name + "/configmaps" }
 	body := json.RawMessage(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"order":"-"}}}`)
 	f := func(name string, change func(h map[string]any), mutating, validating []string) {
-		own := &scenario{name: name, Requests: []policyRequest{{Send: post(name), Body: body}, {Send: post(name) + "?dryRun=All", Body: body}}}
+		own := &scenario{name: name, Requests: []policyRequest{{Send: post(name), Body: body},
+			{Send: post(name) + "?dryRun=All", Body: body}}}
 		for phase, does := range map[string][]string{"Mutating": mutating, "Validating": validating} {
 			var hooks []any
 			for i, d := range does {
@@ -236,12 +253,12 @@ func hookScenarios(b *hookBackend) (all []*scenario) {
 	f("hooks-hang-validating", hanging("Fail"), nil, []string{"hang"})
 	f("hooks-hang-validating-ignore", hanging("Ignore"), nil, []string{"hang", "hang", "warn"})
 	for _, own := range all[len(all)-4:] {
-		own.Requests = own.Requests[:1] // which takes a second
+		own.Requests = own.Requests[:1] // it takes a second
 	}
 	return all
 }
 
-// hookRules are what kube-apiserver calls fastadmit for.
+// hookRules are the rules with which kube-apiserver calls fastadmit.
 func hookRules() cluster.Webhook {
 	w := cluster.Webhook{Equivalent: true, Timeout: 30}
 	w.Rules = slices.Concat(cluster.Everything(), cluster.Rules("*", "autoscaling", "v2", "*/*"))

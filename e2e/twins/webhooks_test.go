@@ -54,7 +54,8 @@ func TestWebhooks(t *testing.T) {
 	tw.on[1].MustKubectl(t, "", "wait", "--for=condition=Established", "crds", "--all")
 	tw.refused(t)
 	tw.storeInvalid(t)
-	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t), "--allow-unauthenticated-writes",
+	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t),
+		"--allow-unauthenticated-writes",
 		"--admission-control-config-file", cluster.WriteFile(t, "fastadmit.yaml", []byte(webhookConfiguration)),
 		"--enable-admission-plugins", strings.Join(append(cluster.WebhookPlugins, "AlwaysDeny"), ","))
 	marker, hook := cluster.Webhook{URL: tw.fastadmit.URL, CA: authority.PEM}, hookRules()
@@ -68,7 +69,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("Invalid", tw.invalid)
 }
 
-// compared sends both what the scenarios have.
+// compared sends the requests of the scenarios to both.
 func (tw *hookTwins) compared(t *testing.T) {
 	g := &hookGenerator{Rand: seed.Rand(t), backend: tw.backend}
 	scenarios := hookScenarios(tw.backend)
@@ -88,8 +89,8 @@ func (tw *hookTwins) compared(t *testing.T) {
 	}
 	tw.awaitHooks(t)
 	row := tally.Row{Plugin: "webhooks", Test: "generated twins"}
-	// Scenario after scenario, so that the API servers have heard of what a scenario wrote
-	// before: they ask about what they have cached, too, which may be older.
+	// One scenario after another, so that the API servers have read the objects of a scenario
+	// before: they also send objects from their caches to webhooks, which may be older.
 	for i, left := 0, true; left; i++ {
 		left = false
 		for _, own := range scenarios {
@@ -120,11 +121,12 @@ func (tw *hookTwins) compared(t *testing.T) {
 	tw.wantSome(t)
 }
 
-// wantSome wants that the requests were of use: some of each outcome.
+// wantSome checks that the requests had each outcome at least once.
 func (tw *hookTwins) wantSome(t *testing.T) {
 	t.Helper()
 	for part, want := range map[string]int{
-		"denied the request": 5, "failed calling webhook": 4, "\n{": 100, "careful": 8, `\"mutated\":true`: 20, "round_1": 4, "failed-open": 5,
+		"denied the request": 5, "failed calling webhook": 4, "\n{": 100, "careful": 8, `\"mutated\":true`: 20, "round_1": 4,
+		"failed-open":               5,
 		"context deadline exceeded": 2, "autoscaling/v1": 5,
 	} {
 		got := 0
@@ -140,8 +142,8 @@ func (tw *hookTwins) wantSome(t *testing.T) {
 	}
 }
 
-// awaitHooks waits until both call what was written: they do when they call webhooks of
-// each kind that were written last.
+// awaitHooks waits until both call the webhooks. They do once they call webhooks of each kind that
+// were written last.
 func (tw *hookTwins) awaitHooks(t *testing.T) {
 	t.Helper()
 	last := rand.Text()
@@ -167,7 +169,7 @@ func (tw *hookTwins) awaitHooks(t *testing.T) {
 	}
 }
 
-// shownHookAnnotations are those of webhooks, with the keys that fastadmit gives them.
+// shownHookAnnotations returns the annotations of webhooks, with fastadmit's keys.
 func shownHookAnnotations(side int, annotations map[string]string) string {
 	own := make(map[string]string)
 	for key, value := range annotations {
@@ -178,7 +180,7 @@ func shownHookAnnotations(side int, annotations map[string]string) string {
 			own[strings.TrimSuffix(prefix, "webhook.admission.k8s.io")+name] = value
 		case side == 0:
 			own[prefix+"."+name] = value
-		case prefix != cluster.WebhookName(0): // what kube-apiserver says of fastadmit
+		case prefix != cluster.WebhookName(0): // kube-apiserver's annotations of fastadmit
 		case name != "MutatingAdmissionWebhook" && name != "ValidatingAdmissionWebhook": // what every plugin says
 			own[name] = value
 		}
@@ -186,24 +188,26 @@ func shownHookAnnotations(side int, annotations map[string]string) string {
 	return cluster.Normal(own)
 }
 
-// invalidHooks are changes of a valid webhook that make it one which kube-apiserver
-// refuses, and the schema too.
+// invalidHooks are changes of a valid webhook that kube-apiserver refuses, and the schema too.
 var invalidHooks = []string{
-	`{"name":"a"}`, `{"name":"A.example.com"}`, `{"name":null}`, `{"sideEffects":null}`, `{"sideEffects":"Some"}`, `{"sideEffects":"Unknown"}`,
+	`{"name":"a"}`, `{"name":"A.example.com"}`, `{"name":null}`, `{"sideEffects":null}`, `{"sideEffects":"Some"}`,
+	`{"sideEffects":"Unknown"}`,
 	`{"admissionReviewVersions":null}`, `{"admissionReviewVersions":[]}`, `{"failurePolicy":"Never"}`, `{"matchPolicy":"Some"}`,
 	`{"timeoutSeconds":0}`, `{"timeoutSeconds":31}`, `{"timeoutSeconds":"1"}`, `{"clientConfig":null}`, `{"clientConfig":{}}`,
 	`{"clientConfig":{"url":"https://a","service":{"namespace":"a","name":"b"}}}`, `{"clientConfig":{"url":"http://a"}}`,
 	`{"clientConfig":{"url":"https://a","caBundle":"not base64"}}`,
 	`{"clientConfig":{"service":{"namespace":"","name":"b"}}}`, `{"clientConfig":{"service":{"namespace":"a","name":"b","port":0}}}`,
-	`{"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"]}]}`, `{"rules":[{"operations":[],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]}`,
+	`{"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"]}]}`,
+	`{"rules":[{"operations":[],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]}`,
 	`{"rules":[{"operations":["READ"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]}`,
 	`{"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"scope":"All"}]}`,
-	`{"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`, `{"matchConditions":[{"name":"a","expression":"true"},{"name":"a","expression":"true"}]}`,
+	`{"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`, `{"matchConditions":[{"name":"a","expression":"true"},` +
+		`{"name":"a","expression":"true"}]}`,
 	`{"reinvocationPolicy":"Always"}`,
 }
 
-// refused wants the schema to refuse what kube-apiserver refuses of its own kinds: nobody
-// else is asked here. Beside each of them there is a valid one.
+// refused checks that the schema refuses what kube-apiserver refuses for its own kinds. No other
+// webhook is called here. Next to each invalid value there is a valid one.
 func (tw *hookTwins) refused(t *testing.T) {
 	t.Helper()
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -239,23 +243,26 @@ func (tw *hookTwins) refused(t *testing.T) {
 	}
 	for _, change := range []string{
 		`{}`, `{"rules":null}`, `{"timeoutSeconds":30}`, `{"admissionReviewVersions":["v9","v1beta1"]}`, `{"matchConditions":[]}`,
-		`{"clientConfig":{"service":{"namespace":"a","name":"b","path":"/c"}}}`, `{"clientConfig":{"url":"HTTPS://a"}}`, `{"reinvocationPolicy":"IfNeeded"}`,
+		`{"clientConfig":{"service":{"namespace":"a","name":"b","path":"/c"}}}`, `{"clientConfig":{"url":"HTTPS://a"}}`,
+		`{"reinvocationPolicy":"IfNeeded"}`,
 	} {
 		f(change, true)
 	}
 }
 
-// storeInvalid stores webhooks that the schema accepts and nobody should: fastadmit is
-// not there yet.
+// storeInvalid stores webhooks that the schema accepts although they are invalid, before fastadmit
+// runs.
 func (tw *hookTwins) storeInvalid(t *testing.T) {
 	t.Helper()
 	good := fixedHook(tw.backend, "stored", "warn", "good")
 	bad := fixedHook(tw.backend, "stored", "warn", "bad")
-	bad["rules"] = []any{map[string]any{"operations": []any{"CREATE"}, "apiGroups": []any{""}, "apiVersions": []any{"v1"}, "resources": []any{"configmaps"}}}
+	bad["rules"] = []any{map[string]any{"operations": []any{"CREATE"}, "apiGroups": []any{""}, "apiVersions": []any{"v1"},
+		"resources": []any{"configmaps"}}}
 	bad["clientConfig"].(map[string]any)["url"] = "https://example.com/?a=b"
 	ignored := fixedHook(tw.backend, "stored-ignored", "warn", "ignored")
 	ignored["clientConfig"], ignored["failurePolicy"] = bad["clientConfig"], "Ignore"
-	for _, c := range []unstructured.Unstructured{configuration("Validating", "stored", bad, good), configuration("Validating", "stored-ignored", ignored)} {
+	for _, c := range []unstructured.Unstructured{configuration("Validating", "stored", bad, good),
+		configuration("Validating", "stored-ignored", ignored)} {
 		c.SetAPIVersion(tw.groups[1])
 		if err := create(tw.on[1], &c); err != nil {
 			t.Fatal(err)
@@ -274,7 +281,8 @@ func (tw *hookTwins) storeInvalid(t *testing.T) {
 func (tw *hookTwins) tried(t *testing.T, namespace, kind string) string {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":%q,"metadata":{"name":"a"}}`, kind)
-	answer, err := tw.send(1, &policyRequest{Send: "POST /api/v1/namespaces/" + namespace + "/" + strings.ToLower(kind) + "s?dryRun=All", Body: body}, "")
+	answer, err := tw.send(1, &policyRequest{Send: "POST /api/v1/namespaces/" + namespace + "/" + strings.ToLower(kind) + "s?dryRun=All",
+		Body: body}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +361,8 @@ func (tw *hookTwins) changed(t *testing.T) {
 	}
 	tw.awaitTried(t, "changed", "careful two", true)
 	tw.awaitReady(t, "changed", "True", "its webhooks are called")
-	err = tw.patch(&c, []byte(`{"webhooks":[{"name":"a.b.c","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://a"},`+
+	err = tw.patch(&c, []byte(`{"webhooks":[{"name":"a.b.c","sideEffects":"None","admissionReviewVersions":["v1"],`+
+		`"clientConfig":{"url":"https://a"},`+
 		`"matchConditions":[{"name":"a","expression":"object."}]}]}`))
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "Syntax error") {
 		t.Errorf("got %v, want an expression that does not compile to be refused", err)

@@ -35,7 +35,8 @@ func (tw *twins) workloads(t *testing.T) {
 	}
 	var about []admission.Plugin
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
-		if p.LastRelease == "" && p.Name != "ImagePolicyWebhook" && slices.ContainsFunc(p.Rules, func(r admission.Rule) bool { return slices.Contains(r.Resources, "pods") }) {
+		if p.LastRelease == "" && p.Name != "ImagePolicyWebhook" &&
+			slices.ContainsFunc(p.Rules, func(r admission.Rule) bool { return slices.Contains(r.Resources, "pods") }) {
 			about = append(about, p)
 		}
 	}

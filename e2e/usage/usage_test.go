@@ -1,4 +1,4 @@
-// Package usage asks a real Prometheus what containers used, as the plugin
+// Package usage queries a real Prometheus for the usage of containers, as the plugin
 // InitialResources does.
 package usage
 
@@ -24,20 +24,20 @@ const (
 	scrape = time.Minute
 	window = 5 * time.Minute // the plugin's resolution
 
-	// tolerance is how much more than the percentile the plugin may request: a step, and
-	// what becomes of a window that is cut off at the end of the time asked for.
+	// tolerance is how far the plugin's request may be above the percentile: one step, and the
+	// effect of a window that is cut off at the end of the range.
 	tolerance = 1.01
 )
 
-// A history is what the containers of an image used.
+// A history is the usage of an image's containers.
 type history struct {
 	image, namespace string
 	pods, windows    int
 	age              time.Duration // of the first window
 }
 
-// usedIn returns the usage in a window: thousandths of a core, and bytes. They go up and
-// down, so that the percentile is no first, last or largest one.
+// usedIn returns the usage in a window, in thousandths of a core and bytes. It goes up and down, so
+// that the percentile is neither the first, the last nor the largest value.
 func (h *history) usedIn(pod, window int) (cpu, memory float64) {
 	at := float64((window*37 + pod*11) % 100)
 	return 50 + 5*at + float64(len(h.image)), (64 + at + float64(len(h.image))) * (1 << 20)
@@ -45,7 +45,7 @@ func (h *history) usedIn(pod, window int) (cpu, memory float64) {
 
 var histories = []history{
 	{"docker.io/library/web:1.0", "shop", 2, 60, 24 * time.Hour},
-	{"registry.example.com/api:2.0", "shop", 1, 10, 24 * time.Hour}, // and earlier:
+	{"registry.example.com/api:2.0", "shop", 1, 10, 24 * time.Hour}, // the next one is earlier
 	{"registry.example.com/api:2.0", "shop", 1, 40, 10 * 24 * time.Hour},
 	{"docker.io/library/elsewhere:1.0", "other", 1, 50, 48 * time.Hour},
 	{"docker.io/acme/tags:1.0", "other", 1, 10, 20 * 24 * time.Hour},
@@ -53,7 +53,7 @@ var histories = []history{
 	{`quote"\d:1`, "shop", 1, 40, 24 * time.Hour},
 }
 
-// A container is one of the pod that is created.
+// A container is a container of the created pod.
 type container struct {
 	image string
 	of    []int // histories
@@ -69,8 +69,8 @@ var containers = []container{
 	{`"}[5m]) or vector(1) # ` + "\n" + `\`, nil},
 }
 
-// TestPrometheus has samples in a Prometheus, and compares the requests of a pod with what
-// upstream's plugin makes of these samples.
+// TestPrometheus stores samples in a Prometheus, and compares the requests of a pod with those that
+// upstream's plugin computes from these samples.
 func TestPrometheus(t *testing.T) {
 	url := startPrometheus(t)
 	for _, percentile := range []int64{90, 50, 100, 1} {
@@ -106,13 +106,13 @@ func check(t *testing.T, what string, got, want int64) {
 	}
 }
 
-// upstream is what upstream's plugin makes of samples (gcm.go there).
+// upstream computes a request from samples as upstream's plugin does (gcm.go there).
 func upstream(samples []int64, percentile int64) int64 {
 	slices.Sort(samples)
 	return samples[int(math.Ceil(float64(len(samples))*float64(percentile)/100))-1]
 }
 
-// review has the built fastadmit review a pod, and returns its containers.
+// review runs the built fastadmit review on a pod, and returns its containers.
 func review(t *testing.T, url string, percentile int64) []corev1.Container {
 	t.Helper()
 	pod := &corev1.Pod{}
@@ -145,11 +145,12 @@ plugins:
 	return got.Spec.Containers
 }
 
-// startPrometheus starts one that has the histories, and returns its URL.
+// startPrometheus starts a Prometheus with the histories, and returns its URL.
 func startPrometheus(t *testing.T) string {
 	t.Helper()
 	data, config := t.TempDir(), cluster.WriteFile(t, "prometheus.yaml", []byte("global: {}"))
-	walkthrough.Run(t, nil, walkthrough.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", cluster.WriteFile(t, "samples", samples()), data)
+	walkthrough.Run(t, nil, walkthrough.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet",
+		cluster.WriteFile(t, "samples", samples()), data)
 	address := cluster.FreeAddress(t)
 	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", data,
 		"--storage.tsdb.retention.time", "60d", "--web.listen-address", address)
@@ -168,7 +169,7 @@ func startPrometheus(t *testing.T) string {
 	return url
 }
 
-// samples returns what a kubelet's cAdvisor would have said, in the format OpenMetrics.
+// samples returns the metrics that a kubelet's cAdvisor would have had, in the format OpenMetrics.
 func samples() []byte {
 	var memory, cpu bytes.Buffer
 	fmt.Fprintln(&memory, "# TYPE container_memory_usage_bytes gauge")

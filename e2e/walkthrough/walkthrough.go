@@ -37,7 +37,8 @@ func New(t testing.TB, kubeconfig string) *Admin {
 	}
 	a := &Admin{dir: t.TempDir(), Document: string(document)}
 	home := t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(home, ".kube"), 0o700), os.Symlink(kubeconfig, filepath.Join(home, ".kube", "config"))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(home, ".kube"), 0o700),
+		os.Symlink(kubeconfig, filepath.Join(home, ".kube", "config"))); err != nil {
 		t.Fatal(err)
 	}
 	a.env = []string{

@@ -14,8 +14,8 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// conformance is Kubernetes' own suite (test/e2e/apimachinery/webhook.go),
-// with plugins of the test server in place of its webhook's.
+// conformance runs Kubernetes' own suite (test/e2e/apimachinery/webhook.go), with plugins of the
+// test server instead of its webhook.
 func (s *stand) conformance(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, namespace string){
 		"deny-pod-and-configmap":  s.denyPodAndConfigMap,
@@ -38,8 +38,7 @@ func (s *stand) conformance(t *testing.T) {
 	}
 }
 
-// denied checks that the error is webhook i's denial, or failure, with that
-// text in it.
+// denied checks that the error is a denial by webhook i, or its failure, and contains the text.
 func denied(t *testing.T, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -78,7 +77,8 @@ func (s *stand) denyPodAndConfigMap(t *testing.T, namespace string) {
 	}
 	_, err = resource.Update(context.Background(), allowedOne, metav1.UpdateOptions{})
 	denied(t, err, "the data contains unwanted key and value")
-	_, err = resource.Patch(context.Background(), "c", types.MergePatchType, []byte(`{"data":{"webhook-e2e-test":"webhook-disallow"}}`), metav1.PatchOptions{})
+	_, err = resource.Patch(context.Background(), "c", types.MergePatchType, []byte(`{"data":{"webhook-e2e-test":"webhook-disallow"}}`),
+		metav1.PatchOptions{})
 	denied(t, err, "the data contains unwanted key and value")
 }
 
@@ -125,11 +125,12 @@ func (s *stand) mutatePod(t *testing.T, namespace string) {
 
 func (s *stand) denyCRD(t *testing.T, _ string) {
 	s.validating(t, s.hook("/validate/DenyUnwanted"))
-	_, err := s.create(t, strings.Replace(definition("denied", "v1"), "metadata: {", "metadata: {labels: {webhook-e2e-test: webhook-disallow}, ", 1))
+	_, err := s.create(t, strings.Replace(definition("denied", "v1"), "metadata: {",
+		"metadata: {labels: {webhook-e2e-test: webhook-disallow}, ", 1))
 	denied(t, err, "the labels contain unwanted values")
 }
 
-// configurations shows that nobody can lock themselves out.
+// configurations checks that users cannot lock themselves out.
 func (s *stand) configurations(t *testing.T, _ string) {
 	s.validating(t, s.hook("/validate/AlwaysDeny"))
 	s.mutating(t, s.hook("/mutate/Echo"))

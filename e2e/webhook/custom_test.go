@@ -19,17 +19,19 @@ import (
 func definition(plural, stored string) string {
 	version := func(name, unknown string) string {
 		return fmt.Sprintf(`{name: %s, served: true, storage: %t, schema: {openAPIV3Schema: {type: object, properties: {
-data: {type: object, %s properties: {webhook-e2e-test: {type: string}, mutation-start: {type: string}, mutation-stage-1: {type: string}}}}}}}`,
+data: {type: object, %s properties: {webhook-e2e-test: {type: string}, mutation-start: {type: string}, mutation-stage-1: {type: `+
+			`string}}}}}}}`,
 			name, name == stored, unknown)
 	}
 	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.e2e.example.com},
-spec: {group: e2e.example.com, scope: Namespaced, names: {plural: %[1]s, singular: %[1]s, kind: %[2]s, listKind: %[2]sList}, versions: [%[3]s, %[4]s]}}`,
+spec: {group: e2e.example.com, scope: Namespaced, names: {plural: %[1]s, singular: %[1]s, kind: %[2]s, listKind: %[2]sList}, `+
+		`versions: [%[3]s, %[4]s]}}`,
 		plural, kindOf(plural), version("v1", "x-kubernetes-preserve-unknown-fields: true,"), version("v2", ""))
 }
 
 func kindOf(plural string) string { return strings.ToUpper(plural[:1]) + plural[1:] }
 
-// define defines it, v1 being what is stored, and waits until it can be used.
+// define creates the CRD with v1 as the storage version, and waits until it can be used.
 func (s *stand) define(t *testing.T, plural string) (crd *unstructured.Unstructured) {
 	t.Helper()
 	crd = s.mustCreate(t, definition(plural, "v1"))
@@ -59,7 +61,7 @@ func (s *stand) denyCustomResource(t *testing.T, namespace string) {
 	hook := s.hook("/validate/DenyUnwanted")
 	hook.Rules = cluster.Rules("*", "e2e.example.com", "*", "denials")
 	unwanted := custom(namespace, "denials", "v1", "webhook-e2e-test: webhook-disallow")
-	object := s.mustCreate(t, unwanted) // before anybody minds
+	object := s.mustCreate(t, unwanted) // before the webhook is registered
 	resource, err := s.Resource(object)
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +92,8 @@ func stages(t *testing.T, object *unstructured.Unstructured, want ...string) {
 	}
 }
 
-// mutateCustomResource also shows pruning: version v2 does not know what the
-// second webhook adds.
+// mutateCustomResource also checks pruning: version v2 does not have the field that the second
+// webhook adds.
 func (s *stand) mutateCustomResource(t *testing.T, namespace string) {
 	s.define(t, "mutations")
 	one, two := s.hook("/mutate/StageOne"), s.hook("/mutate/StageTwo")
@@ -104,8 +106,8 @@ func (s *stand) mutateCustomResource(t *testing.T, namespace string) {
 	stages(t, s.mustCreate(t, pruned), "mutation-start", "mutation-stage-1")
 }
 
-// otherStorage changes which version is stored between two writes. The webhook
-// asks for v1 and gets what is written as v2 converted.
+// otherStorage changes the storage version between two writes. The webhook is registered for v1 and
+// gets objects written as v2 converted.
 func (s *stand) otherStorage(t *testing.T, namespace string) {
 	crd := s.define(t, "storages")
 	one := s.hook("/mutate/StageOne")

@@ -23,18 +23,17 @@ import (
 // A breakage is a way for a webhook to fail.
 type breakage struct {
 	url func(t *testing.T) string
-	// text is in what the user sees of it with failurePolicy Fail.
+	// text is part of the user's error with failurePolicy Fail.
 	text string
 	// hangs says that the webhook does not answer: it gets a second, and the others half a
 	// minute, so that on no machine it is time that fails them.
 	hangs bool
-	// mutating says that a mutating webhook fails, and not a validating one.
+	// mutating is set if a mutating webhook fails, otherwise a validating one does.
 	mutating bool
 }
 
-// failure checks that the failure policies decide, as Kubernetes documents it:
-// with Fail the request fails, with Ignore it does not. Nothing that fastadmit
-// itself answers is an exception to that.
+// failure checks failure policies as Kubernetes documents them: with Fail the request fails, with
+// Ignore it does not. This also holds for fastadmit's own error answers.
 func (s *stand) failure(t *testing.T) {
 	for name, broken := range map[string]breakage{
 		"killed":           {url: s.killed, text: "connect: connection refused"},
@@ -51,9 +50,10 @@ func (s *stand) failure(t *testing.T) {
 		"mutates-validate": {url: s.path("/mutate/DenyUnwanted"), text: `plugin "DenyUnwanted" is not enabled or does not mutate`},
 		"out-of-time":      {url: s.path("/validate/Slow"), text: "context deadline exceeded", hangs: true},
 		"failed":           {url: s.path("/validate/Undecided"), text: "admission plugin Undecided failed: as it is meant to"},
-		"failed-mutating":  {url: s.path("/mutate/Undecided"), text: "admission plugin Undecided failed: as it is meant to", mutating: true},
-		"panicked":         {url: s.path("/validate/Panic"), text: "admission plugin Panic failed: it panicked"},
-		// A patch of what is deleted would fail the request under any policy.
+		"failed-mutating": {url: s.path("/mutate/Undecided"), text: "admission plugin Undecided failed: as it is meant to",
+			mutating: true},
+		"panicked": {url: s.path("/validate/Panic"), text: "admission plugin Panic failed: it panicked"},
+		// A patch for a deleted object would fail the request under either policy.
 		"scribbled": {url: s.path("/mutate/Scribble"), text: "admission plugin Scribble failed", mutating: true},
 	} {
 		t.Run(name, func(t *testing.T) { s.breaks(t, name, broken) })
@@ -96,16 +96,16 @@ func (s *stand) breaks(t *testing.T, name string, broken breakage) {
 					denied(t, err, broken.text)
 				}
 			})
-			// Whatever became of it, there is no pod in the end.
+			// In any case, there must be no pod in the end.
 			_ = s.Client.CoreV1().Pods(namespace).Delete(context.Background(), "p", now)
 		}
 	}
 }
 
-// now deletes pods that no kubelet ends.
+// now are options to delete pods at once, because there is no kubelet.
 var now = metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 
-// killedMeanwhile ends fastadmit at once while it answers.
+// killedMeanwhile kills fastadmit while it answers.
 func (s *stand) killedMeanwhile(t *testing.T) {
 	namespace := s.namespace(t, "killed-meanwhile")
 	for _, policy := range policies {
@@ -121,10 +121,9 @@ func (s *stand) killedMeanwhile(t *testing.T) {
 	}
 }
 
-// stoppedMeanwhile ends fastadmit as Kubernetes does it, while it answers and
-// while the API server holds connections that it has not used: it opens one
-// for each call of a burst, and many of these find another one free before it
-// is ready. The answer arrives, and fastadmit ends as soon as it should.
+// stoppedMeanwhile ends fastadmit with SIGTERM while it answers and while the API server holds
+// connections that it has not used: it opens one for each call of a burst, and many calls find
+// another one free before theirs is ready. The answer arrives, and fastadmit ends in time.
 func (s *stand) stoppedMeanwhile(t *testing.T) {
 	namespace := s.namespace(t, "stopped-meanwhile")
 	f := cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins", "Echo,Slow")
@@ -140,12 +139,12 @@ func (s *stand) stoppedMeanwhile(t *testing.T) {
 		allowed(t, burst.Wait())
 	})
 	allowed(t, s.meanwhile(t, namespace, f, admissionregistrationv1.Fail, func() { f.Stop(t) }))
-	f.Stop(t) // waits
+	f.Stop(t) // waits until it has ended
 }
 
-// tooLarge makes a review that fastadmit does not take, 42 MiB, of the largest
-// object there can be and a patch that adds the largest request to it. Nobody
-// could store that, so it is a dry run.
+// tooLarge makes a review of 42 MiB, which fastadmit does not accept: of the largest possible
+// object and a patch that adds the largest request to it. It is a dry run, because it could not be
+// stored.
 func (s *stand) tooLarge(t *testing.T) {
 	namespace := s.namespace(t, "too-large")
 	resource, ctx := s.Client.CoreV1().PodTemplates(namespace), context.Background()
@@ -153,7 +152,8 @@ func (s *stand) tooLarge(t *testing.T) {
 		return []corev1.EnvVar{{Name: name, Value: strings.Repeat("<", bytes)}}
 	}
 	_, err := resource.Create(ctx, &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Template: corev1.PodTemplateSpec{
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Env: env("STORED", storedBytesMax)}}}}}, metav1.CreateOptions{})
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Env: env("STORED", storedBytesMax)}}}}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +175,9 @@ func (s *stand) tooLarge(t *testing.T) {
 	}
 }
 
-// meanwhile creates a pod, and does something while plugin Slow looks at it.
-func (s *stand) meanwhile(t *testing.T, namespace string, f *cluster.Fastadmit, policy admissionregistrationv1.FailurePolicyType, do func()) error {
+// meanwhile creates a pod, and calls a function while the plugin Slow reviews it.
+func (s *stand) meanwhile(t *testing.T, namespace string, f *cluster.Fastadmit, policy admissionregistrationv1.FailurePolicyType,
+	do func()) error {
 	t.Helper()
 	s.validating(t, cluster.Webhook{URL: f.URL + "/validate/Slow", CA: s.authority.PEM, FailurePolicy: policy,
 		Rules: cluster.Rules("CREATE", "", "v1", "pods")})
@@ -189,7 +190,7 @@ func (s *stand) meanwhile(t *testing.T, namespace string, f *cluster.Fastadmit, 
 	return <-result
 }
 
-// createPod is for goroutines, which cannot end a test.
+// createPod creates a pod. It returns an error, so that goroutines can call it.
 func (s *stand) createPod(namespace string, options metav1.CreateOptions) error {
 	_, err := s.Client.CoreV1().Pods(namespace).Create(context.Background(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, options)
@@ -221,7 +222,7 @@ func (s *stand) frozen(t *testing.T) string {
 	return f.URL + "/validate"
 }
 
-// hung accepts connections and says nothing.
+// hung accepts connections and does not answer.
 func hung(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -231,13 +232,13 @@ func hung(t *testing.T) string {
 	return "https://" + l.Addr().String() + "/validate"
 }
 
-// answering is a server that always answers the same.
+// answering is a server that always gives the same answer.
 func (s *stand) answering(code int, body string) func(t *testing.T) string {
 	return func(t *testing.T) string {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
-			_, _ = w.Write([]byte(body)) // a client that is gone is no failure of the test
+			_, _ = w.Write([]byte(body)) // the client may have gone
 		}))
 		pair, err := tls.X509KeyPair(s.authority.Sign(t, cluster.Serving(time.Now().Add(time.Hour), "127.0.0.1")))
 		if err != nil {

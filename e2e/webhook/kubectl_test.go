@@ -7,8 +7,8 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// kubectl checks what a user of kubectl sees of denials and warnings. It
-// prints the reason and the message; the code is in its log.
+// kubectl checks how kubectl shows denials and warnings. It prints the reason and the message; the
+// code is in its log.
 func (s *stand) kubectl(t *testing.T) {
 	namespace := s.namespace(t, "kubectl")
 	s.mustCreate(t, pod(namespace, "c"))
@@ -38,19 +38,23 @@ func (s *stand) kubectl(t *testing.T) {
 	f("apply-server-side", unwanted, forbidden,
 		`Error from server (Forbidden): `+cluster.Prefix(1)+why, "apply", "--server-side", "-f", "-")
 	f("delete", "", forbidden,
-		`Error from server (Forbidden): `+cluster.Prefix(1)+`DenyUnwanted: configmaps "kept" is forbidden: the data contains unwanted key and value`,
+		`Error from server (Forbidden): `+cluster.Prefix(1)+`DenyUnwanted: configmaps "kept" is forbidden: the data contains unwanted `+
+			`key and value`,
 		"delete", "configmap", "kept")
 	f("label", "", forbidden,
-		`Error from server (Forbidden): `+cluster.Prefix(1)+`DenyUnwanted: configmaps "kept" is forbidden: the data contains unwanted key and value`,
+		`Error from server (Forbidden): `+cluster.Prefix(1)+`DenyUnwanted: configmaps "kept" is forbidden: the data contains unwanted `+
+			`key and value`,
 		"label", "configmap", "kept", "a=b")
 	f("invalid", config(namespace, "c", "invalid: x"), "422 Unprocessable Entity",
 		`The ConfigMap "c" is invalid: data.invalid: Invalid value: "x": is not wanted`, "create", "-f", "-")
 	f("attach", "", forbidden,
-		`error: unable to upgrade connection: `+cluster.Prefix(2)+`DenyAttach: pods "p" is forbidden: attaching to pod 'to-be-attached-pod' is not allowed`,
+		`error: unable to upgrade connection: `+cluster.Prefix(2)+`DenyAttach: pods "p" is forbidden: attaching to pod `+
+			`'to-be-attached-pod' is not allowed`,
 		"attach", "p")
 	f("code-without-reason", strings.ReplaceAll(pod(namespace, "c"), "image: i", `image: "i:v1"`), failed,
 		`Error from server: error when creating "STDIN": `+cluster.Prefix(0)+
-			`AlwaysPullImages: pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "IfNotPresent": supported values: "Always"`,
+			`AlwaysPullImages: pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "IfNotPresent": supported `+
+			`values: "Always"`,
 		"create", "-f", "-")
 
 	t.Run("warning", func(t *testing.T) {

@@ -19,9 +19,9 @@ const (
 	// bodyBytesMax is the longest request an API server reads (k8s.io/apiserver
 	// pkg/server/config.go MaxRequestBodyBytes).
 	bodyBytesMax = 3 << 20
-	// storedBytesMax is the largest object that an API server can store: what
-	// its client sends to etcd in one message (go.etcd.io/etcd/client/v3
-	// defaultMaxCallSendMsgSize), less what else is in there.
+	// storedBytesMax is the largest object that an API server can store: the maximum of its etcd
+	// client for one message (go.etcd.io/etcd/client/v3 defaultMaxCallSendMsgSize), less the rest
+	// of the message.
 	storedBytesMax = 2<<20 - 32<<10
 )
 
@@ -39,11 +39,11 @@ func (l *large) value() string {
 	return l.Data["k"]
 }
 
-// A largeKind says how to write objects of a kind: META and VALUE stand for
-// what differs.
+// A largeKind describes how to write objects of a kind. META and VALUE are placeholders for the
+// variable parts.
 type largeKind struct {
 	path, manifest string
-	escapes        bool // they are stored as they are sent to webhooks
+	escapes        bool // they are stored with escapes, as they are sent
 }
 
 // body returns a manifest of that size.
@@ -54,7 +54,7 @@ func (k *largeKind) body(meta, fill string, bytes int) (body []byte, value strin
 	return []byte(before + value + after + strings.Repeat(" ", left%len(fill))), value
 }
 
-// sizes sends objects from 1 KiB to the largest that an API server takes.
+// sizes sends objects from 1 KiB to the largest that an API server accepts.
 func (s *stand) sizes(t *testing.T) {
 	namespace := s.namespace(t, "sizes")
 	s.define(t, "sizes")
@@ -84,7 +84,7 @@ type sizes struct {
 	*stand
 	t    *testing.T
 	kind largeKind
-	// name is that of the objects, and fill is what they are full of.
+	// name is the name of the objects, and fill is their content.
 	name, fill string
 }
 
@@ -98,7 +98,7 @@ func (z *sizes) all() {
 		z.write(http.MethodPost, bytes, false)
 		z.write(http.MethodPut, bytes, false)
 	}
-	// Dry runs are not stored. The object that is there is the largest one.
+	// Dry runs are not stored. The stored object is the largest one.
 	before := z.fastadmit.Metric(z.t, "fastadmit_request_bytes_total")
 	z.write(http.MethodPut, bodyBytesMax, true)
 	z.t.Logf("two reviews of %d bytes in all", z.fastadmit.Metric(z.t, "fastadmit_request_bytes_total")-before)

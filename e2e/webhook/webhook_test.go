@@ -1,6 +1,5 @@
-// Package webhook tests fastadmit as a registered webhook of a real
-// kube-apiserver: what passes through, what becomes of it, and what happens
-// when it fails.
+// Package webhook tests fastadmit as a registered webhook of a real kube-apiserver: requests, their
+// results, and failures of the webhook.
 package webhook
 
 import (
@@ -61,8 +60,7 @@ func (s *stand) validating(t *testing.T, hooks ...cluster.Webhook) {
 	s.Validating(t, s.marker(), hooks...)
 }
 
-// namespace makes a namespace and its service account, which no controller
-// does here.
+// namespace creates a namespace and its service account, because no controller runs here.
 func (s *stand) namespace(t *testing.T, name string) string {
 	t.Helper()
 	ctx := context.Background()
@@ -107,7 +105,7 @@ func (s *stand) mustCreate(t *testing.T, manifest string) *unstructured.Unstruct
 	return object
 }
 
-// warnings are what the API server passed on to the client.
+// warnings are the warnings that the client got.
 type warnings struct {
 	mu  sync.Mutex
 	all []string

@@ -28,8 +28,8 @@ import (
 // echoed is the annotation that plugin Echo writes.
 const echoed = "e2e.example.com/echo"
 
-// wire sends every kind of request through plugin Echo, which warns of what it
-// gets, with each version of AdmissionReview.
+// wire sends every kind of request through the plugin Echo, which reports its review in a warning,
+// with each version of AdmissionReview.
 func (s *stand) wire(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		t.Run(version, func(t *testing.T) {
@@ -59,9 +59,8 @@ type wire struct {
 	version, namespace string
 }
 
-// got checks that both webhooks were asked about a request, and that the
-// object that is stored is what they made of it: the one answered, annotated
-// with the operation. Subresources answer with other objects, which are nil
+// got checks that both webhooks were called for a request, and that the stored object is the one in
+// the answer, annotated with the operation. Subresources answer with other objects, which are nil
 // here.
 func (w *wire) got(request string, object metav1.Object, annotation string, err error) {
 	w.t.Helper()
@@ -138,7 +137,8 @@ func (w *wire) writes() {
 	applied := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","labels":{"applied":"yes"}}}`
 	pod, err = pods.Patch(ctx, "web", types.ApplyYAMLPatchType, []byte(applied), metav1.PatchOptions{FieldManager: "e2e"})
 	w.got("UPDATE pods web", pod, "UPDATE", err)
-	created := strings.ReplaceAll(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"k":"<&>"}}`, "NAME", "applied")
+	created := strings.ReplaceAll(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"k":"<&>"}}`,
+		"NAME", "applied")
 	config, err := w.recording.Client.CoreV1().ConfigMaps(w.namespace).Patch(ctx, "applied", types.ApplyYAMLPatchType, []byte(created),
 		metav1.PatchOptions{FieldManager: "e2e"})
 	w.got("CREATE configmaps applied", config, "CREATE", err)
@@ -153,8 +153,8 @@ func (w *wire) writes() {
 	}
 }
 
-// customs writes a custom resource in both of its versions; one of them prunes
-// what it does not know before anybody is asked.
+// customs writes a custom resource in both of its versions. One of them prunes unknown fields
+// before webhooks are called.
 func (w *wire) customs() {
 	ctx, plural := context.Background(), "wires"+w.version
 	w.define(w.t, plural)
@@ -222,7 +222,8 @@ func (w *wire) subresources() {
 	w.mustCreate(w.t, `{apiVersion: v1, kind: ReplicationController, metadata: {name: rc, namespace: `+w.namespace+`},
 spec: {replicas: 0, selector: {a: b}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`)
 	_, err = core.ReplicationControllers(w.namespace).UpdateScale(ctx, "rc", &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: "rc", Namespace: w.namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: 1}}, metav1.UpdateOptions{})
+		ObjectMeta: metav1.ObjectMeta{Name: "rc", Namespace: w.namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: 1}},
+		metav1.UpdateOptions{})
 	w.got("UPDATE replicationcontrollers/scale rc", nil, "", err)
 
 	if _, err := pods.Create(ctx, w.pod("evicted"), metav1.CreateOptions{}); err != nil {
@@ -232,8 +233,8 @@ spec: {replicas: 0, selector: {a: b}, template: {metadata: {labels: {a: b}}, spe
 	w.got("CREATE pods/eviction evicted", nil, "", err)
 }
 
-// connects connects to a pod on a node that is not there: the API server asks
-// its webhooks before it finds out.
+// connects connects to a pod on a node that does not exist: the API server calls its webhooks
+// before it notices.
 func (w *wire) connects() {
 	for _, sub := range []string{"exec?command=ls&stdout=true", "attach?stdout=true", "portforward", "proxy"} {
 		name, _, _ := strings.Cut(sub, "?")
@@ -272,11 +273,12 @@ func (w *wire) deletes() {
 		w.t.Errorf("a deleted pod is there: %v", err)
 	}
 	// A call for each object, without its name.
-	err = pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{LabelSelector: "of=" + w.namespace})
+	err = pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))},
+		metav1.ListOptions{LabelSelector: "of=" + w.namespace})
 	w.got("DELETE pods ", nil, "", err)
 }
 
-// audit reads what the plugin wrote into the audit log.
+// audit reads the plugin's annotations in the audit log.
 func (w *wire) audit() {
 	key := cluster.WebhookName(0) + "/echo"
 	for _, want := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
@@ -289,7 +291,7 @@ func (w *wire) audit() {
 	}
 }
 
-// denial checks what a client sees of one.
+// denial checks a client's view of a denial.
 func (s *stand) denial(t *testing.T, version string) {
 	namespace := s.namespace(t, "denial-"+version)
 	hooks := []cluster.Webhook{s.hook("/validate/AlwaysPullImages"), s.hook("/validate/DenyUnwanted")}
@@ -315,8 +317,10 @@ func (s *stand) denial(t *testing.T, version string) {
 		}
 	}
 	f(`{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: `+namespace+`}, data: {webhook-e2e-test: webhook-disallow}}`,
-		1, http.StatusForbidden, metav1.StatusReasonForbidden, `DenyUnwanted: configmaps "c" is forbidden: the data contains unwanted key and value`, "c")
+		1, http.StatusForbidden, metav1.StatusReasonForbidden, `DenyUnwanted: configmaps "c" is forbidden: the data contains unwanted `+
+			`key and value`, "c")
 	f(`{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: `+namespace+`}, spec: {containers: [{name: c, image: "i:v1"}]}}`,
 		0, http.StatusInternalServerError, "",
-		`AlwaysPullImages: pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "IfNotPresent": supported values: "Always"`, "")
+		`AlwaysPullImages: pods "p" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: "IfNotPresent": supported `+
+			`values: "Always"`, "")
 }

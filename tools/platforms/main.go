@@ -1,5 +1,5 @@
 // Command platforms checks that the packages of the folder compile for other platforms. Each
-// argument is one, such as windows/amd64. It checks types and generates no code, for
+// argument is a platform such as windows/amd64. It checks types and generates no code, because
 // compiling all dependencies and Go's own packages takes minutes for each platform.
 package main
 
@@ -62,7 +62,7 @@ func check(platform string) (errs []packages.Error, err error) {
 	return errs, nil
 }
 
-// dropBodies leaves of the functions of a dependency what its importers need.
+// dropBodies removes the bodies of a dependency's functions, which its importers do not need.
 func dropBodies(file *ast.File) {
 	for _, declared := range file.Decls {
 		if function, ok := declared.(*ast.FuncDecl); ok {

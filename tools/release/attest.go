@@ -25,7 +25,7 @@ const (
 
 func newReader(b []byte) io.Reader { return bytes.NewReader(b) }
 
-// sboms writes what each binary is made of, as CycloneDX.
+// sboms writes the modules in each binary, as CycloneDX.
 func (r *release) sboms(ctx context.Context) error {
 	for _, p := range platforms {
 		binary := binaryName(p.os, p.arch)
@@ -43,8 +43,7 @@ type digest struct {
 	name, sha256 string
 }
 
-// digests returns those of all files of the release but the ones named, in the
-// order of their names.
+// digests returns the digests of all files of the release except the named ones, ordered by name.
 func (r *release) digests(but ...string) ([]digest, error) {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
@@ -109,8 +108,8 @@ type (
 	}
 )
 
-// provenance writes the statement. It says nothing of the machine: two that build
-// the same write the same. Whoever signs vouches for it.
+// provenance writes the statement. It does not mention the machine, so that all machines write the
+// same bytes. The signer vouches for it.
 func (r *release) provenance(context.Context) error {
 	files, err := r.digests()
 	if err != nil {
@@ -136,7 +135,7 @@ func (r *release) provenance(context.Context) error {
 	return os.WriteFile(r.path(provenanceName), append(text, '\n'), 0o644)
 }
 
-// checksums writes the digests as sha256sum -c reads them.
+// checksums writes the digests in the format of sha256sum -c.
 func (r *release) checksums(context.Context) error {
 	files, err := r.digests()
 	if err != nil {
@@ -150,8 +149,7 @@ func (r *release) checksums(context.Context) error {
 	return os.WriteFile(r.path(sumsName), []byte(sums.String()), 0o644)
 }
 
-// sign signs the checksums, and with them all files, as minisign -Vm SHA256SUMS
-// verifies.
+// sign signs the checksums, and thereby all files, for minisign -Vm SHA256SUMS.
 func (r *release) sign(keyFile string) error {
 	if keyFile == "" {
 		fmt.Println("not signed: no -key was given")
@@ -175,7 +173,7 @@ func (r *release) sign(keyFile string) error {
 	return os.WriteFile(r.path(signatureName), signature, 0o644)
 }
 
-// publicText is a public key as minisign -P takes it: the last line of its file.
+// publicText returns a public key in the format of minisign -P: the last line of its file.
 func publicText(key minisign.PublicKey) string {
 	lines := strings.Split(strings.TrimSpace(key.String()), "\n")
 	return lines[len(lines)-1]

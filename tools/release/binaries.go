@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// platforms are what binaries are built for. The image has those of linux.
+// platforms are the platforms of the binaries. The image has those of linux.
 var platforms = []struct{ os, arch string }{
 	{"linux", "amd64"},
 	{"linux", "arm64"},
@@ -29,8 +29,8 @@ func binaryName(goos, goarch string) string {
 	return name
 }
 
-// binaries builds the command for all platforms. -s leaves out the tables that only
-// debuggers read: the binary is a third smaller, and profiles and stacks are the same.
+// binaries builds the command for all platforms. -s omits the tables that only debuggers read: the
+// binary is a third smaller, and profiles and stacks are the same.
 func (r *release) binaries(ctx context.Context) error {
 	for _, p := range platforms {
 		name := binaryName(p.os, p.arch)
@@ -68,7 +68,7 @@ func (r *release) layer(file, as string) ([]byte, error) {
 	return layer.Bytes(), nil
 }
 
-// archive writes the files below dir to a tar, in their order by name.
+// archive writes the files below dir to a tar, ordered by name.
 func (r *release) archive(dir, file string) (err error) {
 	out, err := os.Create(file)
 	if err != nil {

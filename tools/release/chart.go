@@ -64,7 +64,7 @@ func (r *release) chart(ctx context.Context) error {
 	})
 }
 
-// nameImage lets the chart's values name the image where it is published.
+// nameImage sets the published image in the chart's values.
 func (r *release) nameImage(values string) error {
 	text, err := os.ReadFile(values)
 	if err != nil {
@@ -72,7 +72,8 @@ func (r *release) nameImage(values string) error {
 	}
 	const unreleased = "\n  #\n  # There is no release yet: build and push your own with \"make image\".\n  repository: fastadmit\n"
 	if strings.Count(string(text), unreleased) != 1 {
-		return fmt.Errorf("deploy/chart/values.yaml: got %d places, want one, with %q", strings.Count(string(text), unreleased), unreleased)
+		return fmt.Errorf("deploy/chart/values.yaml: got %d places, want one, with %q", strings.Count(string(text), unreleased),
+			unreleased)
 	}
 	released := "\n  repository: " + r.registry + "/fastadmit\n"
 	return os.WriteFile(values, []byte(strings.Replace(string(text), unreleased, released, 1)), 0o644)
@@ -80,7 +81,7 @@ func (r *release) nameImage(values string) error {
 
 func (r *release) chartFile() string { return r.path("fastadmit-" + r.version + ".tgz") }
 
-// chartImage is what "helm push" makes of the chart.
+// chartImage returns the artifact that "helm push" makes of the chart.
 func (r *release) chartImage(chartYAML string) (v1.Image, error) {
 	text, err := os.ReadFile(chartYAML)
 	if err != nil {
@@ -107,7 +108,7 @@ func (r *release) chartImage(chartYAML string) (v1.Image, error) {
 	return partial.CompressedToImage(&artifact{Image: image, config: config})
 }
 
-// An artifact is an image whose config is no image's.
+// An artifact is an image with the config of a chart.
 type artifact struct {
 	v1.Image
 	config []byte

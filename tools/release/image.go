@@ -28,7 +28,7 @@ const (
 // its own CRI plugin does not find.
 const containerdName = "io.containerd.image.name"
 
-// imageName is that of the published image, which the chart's values name.
+// imageName returns the name of the published image, which is also in the chart's values.
 func (r *release) imageName() string { return r.registry + "/fastadmit:" + r.version }
 
 // image makes the image of the binaries for linux, as deploy/Dockerfile does, and
@@ -83,12 +83,12 @@ func (r *release) imageFor(goos, goarch string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// imageConfig says what deploy/Dockerfile says.
+// imageConfig corresponds to deploy/Dockerfile.
 func imageConfig() v1.Config {
 	return v1.Config{User: "65532:65532", Entrypoint: []string{"/fastadmit"}, Cmd: []string{"serve", "--help"}}
 }
 
-// annotations are those of the OCI image specification.
+// annotations are the annotations of the OCI image specification.
 func (r *release) annotations() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":    "fastadmit",

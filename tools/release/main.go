@@ -1,9 +1,9 @@
-// Command release makes what a release of fastadmit has, in one folder: binaries,
-// the image for several architectures, the chart, an SBOM of each binary, the
-// provenance, checksums and their signature, and the release notes.
+// Command release makes a release of fastadmit in one folder: binaries, the image for several
+// architectures, the chart, an SBOM of each binary, the provenance, checksums and their signature,
+// and the release notes.
 //
-// Two runs at one commit with one Go toolchain make the same bytes: all times are
-// that of the commit. "release publish" pushes image and chart to a registry.
+// Two runs at one commit with the same Go toolchain produce the same bytes, because all times are
+// the commit's. "release publish" pushes the image and the chart to a registry.
 package main
 
 import (
@@ -26,7 +26,7 @@ const usage = `usage: release -version 1.2.3 -registry registry.example.com/owne
        release publish -version 1.2.3 -registry registry.example.com/owner [-out dist/1.2.3]
 `
 
-// A release is what is made, and of what.
+// A release describes the release to make.
 type release struct {
 	version  string // without the v
 	root     string // of the repository
@@ -57,8 +57,10 @@ func run(ctx context.Context, arguments []string) error {
 		flags.PrintDefaults()
 	}
 	version := flags.String("version", "", "what is released, a semantic version without v")
-	key := flags.String("key", "", "minisign's secret key that signs the checksums; its password is read from MINISIGN_PASSWORD; empty for no signature")
-	registry := flags.String("registry", "", "where the image (REGISTRY/fastadmit) and the chart (REGISTRY/charts/fastadmit) are published; the chart names the image there")
+	key := flags.String("key", "", "minisign's secret key that signs the checksums; its password is read from MINISIGN_PASSWORD; empty "+
+		"for no signature")
+	registry := flags.String("registry", "", "where the image (REGISTRY/fastadmit) and the chart (REGISTRY/charts/fastadmit) are "+
+		"published; the chart names the image there")
 	out := flags.String("out", "", "the folder to make, dist/VERSION below the repository if empty")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -77,7 +79,7 @@ func run(ctx context.Context, arguments []string) error {
 	return r.make(ctx, *key)
 }
 
-// newRelease looks at the version and the commit.
+// newRelease checks the version and reads the commit.
 func newRelease(ctx context.Context, version, out string) (*release, error) {
 	if !semver.IsValid("v"+version) || semver.Canonical("v"+version) != "v"+version {
 		return nil, fmt.Errorf("-version: got %q, want a semantic version without v, such as 1.2.3 or 1.2.3-rc.1", version)
@@ -138,8 +140,8 @@ func (r *release) make(ctx context.Context, key string) error {
 	return nil
 }
 
-// notes returns the part of CHANGELOG.md that is about the version. A prerelease
-// takes what is unreleased if it has no part of its own.
+// notes returns the version's part of CHANGELOG.md. A prerelease without one uses the unreleased
+// part.
 func (r *release) notes() (string, error) {
 	changelog, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
 	if err != nil {
@@ -154,11 +156,11 @@ func (r *release) notes() (string, error) {
 			return "# fastadmit " + r.version + "\n\n" + notes + "\n", nil
 		}
 	}
-	return "", fmt.Errorf("CHANGELOG.md: got no heading \"## %s\"; rename \"## Unreleased\", or release a prerelease such as %s-rc.1", r.version, r.version)
+	return "", fmt.Errorf("CHANGELOG.md: got no heading \"## %s\"; rename \"## Unreleased\", or release a prerelease such as %s-rc.1",
+		r.version, r.version)
 }
 
-// section returns what stands below the heading of second order that begins with
-// the title.
+// section returns the text below the second-level heading that begins with the title.
 func section(document, title string) (string, bool) {
 	found := false
 	var text strings.Builder
@@ -180,7 +182,7 @@ func section(document, title string) (string, bool) {
 
 func (r *release) path(name string) string { return filepath.Join(r.out, name) }
 
-// output runs a command and returns what it prints, without space around it.
+// output runs a command and returns its trimmed output.
 func output(ctx context.Context, dir, name string, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, arguments...)
 	cmd.Dir = dir

@@ -16,9 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// publish pushes the image and the chart of a release that was made to a registry,
-// with the credentials that "docker login" or "helm registry login" left. It first
-// compares all files with their checksums.
+// publish pushes the image and the chart of a finished release to a registry, with the credentials
+// of "docker login" or "helm registry login". It first compares all files with their checksums.
 func (r *release) publish(ctx context.Context) error {
 	if err := r.verify(); err != nil {
 		return err
@@ -38,7 +37,8 @@ func (r *release) publish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return push(r.registry+"/charts/fastadmit:"+r.version, entry.Digest, func(to name.Reference) error { return remote.Write(to, chart, options...) })
+		return push(r.registry+"/charts/fastadmit:"+r.version, entry.Digest,
+			func(to name.Reference) error { return remote.Write(to, chart, options...) })
 	})
 }
 

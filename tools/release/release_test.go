@@ -20,15 +20,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// made returns a release with files in place of the binaries, and all that is made of
-// them, signed with the key.
+// made returns a release made of placeholder binaries, signed with the key.
 func made(t *testing.T, key, registry string) *release {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &release{version: "1.2.3-rc.1", root: root, registry: registry, out: t.TempDir(), commit: strings.Repeat("c", 40), time: time.Unix(1700000000, 0).UTC()}
+	r := &release{version: "1.2.3-rc.1", root: root, registry: registry, out: t.TempDir(), commit: strings.Repeat("c", 40),
+		time: time.Unix(1700000000, 0).UTC()}
 	for _, p := range platforms {
 		if err := os.WriteFile(r.path(binaryName(p.os, p.arch)), []byte("binary of "+p.os+" "+p.arch), 0o755); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func read(t *testing.T, r *release, name string) []byte {
 func TestReproducible(t *testing.T) {
 	key, public := newKey(t, "secret")
 	a := made(t, key, "registry.example.com")
-	time.Sleep(1100 * time.Millisecond) // tar and gzip know seconds
+	time.Sleep(1100 * time.Millisecond) // tar and gzip store seconds
 	b := made(t, key, "registry.example.com")
 	if sums := read(t, a, sumsName); !bytes.Equal(sums, read(t, b, sumsName)) {
 		t.Errorf("got\n%s\nand\n%s", sums, read(t, b, sumsName))
@@ -98,7 +98,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestImportName wants containerd to import the image by the name that the chart has.
+// TestImportName checks that containerd imports the image by the name in the chart.
 func TestImportName(t *testing.T) {
 	r := made(t, "", "registry.example.com/owner")
 	if err := r.withLayout(imageArchive, func(_ v1.ImageIndex, entry v1.Descriptor) error {
@@ -157,7 +157,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("the chart does not run the image that was published (%v)", err)
 	}
 
-	// A file that is not the one that was signed is not published.
+	// A file that was changed after signing is not published.
 	if err := os.WriteFile(r.path("fastadmit-linux-amd64"), []byte("another"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,8 @@ func TestWrongKey(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	for version, ok := range map[string]bool{"1.2.3": true, "1.2.3-rc.1": true, "v1.2.3": false, "1.2": false, "": false, "1.2.3+a": false} {
+	for version, ok := range map[string]bool{"1.2.3": true, "1.2.3-rc.1": true, "v1.2.3": false, "1.2": false, "": false,
+		"1.2.3+a": false} {
 		if _, err := newRelease(t.Context(), version, t.TempDir()); (err == nil) != ok {
 			t.Errorf("%q: got %v", version, err)
 		}

@@ -24,7 +24,7 @@ type page struct {
 	sections []section
 }
 
-// A section is what the search finds.
+// A section is a result of the search.
 type section struct {
 	Page  string `json:"page"`
 	Title string `json:"title"`
@@ -113,8 +113,8 @@ func text(node *html.Node) string {
 	return all.String()
 }
 
-// writeIndex writes the sections as a script, which a page can load from a folder too.
-// They are in the order of the navigation, which decides between results that are equally good.
+// writeIndex writes the sections as a script, so that a page can also load it from a folder. They
+// are ordered as in the navigation, which decides between equally good results.
 func writeIndex(out string, groups []group, pages []*page) error {
 	var sections []section
 	for _, g := range groups {
@@ -133,11 +133,11 @@ func writeIndex(out string, groups []group, pages []*page) error {
 	return os.WriteFile(filepath.Join(out, "search-index.js"), slices.Concat([]byte("window.searchIndex = "), text, []byte(";\n")), 0o644)
 }
 
-// files is where links to code lead.
+// files is the target of links to code.
 const files = "https://github.com/fastadmit/fastadmit/blob/main/"
 
-// checkLinks reports all links to files and anchors that do not exist, of the site and of the repository. It asks no
-// other server.
+// checkLinks reports all links to files and anchors of the site and the repository that do not
+// exist. It does not check links to other servers.
 func checkLinks(repository, out string, pages []*page) error {
 	ids := make(map[string][]string)
 	for _, p := range pages {

@@ -43,7 +43,7 @@ func build(repository, out string) error {
 	hugo := exec.Command("go", "tool", "hugo", "--quiet", "--panicOnWarning",
 		"--contentDir", filepath.Join(dir, "content"), "--destination", out, "--config", "hugo.yaml,"+filepath.Join(dir, "mounts.yaml"))
 	hugo.Stdout, hugo.Stderr = os.Stderr, os.Stderr
-	// hugo must not be built anew for each setting of whoever runs this.
+	// This keeps the user's settings from causing a rebuild of hugo.
 	hugo.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := hugo.Run(); err != nil {
 		return fmt.Errorf("cannot run hugo: %w", err)

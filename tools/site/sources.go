@@ -104,7 +104,8 @@ func pageOf(source string) string {
 	return name + ".html"
 }
 
-// writeSources writes what hugo reads into a folder: content, data, and the configuration that names them.
+// writeSources writes hugo's input into a folder: content, data, and the configuration that names
+// them.
 func writeSources(repository, dir string, groups []group) error {
 	urls := make(map[string]string)
 	var errs []error
@@ -120,7 +121,8 @@ func writeSources(repository, dir string, groups []group) error {
 		text, err := os.ReadFile(filepath.Join(repository, image))
 		errs = append(errs, err, write(filepath.Join(dir, "static", image), text))
 	}
-	errs = append(errs, writeJSON(filepath.Join(dir, "data", "navigation.json"), groups), writeJSON(filepath.Join(dir, "data", "documents.json"), urls))
+	errs = append(errs, writeJSON(filepath.Join(dir, "data", "navigation.json"), groups),
+		writeJSON(filepath.Join(dir, "data", "documents.json"), urls))
 	mounts := fmt.Sprintf("module:\n  mounts:\n  - {source: layouts, target: layouts}\n  - {source: static, target: static}\n"+
 		"  - {source: %[1]q, target: content}\n  - {source: %[2]q, target: data}\n  - {source: %[3]q, target: static}\n",
 		filepath.Join(dir, "content"), filepath.Join(dir, "data"), filepath.Join(dir, "static"))

@@ -35,22 +35,25 @@ import (
 // object is an object of one of the kinds.
 type object = map[string]any
 
-// kinds are those that the webhooks are for, with a value to generate.
+// kinds are the kinds of the webhooks, with a value to generate.
 var kinds = map[schema.GroupVersionKind]func() any{
-	bootstrapv1.GroupVersion.WithKind("KubeadmConfig"):                  func() any { return new(bootstrapv1.KubeadmConfig) },
-	bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate"):          func() any { return new(bootstrapv1.KubeadmConfigTemplate) },
-	controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"):         func() any { return new(controlplanev1.KubeadmControlPlane) },
-	controlplanev1.GroupVersion.WithKind("KubeadmControlPlaneTemplate"): func() any { return new(controlplanev1.KubeadmControlPlaneTemplate) },
+	bootstrapv1.GroupVersion.WithKind("KubeadmConfig"):          func() any { return new(bootstrapv1.KubeadmConfig) },
+	bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate"):  func() any { return new(bootstrapv1.KubeadmConfigTemplate) },
+	controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"): func() any { return new(controlplanev1.KubeadmControlPlane) },
+	controlplanev1.GroupVersion.WithKind("KubeadmControlPlaneTemplate"): func() any {
+		return new(controlplanev1.KubeadmControlPlaneTemplate)
+	},
 }
 
-// paths are where the webhooks of a kind are, if it has them.
+// paths are the paths of a kind's webhooks, empty if it has none.
 func paths(kind schema.GroupVersionKind) map[string]admission.Phase {
 	name := strings.ReplaceAll(kind.Group, ".", "-") + "-" + kind.Version + "-" + strings.ToLower(kind.Kind)
 	return map[string]admission.Phase{"/mutate-" + name: admission.Mutate, "/validate-" + name: admission.Validate}
 }
 
 // review returns a review of an object. Each may be nil.
-func review(t testing.TB, operation admissionv1.Operation, kind schema.GroupVersionKind, now, old object, change func(*admissionv1.AdmissionRequest)) []byte {
+func review(t testing.TB, operation admissionv1.Operation, kind schema.GroupVersionKind, now, old object,
+	change func(*admissionv1.AdmissionRequest)) []byte {
 	t.Helper()
 	resource := metav1.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: strings.ToLower(kind.Kind) + "s"}
 	request := &admissionv1.AdmissionRequest{
@@ -81,7 +84,7 @@ func marshal(t testing.TB, v any) []byte {
 	return text
 }
 
-// A tally counts what webhooks answered, so that a test can say that it saw enough.
+// A tally counts the answers of webhooks, so that a test can check that it saw enough.
 type tally struct{ allowed, changed, denied int }
 
 // same compares the webhooks of a kind on a review.
@@ -122,25 +125,26 @@ func documented(t testing.TB) map[schema.GroupVersionKind][]object {
 		t.Fatal(err)
 	}
 	found := make(map[schema.GroupVersionKind][]object)
-	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(dir)), "docs", "book", "src"), func(name string, _ os.DirEntry, err error) error {
-		if err != nil || filepath.Ext(name) != ".md" {
-			return err
-		}
-		text, err := os.ReadFile(name)
-		for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
-			for _, document := range strings.Split(block[1], "\n---\n") {
-				var o object
-				if yaml.Unmarshal([]byte(document), &o) != nil {
-					continue // a part of an object
-				}
-				kind := schema.FromAPIVersionAndKind(fmt.Sprint(o["apiVersion"]), fmt.Sprint(o["kind"]))
-				if kinds[kind] != nil {
-					found[kind] = append(found[kind], o)
+	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(dir)), "docs", "book", "src"),
+		func(name string, _ os.DirEntry, err error) error {
+			if err != nil || filepath.Ext(name) != ".md" {
+				return err
+			}
+			text, err := os.ReadFile(name)
+			for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
+				for _, document := range strings.Split(block[1], "\n---\n") {
+					var o object
+					if yaml.Unmarshal([]byte(document), &o) != nil {
+						continue // a part of an object
+					}
+					kind := schema.FromAPIVersionAndKind(fmt.Sprint(o["apiVersion"]), fmt.Sprint(o["kind"]))
+					if kinds[kind] != nil {
+						found[kind] = append(found[kind], o)
+					}
 				}
 			}
-		}
-		return err
-	})
+			return err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +168,8 @@ func TestDocumented(t *testing.T) {
 			planned := clone(t, o)
 			metadata, _ := planned["metadata"].(object)
 			metadata["annotations"] = object{clusterv1.TopologyDryRunAnnotation: ""}
-			n.same(t, all, kind, review(t, admissionv1.Create, kind, planned, nil, func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }), planned)
+			n.same(t, all, kind, review(t, admissionv1.Create, kind, planned, nil,
+				func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }), planned)
 		}
 	}
 	if t.Logf("%d objects", objects); objects < 8 {
@@ -181,15 +186,15 @@ func clone(t testing.TB, o object) (copied object) {
 	return copied
 }
 
-// TestGenerated compares the webhooks on generated objects, and on objects of the
-// documentation that parts of generated ones were put into, with a field that the
-// types do not know.
+// TestGenerated compares the webhooks on generated objects, and on objects of the documentation
+// with parts of generated ones and a field that the types do not have.
 func TestGenerated(t *testing.T) {
 	all, found := setUp(t), documented(t)
 	random := seed.Rand(t)
 	filler := conversion.GetFuzzer(runtime.NewScheme()).NumElements(0, 2).MaxDepth(8).RandSource(mathrand.NewSource(random.Int64()))
 	var n tally
-	for _, kind := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, kind := range slices.SortedFunc(maps.Keys(kinds),
+		func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }) {
 		value := kinds[kind]
 		next := func() object {
 			v := value()
@@ -246,7 +251,7 @@ func graft(random *rand.Rand, o, from object) {
 	}
 }
 
-// TestScale compares the handler of a subresource, which asks for an object.
+// TestScale compares the handler of a subresource, which reads an object.
 func TestScale(t *testing.T) {
 	stacked := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "stacked", Namespace: "default"}}
 	external := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "external", Namespace: "default"}}
@@ -259,7 +264,8 @@ func TestScale(t *testing.T) {
 			TypeMeta:   metav1.TypeMeta{Kind: "Scale", APIVersion: "autoscaling/v1"},
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
 		}
-		body := review(t, admissionv1.Update, kind, toObject(t, scale), nil, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" })
+		body := review(t, admissionv1.Update, kind, toObject(t, scale), nil,
+			func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" })
 		if got := compare.Same(t, w, admission.Validate, body); got.Status.Code != code {
 			t.Errorf("%s, %d: got %v, want code %d", name, replicas, got, code)
 		}

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
-	bootstrapv1beta1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta1" //nolint:staticcheck // the webhooks still convert from it
+	bootstrapv1beta1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta1" //nolint:staticcheck // webhooks convert from it
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1beta1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta1" //nolint:staticcheck // the webhooks still convert from it
+	controlplanev1beta1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta1" //nolint:staticcheck // webhooks convert from it
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	bootstrapwebhooks "sigs.k8s.io/cluster-api/bootstrap/kubeadm/webhooks/admission"
 	controlplanewebhooks "sigs.k8s.io/cluster-api/controlplane/kubeadm/webhooks/admission"
@@ -25,23 +25,25 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 )
 
-// webhooks are what the kubeadm providers serve, by path.
+// webhooks are the webhooks of the kubeadm providers, by path.
 type webhooks map[string]*admission.Webhook
 
-// setUp has the providers set their webhooks up. The client of the one that has
-// one knows the objects.
+// setUp lets the providers set up their webhooks. The only webhook with a client gets one that has
+// the objects.
 func setUp(t testing.TB, objects ...client.Object) webhooks {
 	t.Helper()
 	log.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		bootstrapv1.AddToScheme, bootstrapv1beta1.AddToScheme, controlplanev1.AddToScheme, controlplanev1beta1.AddToScheme, autoscalingv1.AddToScheme,
+		bootstrapv1.AddToScheme, bootstrapv1beta1.AddToScheme, controlplanev1.AddToScheme, controlplanev1beta1.AddToScheme,
+		autoscalingv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := &setupManager{scheme: scheme, converters: conversion.NewRegistry(), server: &setupServer{mux: http.NewServeMux(), webhooks: make(webhooks)}}
+	m := &setupManager{scheme: scheme, converters: conversion.NewRegistry(),
+		server: &setupServer{mux: http.NewServeMux(), webhooks: make(webhooks)}}
 	known := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	for _, provider := range []interface{ SetupWebhookWithManager(manager.Manager) error }{
 		&controlplanewebhooks.KubeadmControlPlane{}, &controlplanewebhooks.KubeadmControlPlaneTemplate{},
@@ -55,7 +57,7 @@ func setUp(t testing.TB, objects ...client.Object) webhooks {
 	return m.server.webhooks
 }
 
-// setupManager is a manager as far as setting up webhooks needs one.
+// setupManager is the part of a manager that setting up webhooks needs.
 type setupManager struct {
 	manager.Manager
 	scheme     *runtime.Scheme

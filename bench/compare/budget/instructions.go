@@ -79,7 +79,8 @@ func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *con
 // least counts the instructions of a contender for a request in several processes. It returns the
 // least count and the answer. The floor is given the answer that it sends. If profiled is set,
 // where is a profile of the last process.
-func least(ctx context.Context, arena *contest.Arena, c contest.Contender, s *contest.Scenario, given []byte, profiled bool) (count int64, where *profile.Profile, answer []byte, err error) {
+func least(ctx context.Context, arena *contest.Arena, c contest.Contender, s *contest.Scenario, given []byte, profiled bool) (count int64,
+	where *profile.Profile, answer []byte, err error) {
 	var processes [countedProcesses]*contest.Process
 	for i := range processes {
 		p, err := arena.Start(c, s, contest.Settings{Env: steppedEnv}, given)
@@ -111,7 +112,8 @@ func least(ctx context.Context, arena *contest.Arena, c contest.Contender, s *co
 
 // step counts the instructions of a process for a request, on a processor other than the servers'
 // if another is set. If profiled is set, it returns a profile.
-func step(ctx context.Context, arena *contest.Arena, p *contest.Process, another, profiled bool) (count int64, where *profile.Profile, err error) {
+func step(ctx context.Context, arena *contest.Arena, p *contest.Process, another, profiled bool) (count int64, where *profile.Profile,
+	err error) {
 	config, err := load(p, bench.Load{Count: answeredFirst})
 	if err != nil {
 		return 0, nil, err
@@ -208,7 +210,8 @@ func (s *stepper) run() {
 			}
 			(*at)[registers.PC()]++
 		}
-		if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, syscall.PTRACE_SINGLESTEP, uintptr(thread), 0, uintptr(signal), 0, 0); errno != 0 {
+		if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, syscall.PTRACE_SINGLESTEP, uintptr(thread), 0, uintptr(signal), 0,
+			0); errno != 0 {
 			err = errno
 			break
 		}
@@ -238,7 +241,7 @@ func (s *stepper) stop() (waits int, err error) {
 		}
 	}
 	if waits == 0 {
-		return 0, errors.New("no thread of it waits for the network")
+		return 0, errors.New("got no thread that waits for the network")
 	}
 	threads, err := s.threads()
 	for _, id := range threads {

@@ -233,7 +233,8 @@ func (o *options) processor(ctx context.Context, stdout io.Writer, arena *contes
 	fmt.Fprintf(stdout, "%-9s %.1f %% of the processor time is fastadmit's; allowed are %.1f %%, the target is %.1f %%\n",
 		s.Name, 100*share, 100*bound.CPUShare, 100*bound.Target)
 	if share > bound.CPUShare {
-		return fmt.Errorf("got %.1f %% of the processor time, want at most %.1f %%; most of it at\n%s", 100*share, 100*bound.CPUShare, where)
+		return fmt.Errorf("got %.1f %% of the processor time, want at most %.1f %%; most of it at\n%s", 100*share, 100*bound.CPUShare,
+			where)
 	}
 	return nil
 }

@@ -143,7 +143,8 @@ func (a *Arena) Start(c Contender, s *Scenario, settings Settings, answer []byte
 	switch c.Name {
 	case Ours:
 		args = append([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-			"--profiling", "--cluster-state-dir=" + a.clusterDir(), "--allow-unauthenticated-writes", "--enable-admission-plugins=" + strings.Join(s.Plugins, ",")}, args...)
+			"--profiling", "--cluster-state-dir=" + a.clusterDir(), "--allow-unauthenticated-writes", "--enable-admission-plugins=" +
+				strings.Join(s.Plugins, ",")}, args...)
 		if s.Serves == "policy" {
 			args = append(args, "--admission-control-config-file="+a.policyFile())
 		}

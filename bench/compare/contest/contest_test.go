@@ -179,8 +179,8 @@ func TestJudge(t *testing.T) {
 	f(validate, answer(uid, true, ""), "")
 	f(mutate, answer(uid, true, mutate.Patch), "")
 	f(validate, answer(uid, true, pullAlways), "after top-level value")
-	f(validate, answer(uid, true, mutate.Patch), "want one that comes to")
-	f(mutate, answer(uid, true, ""), "want one that comes to")
+	f(validate, answer(uid, true, mutate.Patch), "want one with the same result as")
+	f(mutate, answer(uid, true, ""), "want one with the same result as")
 	f(mutate, answer(uid, true, `[{"op":"replace","path":"/nowhere/x","value":1}]`), "doc is missing")
 	f(mutate, answer(uid, false, ""), "got allowed false")
 	f(mutate, answer("other", true, mutate.Patch), "uid")
@@ -214,7 +214,8 @@ func TestStart(t *testing.T) {
 	}
 	wrong := *scenarios[0]
 	wrong.Plugins = []string{"NoSuchPlugin"}
-	if _, err := arena.Start(contender(Ours), &wrong, Settings{}, nil); err == nil || !strings.Contains(err.Error(), `unknown admission plugin`) {
+	if _, err := arena.Start(contender(Ours), &wrong, Settings{}, nil); err == nil ||
+		!strings.Contains(err.Error(), `unknown admission plugin`) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := arena.Start(Contender{Name: "nobody"}, scenarios[0], Settings{}, nil); !errors.Is(err, os.ErrNotExist) {

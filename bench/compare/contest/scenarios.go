@@ -76,11 +76,13 @@ func Scenarios() ([]*Scenario, error) {
 			Name: "mutate", About: "AlwaysPullImages, with a patch of three operations", Serves: "mutate",
 			Plugins: mutating, Path: "/mutate", Review: pod, Patch: "[" + pullAlways + "]",
 		}, {
-			Name: "ten", About: "ten plugins that mutate, eight of which look at the cluster, with a patch of six operations", Serves: "ten",
+			Name: "ten", About: "ten plugins that mutate, eight of which look at the cluster, with a patch of six operations",
+			Serves:  "ten",
 			Plugins: ten, Path: "/mutate", Review: pod, Patch: "[" + pullAlways + `,
 				{"op":"add","path":"/spec/nodeSelector","value":{"pool":"general"}},
 				{"op":"add","path":"/spec/tolerations/-","value":{"key":"tenant","operator":"Equal","value":"shop","effect":"NoSchedule"}},
-				{"op":"add","path":"/spec/tolerations/-","value":{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"}}]`,
+				{"op":"add","path":"/spec/tolerations/-","value":{"key":"node.kubernetes.io/memory-pressure","operator":"Exists",` +
+				`"effect":"NoSchedule"}}]`,
 		}, {
 			Name: "update", About: "AlwaysPullImages on an UPDATE with a new image, two objects of 1 MiB", Serves: "mutate",
 			Plugins: mutating, Path: "/mutate", Review: update, Patch: "[" + pullAlways + "]",
@@ -197,7 +199,7 @@ func (s *Scenario) judge(answer []byte) error {
 		return err
 	}
 	if !reflect.DeepEqual(gotObject, wantObject) {
-		return fmt.Errorf("got the patch %s, want one that comes to %s", got.Response.Patch, s.Patch)
+		return fmt.Errorf("got the patch %s, want one with the same result as %s", got.Response.Patch, s.Patch)
 	}
 	return nil
 }

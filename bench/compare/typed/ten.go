@@ -54,7 +54,7 @@ func (c *Cluster) add(document []byte) error {
 	case "PriorityClass":
 		return put(document, func(p *schedulingv1.PriorityClass) { c.PriorityClasses[p.Name] = p })
 	}
-	return fmt.Errorf("got the kind %q, which the scenario has no use for", meta.Kind)
+	return fmt.Errorf("got the kind %q, which the scenario does not use", meta.Kind)
 }
 
 func put[T any](document []byte, put func(*T)) error {
@@ -210,7 +210,8 @@ func (c *Cluster) priority(pod *corev1.Pod) error {
 		value, policy = class.Value, *class.PreemptionPolicy
 	}
 	if p := pod.Spec.Priority; p != nil && *p != value {
-		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d", *p, value)
+		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller "+
+			"computed %d", *p, value)
 	}
 	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &value, &policy
 	return nil

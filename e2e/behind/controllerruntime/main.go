@@ -1,10 +1,10 @@
-// The command controllerruntime is a webhook as users of sigs.k8s.io/controller-runtime
-// write one: a manager, and defaulters and validators that its builder registers. At
-// /answer-mutate and /answer-validate are handlers that answer what the object says, for
-// answers that a builder's webhooks never give.
+// The command controllerruntime is a webhook as users of sigs.k8s.io/controller-runtime write one:
+// a manager, and defaulters and validators that its builder registers. The handlers at
+// /answer-mutate and /answer-validate return the answer that the object asks for. They give answers
+// that a builder's webhooks never give.
 //
-// It is a module of its own, so that what builds kube-apiserver does not change with
-// controller-runtime's requirements.
+// It is a module of its own, so that controller-runtime's requirements do not change the libraries
+// with which kube-apiserver is built.
 package main
 
 import (
@@ -40,7 +40,7 @@ func serve(host string, port int, dir string) error {
 	}
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:        scheme.Scheme,
-		Metrics:       metricsserver.Options{BindAddress: "0"}, // none
+		Metrics:       metricsserver.Options{BindAddress: "0"}, // no metrics
 		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: dir}),
 	})
 	if err != nil {
@@ -54,7 +54,7 @@ func serve(host string, port int, dir string) error {
 		WithDefaulter(deployments{}).WithValidator(deployments{}).Complete(); err != nil {
 		return err
 	}
-	// This one also removes fields that the type does not have, or leaves out.
+	// This one also removes fields that the type does not have or omits.
 	if err := ctrl.NewWebhookManagedBy(manager, new(corev1.ConfigMap)).
 		WithDefaulter(configMaps{}, admission.DefaulterRemoveUnknownOrOmitableFields).WithValidator(configMaps{}).Complete(); err != nil {
 		return err

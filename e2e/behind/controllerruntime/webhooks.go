@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// prefix is that of the labels and annotations that say what is asked for.
+// prefix is the prefix of labels and annotations by which an object asks for a behavior.
 const prefix = "behind.example.com/"
 
 // pods defaults and validates Pods, their status and their other subresources.
@@ -81,7 +81,7 @@ func (pods) ValidateDelete(_ context.Context, pod *corev1.Pod) (admission.Warnin
 	return admission.Warnings{"gone: " + pod.Name}, nil
 }
 
-// check is an error for each container whose image has no tag.
+// check returns an error for each container whose image has no tag.
 func check(pod *corev1.Pod) (warnings admission.Warnings, err error) {
 	var all field.ErrorList
 	for i := range pod.Spec.Containers {
@@ -134,7 +134,8 @@ func (v deployments) ValidateUpdate(ctx context.Context, before, d *appsv1.Deplo
 
 func (deployments) ValidateDelete(_ context.Context, d *appsv1.Deployment) (admission.Warnings, error) {
 	if d.Spec.Replicas != nil && *d.Spec.Replicas > 0 {
-		return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, d.Name, errors.New("scale it down first"))
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, d.Name,
+			errors.New("scale it down first"))
 	}
 	return nil, nil
 }
@@ -147,7 +148,7 @@ func (configMaps) Default(_ context.Context, c *corev1.ConfigMap) error {
 	case "refuse":
 		return apierrors.NewServiceUnavailable("defaults are out")
 	case "panic":
-		panic("this one") // which controller-runtime makes an answer of
+		panic("this one") // controller-runtime answers with an error
 	}
 	for key, value := range c.Data {
 		c.Data[key] = strings.ToUpper(value)
@@ -170,8 +171,8 @@ func (configMaps) ValidateDelete(context.Context, *corev1.ConfigMap) (admission.
 	return nil, nil
 }
 
-// answers answers what an annotation says, such as behind.example.com/mutate.create: an
-// AdmissionResponse, whose jsonPatch is a patch that is not in base64.
+// answers returns the answer in an annotation such as behind.example.com/mutate.create: an
+// AdmissionResponse, with the patch as JSON in jsonPatch.
 type answers string
 
 // Handle implements admission.Handler.

@@ -102,7 +102,8 @@ func selected(labels []string, image, namespace string) bool {
 			}
 		case "=~":
 			want = strings.TrimSuffix(want, ".*")
-			if want == "" || !strings.HasPrefix(value, want) || len(value) > len(want) && value[len(want)] != ':' && value[len(want)] != '@' {
+			if want == "" || !strings.HasPrefix(value, want) || len(value) > len(want) && value[len(want)] != ':' &&
+				value[len(want)] != '@' {
 				return false
 			}
 		}
@@ -119,7 +120,8 @@ func start(h *history) (admission.MutationInterface, error) {
 	if err := os.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(server.URL, "http://")); err != nil {
 		return nil, err
 	}
-	for name, value := range map[string]string{"ir-data-source": "gcm", "ir-percentile": "90", "ir-namespace-only": "false", "logtostderr": "true"} {
+	for name, value := range map[string]string{"ir-data-source": "gcm", "ir-percentile": "90", "ir-namespace-only": "false",
+		"logtostderr": "true"} {
 		if name == "ir-namespace-only" && h.NamespaceOnly {
 			value = "true"
 		}
@@ -152,7 +154,8 @@ func run(usage string) error {
 }
 
 func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, phase string) (*removed.Answer, error) {
-	if !plugin.Handles(admission.Operation(r.Operation)) || r.Kind.Kind != "Pod" || r.Kind.Group != "" || len(r.Object.Raw) == 0 || phase != "mutate" {
+	if !plugin.Handles(admission.Operation(r.Operation)) || r.Kind.Kind != "Pod" || r.Kind.Group != "" || len(r.Object.Raw) == 0 ||
+		phase != "mutate" {
 		return &removed.Answer{}, nil
 	}
 	pod, internal, a := new(corev1.Pod), new(core.Pod), new(removed.Answer)

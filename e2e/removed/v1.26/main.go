@@ -97,7 +97,8 @@ func run(config string) error {
 }
 
 func ask(plugin admission.Interface, r *admissionv1.AdmissionRequest, phase string) (*removed.Answer, error) {
-	if !plugin.Handles(admission.Operation(r.Operation)) || r.RequestKind.Kind != "PersistentVolume" || len(r.Object.Raw) == 0 || phase != "mutate" {
+	if !plugin.Handles(admission.Operation(r.Operation)) || r.RequestKind.Kind != "PersistentVolume" || len(r.Object.Raw) == 0 ||
+		phase != "mutate" {
 		return &removed.Answer{}, nil
 	}
 	volume, internal := new(corev1.PersistentVolume), new(core.PersistentVolume)

@@ -1,6 +1,6 @@
-// Command show prints the tables of what the tests counted: show <folder>
-// [<README to write them into>]. It fails if anything differs that is not listed,
-// if a plugin is missing, or if nothing is said about losses.
+// Command show prints the tables of the tests' counts: show <folder> [<README to write them into>].
+// It fails if there is a difference that is not listed, if a plugin is missing, or if there are no
+// losses.
 package main
 
 import (
@@ -47,8 +47,7 @@ func show(dir string) (table string, err error) {
 	return table, nil
 }
 
-// showLosses returns the table of what was lost. Each row was asserted by its
-// test.
+// showLosses returns the table of losses. The tests have checked each row.
 func showLosses(dir string) (string, error) {
 	rows, err := tally.ReadLosses(dir)
 	if err == nil && len(rows) == 0 {

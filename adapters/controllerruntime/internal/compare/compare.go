@@ -1,6 +1,5 @@
-// Package compare sends reviews to a webhook twice, through controller-runtime's
-// own server and as a plugin of fastadmit, and compares what kube-apiserver would
-// make of the answers.
+// Package compare sends reviews to a webhook twice, through controller-runtime's own server and as
+// a plugin of fastadmit, and compares kube-apiserver's results.
 package compare
 
 import (
@@ -25,13 +24,13 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Answer is what kube-apiserver makes of a response.
+// Answer is kube-apiserver's result of a response.
 type Answer struct {
 	Allowed     bool
 	Status      metav1.Status // of a denial
 	Warnings    []string
 	Annotations map[string]string
-	Object      any // that goes on, decoded
+	Object      any // the object after the webhook, decoded
 }
 
 func (a Answer) String() string {
@@ -42,8 +41,7 @@ func (a Answer) String() string {
 	return string(text)
 }
 
-// Same checks that a webhook answers the same both ways in that phase, and
-// returns the answer.
+// Same checks that a webhook gives the same answer both ways in that phase, and returns the answer.
 func Same(t testing.TB, webhook *admission.Webhook, phase fastadmit.Phase, body []byte) Answer {
 	t.Helper()
 	theirs, ours := Served(t, webhook, body), Adapted(t, webhook, phase, body)
@@ -56,9 +54,9 @@ func Same(t testing.TB, webhook *admission.Webhook, phase fastadmit.Phase, body 
 	return want
 }
 
-// normalize leaves out what need not be the same. Webhooks that go over maps name
-// the faults of an object in any order. fastadmit truncates messages of more than
-// 32 KiB, so that audit events hold them; those of more than 8 KiB are left out here.
+// normalize removes differences that are allowed. Webhooks that loop over maps list the faults of
+// an object in any order. fastadmit truncates messages of more than 32 KiB, so that audit events
+// hold them; messages of more than 8 KiB are removed here.
 func (a *Answer) normalize() {
 	if len(a.Status.Message) > codec.MessageBytesMax/4 {
 		a.Status.Message, a.Status.Details = "", nil
@@ -98,7 +96,7 @@ func Adapted(t testing.TB, webhook *admission.Webhook, phase fastadmit.Phase, bo
 	t.Helper()
 	var response struct {
 		admissionv1.AdmissionResponse
-		Patch json.RawMessage `json:"patch"` // which admissiontest has decoded
+		Patch json.RawMessage `json:"patch"` // admissiontest has decoded it
 	}
 	text := admissiontest.Answer(t, Chain(t, webhook, phase), phase, body)
 	if err := json.Unmarshal(text, &response); err != nil {
@@ -122,8 +120,8 @@ func Chain(t testing.TB, webhook *admission.Webhook, phase fastadmit.Phase) *fas
 	}, webhooks), "")
 }
 
-// answerOf does with a response what kube-apiserver does (k8s.io/apiserver
-// pkg/admission/plugin/webhook), less the words that it puts before a message.
+// answerOf handles a response as kube-apiserver does (k8s.io/apiserver
+// pkg/admission/plugin/webhook), without the words that it puts before a message.
 func answerOf(t testing.TB, body []byte, response *admissionv1.AdmissionResponse) Answer {
 	t.Helper()
 	var review struct {

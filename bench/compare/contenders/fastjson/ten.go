@@ -174,7 +174,8 @@ func tolerate(spec *fastjson.Value, namespace *corev1.Namespace) error {
 	for _, list := range []string{"initContainers", "containers"} {
 		for _, container := range spec.GetArray(list) {
 			if container.Exists("resources", "requests") || container.Exists("resources", "limits") {
-				addToleration(spec, fastjson.MustParse(`{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"}`))
+				addToleration(spec, fastjson.MustParse(`{"key":"node.kubernetes.io/memory-pressure","operator":"Exists",`+
+					`"effect":"NoSchedule"}`))
 				return nil
 			}
 		}

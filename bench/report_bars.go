@@ -28,7 +28,8 @@ func ratioBars(comparisons []Comparison) template.HTML {
 	at := func(v float64) float64 { return left + x.place(v)*(plotWidth-left-right) }
 	height := top + rows*row + 10
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg id="ratios" class="plot" viewBox="0 0 %d %d" role="img" aria-label="Ratios to the first target">`, plotWidth, height)
+	fmt.Fprintf(&b, `<svg id="ratios" class="plot" viewBox="0 0 %d %d" role="img" aria-label="Ratios to the first target">`,
+		plotWidth, height)
 	for _, tick := range ratioTicks(most) {
 		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><text class="tick middle" x="%.1f" y="%d">%g×</text>`,
 			at(tick), at(tick), top, height-10, at(tick), top-8, tick)
@@ -42,7 +43,8 @@ func ratioBars(comparisons []Comparison) template.HTML {
 			fmt.Fprintf(&b, `<text class="axis end" x="%d" y="%.1f">%s</text>`, left-10, middle+4, template.HTMLEscapeString(ratio.Metric))
 			fmt.Fprintf(&b, `<rect class="bar %s" x="%.1f" y="%.1f" width="%.1f" height="%d"><title>%s</title></rect>`,
 				class(i+1), begin, middle-bar/2, max(end-begin, 1), bar, template.HTMLEscapeString(comparison.Other))
-			fmt.Fprintf(&b, `<line class="whisker" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, at(ratio.Min), at(ratio.Max), middle, middle)
+			fmt.Fprintf(&b, `<line class="whisker" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, at(ratio.Min), at(ratio.Max), middle,
+				middle)
 			fmt.Fprintf(&b, `<text class="axis" x="%d" y="%.1f">%s×</text>`, plotWidth-right+10, middle+4, digits(ratio.Median))
 			y += row
 		}

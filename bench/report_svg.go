@@ -129,7 +129,8 @@ func (p *plot) svg() template.HTML {
 		p.name, plotWidth, plotHeight, template.HTMLEscapeString(p.label))
 	for _, t := range p.x.ticks {
 		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, x(t.at), x(t.at), marginTop, plotHeight-marginBottom)
-		fmt.Fprintf(&b, `<text class="tick middle" x="%.1f" y="%d">%s</text>`, x(t.at), plotHeight-marginBottom+18, template.HTMLEscapeString(t.text))
+		fmt.Fprintf(&b, `<text class="tick middle" x="%.1f" y="%d">%s</text>`, x(t.at), plotHeight-marginBottom+18,
+			template.HTMLEscapeString(t.text))
 	}
 	for _, t := range p.y.ticks {
 		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, marginLeft, plotWidth-marginRight, y(t.at), y(t.at))

@@ -54,7 +54,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for i := range r.Series {
 		s := &r.Series[i]
 		if len(s.Rounds) > 0 {
-			v.Targets = append(v.Targets, viewTarget{Class: class(i), Name: s.Name, First: s.Rounds[0], Rounds: len(s.Rounds), Sum: s.Total()})
+			v.Targets = append(v.Targets, viewTarget{Class: class(i), Name: s.Name, First: s.Rounds[0], Rounds: len(s.Rounds),
+				Sum: s.Total()})
 		}
 	}
 	if len(v.Targets) > 0 {
