@@ -76,6 +76,14 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 docs: ## update the generated parts of documents
 	go run ./internal/docs/generate
 
+.PHONY: kubernetes
+kubernetes: ## move all modules and what is generated to VERSION of Kubernetes' libraries; CONTRIBUTING.md has the other steps
+	tools/kubernetes "$(VERSION)"
+	go test -vet=off ./handlers/mutatingadmissionpolicy -run TestSchema -update
+	cd deploy && go test -vet=off . -run TestCRDs -update
+	e2e/run review -run TestBuiltIn -update
+	$(MAKE) docs
+
 .PHONY: e2e
 e2e: chart ## test the chart, and fastadmit with a real kube-apiserver and etcd, which it builds
 	e2e/run
@@ -85,7 +93,7 @@ e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated ca
 	@echo "FASTADMIT_SEED=$(FASTADMIT_SEED)"
 	@# In these modules, reading other releases of Kubernetes and its clients of the clouds takes minutes.
 	$(call tools,)
-	@linter=$$PWD/bin/tools/golangci-lint; for module in e2e/removed/*; do (cd "$$module" && "$$linter" run ./...); done; \
+	@linter=$$PWD/bin/tools/golangci-lint; for module in e2e/removed e2e/removed/v*; do (cd "$$module" && "$$linter" run ./...); done; \
 		cd adapters/volumelabels/upstream && "$$linter" run ./...
 	cd adapters/volumelabels && FASTADMIT_E2E_FULL=1 go test -vet=off -count 1 -timeout 60m -run TestUpstream -v .
 	FASTADMIT_E2E_FULL=1 e2e/run

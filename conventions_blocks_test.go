@@ -52,15 +52,15 @@ func blocks(t *testing.T) (all []block) {
 	return all
 }
 
-// followed are the documents whose blocks package e2e/operator runs.
+// followed are the documents whose blocks package e2e/walkthrough runs.
 var followed = []string{"docs/operations.md", "docs/podsecuritypolicy.md", "docs/managed-clusters.md"}
 
 // TestConventionsBlocks wants each command and output in the documents to be run by a test, or to say why it is not, and
 // each message to be one that its file has. The generated blocks are run by TestConventionsGenerated. A block of followed
-// is run by the e2e test that calls operator.Operator with words that it has, and so is the same block elsewhere. Whether
+// is run by the e2e test that calls walkthrough.Admin with words that it has, and so is the same block elsewhere. Whether
 // the commands, flags, values and files exist that are not run is what e2e/documents checks.
 func TestConventionsBlocks(t *testing.T) {
-	calls := operatorCalls(t)
+	calls := walkthroughCalls(t)
 	ci := read(t, ".ci/run")
 	all := blocks(t)
 	var run []string
@@ -138,8 +138,8 @@ func checkCode(t *testing.T, b block) {
 	}
 }
 
-// operatorCalls returns the words with which e2e tests select blocks.
-func operatorCalls(t *testing.T) (calls [][]string) {
+// walkthroughCalls returns the words with which e2e tests select blocks.
+func walkthroughCalls(t *testing.T) (calls [][]string) {
 	t.Helper()
 	for _, s := range sources(t) {
 		if !s.IsTest || !strings.HasPrefix(s.Dir, "e2e/") {
@@ -173,7 +173,7 @@ func operatorCalls(t *testing.T) (calls [][]string) {
 		})
 	}
 	if len(calls) == 0 {
-		t.Fatal("got no calls of operator.Operator in e2e")
+		t.Fatal("got no calls of walkthrough.Admin in e2e")
 	}
 	return calls
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What is done for each request allocates nothing, so that the generator takes
-// little of the machine's time.
+// Sending and checking a request allocates nothing, so that the generator takes little of the
+// machine's time.
 func TestRequestsAllocateNothing(t *testing.T) {
 	recordings, err := Bundled("v1")
 	if err != nil {

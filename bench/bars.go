@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ratioBars shows ratios on a scale where half and double are as far from 1,
-// with a whisker from the lowest to the highest round.
+// ratioBars shows ratios on a logarithmic scale, with a whisker from the lowest to the highest
+// round.
 func ratioBars(comparisons []Comparison) template.HTML {
 	const (
 		left, right, top, row, bar = 190, 150, 26, 26, 12
@@ -51,7 +51,7 @@ func ratioBars(comparisons []Comparison) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // every text was escaped
 }
 
-// ratioTicks are powers of two, or of ten where the ratios are large.
+// ratioTicks are powers of two, or powers of ten if the ratios are large.
 func ratioTicks(most float64) []float64 {
 	base := 2.0
 	if most > 32 {

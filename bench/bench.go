@@ -50,19 +50,18 @@ const (
 
 // Limits and defaults of a load.
 const (
-	// The requests in flight of an open loop are bounded, for each holds a
-	// goroutine, a connection and a body. kube-apiserver has no bound; other
-	// clients have pools, so that a short stop does not end in as many TLS
-	// handshakes as there were requests in it.
+	// An open loop bounds its requests in flight, because each holds a goroutine, a connection and
+	// a body. kube-apiserver has no bound. The other models stand for clients with a pool: when the
+	// server stops for a moment, they do not open a connection for each request that waits.
 	inFlightAPIServer = 1000
 	inFlightOthers    = 64
 
-	// timeoutMax is the most that timeoutSeconds of a webhook can be, and the
-	// default of a load that does not say is kube-apiserver's, 10 s.
+	// timeoutMax is the maximum of a webhook's timeoutSeconds. timeoutDefault is kube-apiserver's
+	// default.
 	timeoutMax     = 30 * time.Second
 	timeoutDefault = 10 * time.Second
 
-	// patchSampleDefault is one in how many patches is applied.
+	// patchSampleDefault means that one patch in 100 is applied.
 	patchSampleDefault = 100
 )
 

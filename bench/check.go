@@ -55,8 +55,8 @@ const (
 	FaultPatch     Fault = "patch"                  // is invalid or cannot be applied to the object
 )
 
-// A wrong is an answer that kube-apiserver would not take, or not the one that
-// was expected.
+// A wrong is the error of an answer that kube-apiserver would reject, or that is not the expected
+// one.
 type wrong struct {
 	fault Fault
 	err   error
@@ -75,8 +75,8 @@ type verdict struct {
 	patched bool
 }
 
-// A checker reads the answers of a run. What it has learned is shared by all
-// workers; each has a parser of its own.
+// A checker checks the answers of a run. All workers share what it learned; each has its own
+// parser.
 type checker struct {
 	expect  Expect
 	sample  int64
@@ -84,7 +84,7 @@ type checker struct {
 	patches atomic.Int64
 }
 
-// learned is what is known of a recording.
+// learned is what the first answer to a recording said.
 type learned struct {
 	decision atomic.Int32 // 0: none yet, 1: allowed, 2: denied
 	patched  atomic.Bool  // a patch was applied
@@ -101,9 +101,9 @@ func newChecker(config *Config) *checker {
 	}
 }
 
-// check judges an answer by the rules of kube-apiserver
-// (k8s.io/apiserver/pkg/admission/plugin/webhook/request/admissionreview.go)
-// and by what is expected.
+// check checks an answer by kube-apiserver's rules
+// (k8s.io/apiserver/pkg/admission/plugin/webhook/request/admissionreview.go) and against the
+// expectation.
 func (c *checker) check(parser *fastjson.Parser, r *Recording, sent, uid []byte, answer *fasthttp.Response) (verdict, *wrong) {
 	var v verdict
 	body, fault := answerBody(answer)
@@ -142,7 +142,7 @@ func (c *checker) check(parser *fastjson.Parser, r *Recording, sent, uid []byte,
 	return v, checkPatch(sent, patch)
 }
 
-// answerBody returns the body of an answer that kube-apiserver reads.
+// answerBody returns the body of an answer, if kube-apiserver would read it.
 func answerBody(answer *fasthttp.Response) ([]byte, *wrong) {
 	body := answer.Body()
 	if string(answer.Header.ContentEncoding()) == "gzip" {
@@ -184,8 +184,8 @@ func (c *checker) checkDecision(r *Recording, allowed bool, response *fastjson.V
 		excerpt(response.GetStringBytes("status", "message")), r.Name, string(expect), because)
 }
 
-// checkPatchType applies the rule that there is a patchType exactly when there
-// is a patch. For v1beta1, kube-apiserver does not look at it.
+// checkPatchType checks that an answer has a patchType exactly if it has a patch. kube-apiserver
+// does not check that for v1beta1.
 func checkPatchType(response *fastjson.Value, patch []byte, v1beta1 bool) *wrong {
 	if v1beta1 || !response.GetBool("allowed") {
 		return nil
@@ -201,7 +201,7 @@ func checkPatchType(response *fastjson.Value, patch []byte, v1beta1 bool) *wrong
 	return nil
 }
 
-// sampled tells whether the patch of an answer is to be applied.
+// sampled reports whether the patch of an answer is one of those that are applied.
 func (c *checker) sampled(r *Recording) bool {
 	if first := &c.learned[r.place].patched; !first.Load() && !first.Swap(true) {
 		return true
@@ -244,7 +244,7 @@ func checkPatch(sent, encoded []byte) *wrong {
 	return nil
 }
 
-// excerpt is the beginning of what is quoted in a message.
+// excerpt shortens a text for a message.
 func excerpt(text []byte) string {
 	const bytesMax = 200
 	if len(text) <= bytesMax {

@@ -10,7 +10,7 @@ import (
 
 const label = `[{"op":"add","path":"/metadata/labels/x","value":"y"}]`
 
-// caught is that a run finds the fault in what the webhook answers.
+// caught checks that a run finds the fault in a webhook's answer.
 func caught(t *testing.T, timeout time.Duration, name string, fault Fault, contains string, answer func(http.ResponseWriter, *review)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func caught(t *testing.T, timeout time.Duration, name string, fault Fault, conta
 	})
 }
 
-// Each kind of wrong answer is caught, and said to be what it is.
+// Each kind of wrong answer is reported as its fault.
 func TestWrongAnswersAreCaught(t *testing.T) {
 	body := func(f func(r *review) string) func(http.ResponseWriter, *review) {
 		return func(w http.ResponseWriter, r *review) { io.WriteString(w, f(r)) }
@@ -90,7 +90,7 @@ func TestWrongAnswersAreCaught(t *testing.T) {
 	})
 }
 
-// What kube-apiserver takes is not called wrong.
+// Answers that kube-apiserver accepts are not faults.
 func TestRightAnswersAreTaken(t *testing.T) {
 	f := func(name, version string, answer func(w http.ResponseWriter, r *review)) {
 		t.Helper()
@@ -156,8 +156,8 @@ func TestExpectations(t *testing.T) {
 	f("the recording is not answered so", Any, deny, Allowed, 5)
 }
 
-// A patch in the answer to a request without an object cannot be applied, not
-// even by a webhook that may be ignored.
+// A patch in the answer to a request without an object cannot be applied, even if failures of the
+// webhook are ignored.
 func TestPatchWithoutObject(t *testing.T) {
 	recordings, err := Bundled("v1")
 	if err != nil {
@@ -177,7 +177,7 @@ func TestPatchWithoutObject(t *testing.T) {
 	}
 }
 
-// Only a sample of the patches is applied, but the first of each recording is.
+// Only a sample of the patches is applied, and the first one of each recording.
 func TestPatchSample(t *testing.T) {
 	bad := patched(`[{"op":"remove","path":"/nothing"}]`)
 	result := run(t, Config{

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An alarm sleeps with the precision of the kernel's timers, some 30 µs.
-// time.Sleep is late by half a millisecond on average where nothing else
-// happens, which is longer than what is to be measured.
+// An alarm sleeps with the precision of the kernel's timers, about 30 µs. On an idle machine,
+// time.Sleep is late by half a millisecond on average, which is longer than the latencies to be
+// measured.
 type alarm struct {
 	fd   int
 	file *os.File

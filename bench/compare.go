@@ -60,7 +60,7 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// newSpread returns the spread of numbers, of which there is at least one.
+// newSpread returns the spread of at least one number.
 func newSpread(numbers []float64) Spread {
 	sorted := slices.Sorted(slices.Values(numbers))
 	n := len(sorted)
@@ -158,7 +158,7 @@ func Interleave(ctx context.Context, rounds int, configs ...Config) ([]Series, e
 			config := configs[i]
 			config.Seed += uint64(round)
 			if config.PprofDir != "" && round > 0 {
-				config.PprofDir = "" // the first round is profiled
+				config.PprofDir = "" // only the first round takes profiles
 			}
 			result, err := Run(ctx, config)
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// What kube-apiserver's client does (k8s.io/client-go/transport/cache.go and
+// The limits of kube-apiserver's client (k8s.io/client-go/transport/cache.go and
 // k8s.io/apimachinery/pkg/util/net/http.go).
 const (
 	idleMaxAPIServer = 25
@@ -37,9 +37,8 @@ type conn struct {
 	idleSince time.Time
 }
 
-// exchange sends a request, in one write or with the headers in a TLS record
-// of their own, and reads the answer. The bytes of the request are head, then
-// body, without a gap.
+// exchange sends a request and reads the answer. It sends the headers in a TLS record of their own,
+// or everything in one write. The request is head followed by body, without a gap.
 func (c *conn) exchange(request []byte, headBytes int, split bool, deadline time.Time, answer *fasthttp.Response) error {
 	if err := c.SetDeadline(deadline); err != nil {
 		return err
@@ -56,16 +55,16 @@ func (c *conn) exchange(request []byte, headBytes int, split bool, deadline time
 	return answer.ReadLimitBody(c.reader, answerBytesMax)
 }
 
-// A pool gives connections as net/http's Transport does: one that is idle, the
-// last one used first, or else a new one, unless another request gives its
-// connection back before the new one is ready.
+// A pool hands out connections as net/http's Transport does: the idle connection that was used
+// last, or a new one. While the new one is opened, the request takes a connection that another
+// request gives back.
 type pool struct {
 	target  *Target
 	idleMax int // kept when idle
 
 	mu      sync.Mutex
-	idle    []*conn // the last one used is at the end
-	wanted  []*want // in the order in which they came
+	idle    []*conn // the last one used comes last
+	wanted  []*want // the oldest first
 	stopped bool
 
 	opened, closed atomic.Int64
@@ -74,7 +73,7 @@ type pool struct {
 
 // A want is a request without a connection.
 type want struct {
-	given chan given // has room for one
+	given chan given // has a buffer of one
 }
 
 type given struct {
@@ -125,7 +124,7 @@ func (p *pool) get(deadline time.Time) (*conn, error) {
 	p.forget(w)
 	p.mu.Unlock()
 	select {
-	case g := <-w.given: // in the last moment
+	case g := <-w.given: // a connection came at the last moment
 		if g.conn != nil {
 			p.put(g.conn)
 		}
@@ -134,8 +133,7 @@ func (p *pool) get(deadline time.Time) (*conn, error) {
 	return nil, context.DeadlineExceeded
 }
 
-// forget takes w off the list of wants and tells whether it was there. The
-// mutex is held.
+// forget removes w from the list and reports whether it was there. Call it with the mutex held.
 func (p *pool) forget(w *want) bool {
 	for i, other := range p.wanted {
 		if other == w {
@@ -146,8 +144,8 @@ func (p *pool) forget(w *want) bool {
 	return false
 }
 
-// open makes a connection for w. When w has got another one meanwhile, the new
-// one is there for whoever comes next.
+// open opens a connection for w. If w has got another one meanwhile, the new one goes to the next
+// request.
 func (p *pool) open(w *want) {
 	c, err := p.dial()
 	p.mu.Lock()
@@ -180,8 +178,8 @@ func (p *pool) dial() (*conn, error) {
 	return &conn{Conn: secured, raw: raw, reader: bufio.NewReaderSize(secured, readBufferBytes)}, nil
 }
 
-// put gives back a connection that can be used again: to the request that has
-// waited longest, or to those that are idle if these are not too many.
+// put takes back a connection that can be used again. It goes to the request that has waited
+// longest, or to the idle ones unless there are too many.
 func (p *pool) put(c *conn) {
 	c.idleSince = time.Now()
 	p.mu.Lock()
@@ -208,8 +206,7 @@ func (p *pool) drop(c *conn) {
 	c.Close()
 }
 
-// close closes the connections that are idle, and all others when they are
-// given back.
+// close closes the idle connections. The others are closed when they are given back.
 func (p *pool) close() {
 	p.mu.Lock()
 	idle := p.idle
@@ -220,7 +217,7 @@ func (p *pool) close() {
 	}
 }
 
-// isTimeout tells whether the deadline of a call passed.
+// isTimeout reports whether a call failed because its deadline passed.
 func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()

@@ -79,11 +79,11 @@ func TestConfigErrors(t *testing.T) {
 	f("how many patches", func(c *Config) { c.PatchSample = -1 })
 }
 
-// A wire is a webhook that sees connections and the TLS records on them.
+// A wire is a webhook that records connections and their TLS records.
 type wire struct {
 	target   Target
 	mu       sync.Mutex
-	records  [][]string // by connection: what was read at once
+	records  [][]string // by connection: the content of each read
 	resumed  bool
 	protocol string
 }
@@ -101,7 +101,7 @@ func newWire(t *testing.T) *wire {
 	}
 	t.Cleanup(func() { ln.Close() })
 	w := &wire{target: Target{URL: "https://" + ln.Addr().String(), TLS: &tls.Config{
-		RootCAs: roots, ClientSessionCache: tls.NewLRUClientSessionCache(10), // which is not to be used
+		RootCAs: roots, ClientSessionCache: tls.NewLRUClientSessionCache(10), // it must not be used
 	}}}
 	go func() {
 		for {
@@ -115,7 +115,7 @@ func newWire(t *testing.T) *wire {
 	return w
 }
 
-// serve answers requests whose headers and body are not read together.
+// serve answers requests whose headers and body arrive separately.
 func (w *wire) serve(conn *tls.Conn) {
 	defer conn.Close()
 	if conn.Handshake() != nil {
@@ -147,7 +147,7 @@ func (w *wire) serve(conn *tls.Conn) {
 	}
 }
 
-// A recordReader notes what each read gives: a TLS record at most.
+// A recordReader notes the content of each read, which is at most a TLS record.
 type recordReader struct {
 	wire *wire
 	conn *tls.Conn
@@ -210,8 +210,8 @@ func TestOneShotOpensAConnectionForEachRequest(t *testing.T) {
 	}
 }
 
-// In a burst of 60 requests, kube-apiserver opens a connection for each that
-// finds none, and then keeps 25.
+// In a burst of 60 requests, kube-apiserver opens a connection for each request that finds none
+// idle, and then keeps 25.
 func TestAPIServerKeeps25Connections(t *testing.T) {
 	var inFlight atomic.Int64
 	all := make(chan struct{})
@@ -236,7 +236,7 @@ func TestAPIServerKeeps25Connections(t *testing.T) {
 	f(KeepAlive, 0)
 }
 
-// A connection that the server has closed while it was idle is not used.
+// A connection that the server has closed while idle is not used.
 func TestStaleConnections(t *testing.T) {
 	w := newWire(t)
 	if err := w.target.complete(); err != nil {
@@ -252,7 +252,7 @@ func TestStaleConnections(t *testing.T) {
 	if stale(c.raw) {
 		t.Error("a connection that is open is called stale")
 	}
-	c.Write([]byte("nonsense\r\n\r\n")) // for which the server closes it
+	c.Write([]byte("nonsense\r\n\r\n")) // the server closes the connection for that
 	for !stale(c.raw) {
 		if time.Now().After(deadline) {
 			t.Fatal("a connection that the server closed is called open")
@@ -267,8 +267,8 @@ func TestStaleConnections(t *testing.T) {
 	p.drop(again)
 }
 
-// A request that waits for a new connection takes one that is given back
-// before; the new one is kept for others.
+// A request that waits for a new connection takes one that is given back first. The new connection
+// is kept for others.
 func TestConnectionGivenBack(t *testing.T) {
 	w := newWire(t)
 	if err := w.target.complete(); err != nil {
@@ -286,14 +286,14 @@ func TestConnectionGivenBack(t *testing.T) {
 	if g := <-waiting.given; g.conn != c {
 		t.Errorf("got %+v, want the connection that was given back", g)
 	}
-	p.open(waiting) // which has what it wants
+	p.open(waiting) // the request has got a connection
 	if len(p.idle) != 1 || len(p.wanted) != 0 {
 		t.Errorf("got %d idle and %d wanted, want the new one idle", len(p.idle), len(p.wanted))
 	}
 	p.drop(c)
 }
 
-// kube-apiserver tries again when a server that is overloaded says when.
+// kube-apiserver repeats a request if an overloaded server says when.
 func TestRetryAfter(t *testing.T) {
 	var calls atomic.Int64
 	var uids sync.Map

@@ -9,7 +9,7 @@ import (
 	"github.com/fastadmit/fastadmit/bench"
 )
 
-// A run with the recordings that come with the package.
+// This runs the recordings that the package contains.
 func ExampleRun() {
 	recordings, err := bench.Bundled("v1")
 	if err != nil {
@@ -30,7 +30,7 @@ func ExampleRun() {
 	fmt.Println(result.Latency.P99, result.Failed)
 }
 
-// Several webhooks in turns, and a page about it.
+// This measures several webhooks in turns and writes a page about them.
 func ExampleInterleave() {
 	review, err := bench.Synthetic("UPDATE", 1<<20)
 	if err != nil {
@@ -53,7 +53,7 @@ func ExampleInterleave() {
 	}
 }
 
-// The highest rate at which 99 of 100 answers come within 5 ms.
+// This finds the highest rate at which 99 of 100 answers arrive within 5 ms.
 func ExampleFindKnee() {
 	recordings, err := bench.Bundled("v1")
 	if err != nil {

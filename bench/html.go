@@ -11,7 +11,7 @@ import (
 //go:embed report.html
 var page string
 
-// A view is what the page shows.
+// A view is the data of the page.
 type view struct {
 	*Report
 	Title    string
@@ -30,7 +30,7 @@ type view struct {
 type viewTarget struct {
 	Class  string // of its color
 	Name   string
-	First  *Result // for what is the same in all
+	First  *Result // the first round, for values that are the same in all rounds
 	Rounds int
 	Sum    *Result
 }
@@ -113,7 +113,7 @@ func latencyPlot(targets []viewTarget) template.HTML {
 	for _, target := range targets {
 		l := line{class: target.Class, title: target.Name}
 		for _, point := range target.Sum.Latency.Points {
-			nines := float64(target.Sum.Latency.Count) // where the last one is
+			nines := float64(target.Sum.Latency.Count) // the axis ends at the slowest request
 			if point.Percentile < 100 {
 				nines = min(nines, 100/(100-point.Percentile))
 			}
@@ -129,8 +129,7 @@ func latencyPlot(targets []viewTarget) template.HTML {
 	return p.svg()
 }
 
-// timelinePlot shows the answers per second over time, the rounds of a target
-// one behind the other.
+// timelinePlot shows the answers per second over time. The rounds of a target follow one another.
 func timelinePlot(series []Series) template.HTML {
 	p := plot{name: "timeline", label: "Answers per second over time"}
 	var seconds, most float64

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// A loop puts a load on something. Workers take turns: one of them waits for
-// the time of the next request, and leaves the wait to another when it goes to
-// send it. So a slow answer keeps nobody from being on time as long as there
-// may be more in flight.
+// A loop generates a load. Its workers take turns: one of them waits until the next request is due,
+// passes the turn on, and sends the request. So a slow answer delays no other request while fewer
+// than the maximum are in flight.
 type loop struct {
 	load    *Load
 	clock   clock
@@ -24,13 +23,13 @@ type loop struct {
 	waiting  atomic.Int64
 	workers  sync.WaitGroup
 
-	turn    sync.Mutex // guards what follows
+	turn    sync.Mutex // guards the fields below
 	number  int64      // of the next request
 	started int        // workers
 	unsent  int64
 }
 
-// run returns when the load has ended and all answers are there.
+// run runs the load until it has ended and all answers have arrived.
 func (l *loop) run(ctx context.Context, seed uint64) {
 	begin := 1
 	if l.load.closed() {
@@ -46,7 +45,7 @@ func (l *loop) run(ctx context.Context, seed uint64) {
 	l.workers.Wait()
 }
 
-// start starts a worker. The turn is held.
+// start starts a worker. Call it with the turn held.
 func (l *loop) start(ctx context.Context) {
 	l.started++
 	l.workers.Add(1)
@@ -69,8 +68,8 @@ func (l *loop) start(ctx context.Context) {
 	}()
 }
 
-// next waits until it is time for the next request, which it has prepared. It
-// is not ok when the load has ended.
+// next prepares the next request and waits until it is due. It returns false when the load has
+// ended.
 func (l *loop) next(ctx context.Context, w *worker) (due time.Duration, ok bool) {
 	l.waiting.Add(1)
 	l.turn.Lock()
@@ -103,7 +102,7 @@ func (l *loop) next(ctx context.Context, w *worker) (due time.Duration, ok bool)
 	return 0, false
 }
 
-// over tells whether a time is behind the end of the load.
+// over reports whether a time is after the end of the load.
 func (l *loop) over(at time.Duration) bool {
 	return l.load.Duration > 0 && at >= l.load.Duration
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A fakeClock is moved by those who sleep.
+// A fakeClock advances when somebody sleeps.
 type fakeClock struct {
 	mu sync.Mutex
 	at time.Duration
@@ -29,8 +29,8 @@ func (c *fakeClock) sleepUntil(_ context.Context, at time.Duration) {
 
 func (c *fakeClock) close() {}
 
-// play runs a load on a server that takes the given time for each request, one
-// after the other.
+// play runs a load against a server that needs the given time for each request and handles one at a
+// time.
 func play(ctx context.Context, load Load, takes func(n int) time.Duration) (samples []sample, unsent int64) {
 	fake := new(fakeClock)
 	l := &loop{
@@ -52,8 +52,8 @@ func play(ctx context.Context, load Load, takes func(n int) time.Duration) (samp
 	return samples, l.unsent
 }
 
-// A server that stands still for a while makes all requests late that were due
-// in that time, though none of them was sent in it.
+// If a server stops for a while, all requests that were due in that time are late, even those that
+// were sent later.
 func TestLatencyCountsFromWhenARequestWasDue(t *testing.T) {
 	const ms = time.Millisecond
 	samples, _ := play(t.Context(), Load{Rate: 1000, Burst: 1, Arrivals: Constant, InFlight: 1, Count: 20}, func(n int) time.Duration {
@@ -68,7 +68,7 @@ func TestLatencyCountsFromWhenARequestWasDue(t *testing.T) {
 			t.Errorf("request %d was due at %s", i, s.due)
 		}
 		latencies = append(latencies, s.done-s.due)
-		// After the stop, which ends at 14.1 ms, there is a queue; each in it takes 0.1 ms.
+		// After the stop, which ends at 14.1 ms, requests are queued; each takes 0.1 ms.
 		free := 14*ms + ms/10 + time.Duration(i-4)*ms/10
 		switch end := s.due + ms/10; {
 		case i < 4 || free < end:
@@ -88,14 +88,14 @@ func TestClosedLoopWaitsForAnswers(t *testing.T) {
 		t.Errorf("got %d requests, want 10", len(samples))
 	}
 	for i, s := range samples {
-		// What the generator does before it sends is not the server's.
+		// The server is not charged for what the generator does before it sends.
 		if s.due != time.Duration(i)*100*time.Millisecond+time.Duration(i+1)*time.Microsecond || s.due != s.sent || s.done-s.due != 100*time.Millisecond {
 			t.Errorf("got request %d due at %s, sent at %s, done at %s", i, s.due, s.sent, s.done)
 		}
 	}
 }
 
-// What was due but could not be sent before the end is counted.
+// Requests that were due but could not be sent before the end are counted.
 func TestUnsent(t *testing.T) {
 	samples, unsent := play(t.Context(), Load{Rate: 100, Burst: 1, Arrivals: Constant, InFlight: 1, Duration: time.Second},
 		func(int) time.Duration { return 100 * time.Millisecond })
@@ -132,7 +132,7 @@ func TestSchedule(t *testing.T) {
 	if got, want := take(Load{Rate: 1000, Burst: 3, Arrivals: Constant}, 7), []time.Duration{0, 0, 0, 3 * ms, 3 * ms, 3 * ms, 6 * ms}; !slices.Equal(got, want) {
 		t.Errorf("bursts: got %v, want %v", got, want)
 	}
-	// A third of a second is not a number of nanoseconds; that must not add up.
+	// A third of a second is no whole number of nanoseconds; rounding errors must not add up.
 	if got := take(Load{Rate: 3, Burst: 1, Arrivals: Constant}, 300_001); got[300_000].Round(time.Microsecond) != 100_000*time.Second {
 		t.Errorf("got the last one due at %s", got[300_000])
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// sequenceMin is the least length of the sequence in which recordings are
-// sent, for weights to show in it.
+// sequenceMin is the minimum length of the sequence in which recordings are sent. In a shorter
+// sequence, small differences between weights would be lost.
 const sequenceMin = 1 << 12
 
 // A Mix contains recordings and the order in which they are sent. The order is the same
@@ -57,7 +57,7 @@ func NewMix(recordings []*Recording, weights map[string]float64, seed uint64) (*
 	return m, nil
 }
 
-// shares returns which part of the load each recording is.
+// shares returns the share of each recording in the load.
 func shares(recordings []*Recording, weights map[string]float64) ([]float64, error) {
 	shares := make([]float64, len(recordings))
 	if len(weights) == 0 {
@@ -118,7 +118,7 @@ func (m *Mix) String() string {
 	return fmt.Sprintf("%d recordings, %d bytes on average", len(m.recordings), bytes/int64(len(m.sequence)))
 }
 
-// at returns what is sent as the nth request.
+// at returns the recording that is sent as the nth request.
 func (m *Mix) at(n int64) *Recording { return m.sequence[n%int64(len(m.sequence))] }
 
 // Bundled returns the recordings in package corpus, which a real kube-apiserver sent.

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readProcess returns the processor time that a process has used and its
-// resident memory in bytes (clock_getcpuclockid(3), proc_pid_statm(5)). The
-// time is exact to the microsecond; that in /proc is in steps of 10 ms.
+// readProcess returns the CPU time that a process has used, and its resident memory in bytes
+// (clock_getcpuclockid(3), proc_pid_statm(5)). This clock is exact to the microsecond; /proc counts
+// in steps of 10 ms.
 func readProcess(pid int) (cpu time.Duration, resident float64, err error) {
 	const schedulerTime = 2 // of all threads, CPUCLOCK_SCHED (linux/posix-timers.h)
 	var used unix.Timespec
@@ -27,8 +27,8 @@ func readProcess(pid int) (cpu time.Duration, resident float64, err error) {
 	return time.Duration(used.Nano()), resident, err
 }
 
-// parseStatm returns the resident memory in bytes, which is the second of
-// seven numbers of pages.
+// parseStatm returns the resident memory in bytes. statm has seven numbers of pages; the second one
+// is the resident memory.
 func parseStatm(statm []byte) (float64, error) {
 	fields := bytes.Fields(statm)
 	if len(fields) < 2 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestReadProcess compares what is read of this process with what it knows:
-// that it computes, and that it has memory.
+// TestReadProcess reads the values of this process and checks that its CPU time grows and that it
+// has memory.
 func TestReadProcess(t *testing.T) {
 	before, resident, err := readProcess(os.Getpid())
 	if err != nil || before <= 0 || resident < 1<<20 || resident > 1<<36 {

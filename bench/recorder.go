@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// Latencies are kept with three digits, between these bounds. A request
-	// takes 30 s at most, but may be due long before it is sent.
+	// Latencies are recorded with three significant digits, between these bounds. A request takes
+	// at most 30 s, but it may be sent long after it was due.
 	latencyMin    = 100 * time.Nanosecond
 	latencyMax    = time.Hour
 	latencyDigits = 3
 
-	// slotsMax is how many points the timeline has at most. When it is full,
-	// its slots double in width, which is slotMin at first.
+	// slotsMax is the maximum number of slots in the timeline. When it is reached, the slots double
+	// in width. slotMin is their width at first.
 	slotsMax = 240
 	slotMin  = 100 * time.Millisecond
 )
@@ -28,14 +28,14 @@ func newHistogram() *hdrhistogram.Histogram {
 }
 
 func recordIn(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(int64(min(max(d, latencyMin), latencyMax))) // always in bounds
+	_ = h.RecordValue(int64(min(max(d, latencyMin), latencyMax))) // the value is always in bounds
 }
 
-// A sample is what one request came to.
+// A sample is the measurement of one request.
 type sample struct {
 	recording *Recording
-	due       time.Duration // when it was to be sent
-	sent      time.Duration // when it was
+	due       time.Duration // when it should have been sent
+	sent      time.Duration // when it was sent
 	done      time.Duration
 	bytes     int // of the answer's body
 	retries   int
@@ -43,7 +43,7 @@ type sample struct {
 	wrong     *wrong
 }
 
-// A recorder adds up samples. Its methods may be called at the same time.
+// A recorder adds up samples. It is safe for concurrent use.
 type recorder struct {
 	mu         sync.Mutex
 	latency    *hdrhistogram.Histogram
@@ -136,7 +136,7 @@ func (r *recorder) progress() (requests, failed int64, p99 time.Duration) {
 	return r.requests, r.failed, time.Duration(r.latency.ValueAtQuantile(99))
 }
 
-// result returns what was recorded. The recorder is not used any more.
+// result returns the measurement. Do not use the recorder afterwards.
 func (r *recorder) result() *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()

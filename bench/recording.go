@@ -13,11 +13,12 @@ const (
 	// uidBytes is the length of a UUID, which kube-apiserver makes for each call.
 	uidBytes = 36
 
-	// freshBytes is what makes a name fresh: "-" and eight hexadecimal digits.
+	// freshBytes is the length of the suffix that makes a name unique: "-" and eight hexadecimal
+	// digits.
 	freshBytes = 9
 
-	// nameBytesMax is how long a name may become: what holds for labels, and so
-	// for the names of most kinds.
+	// nameBytesMax is the maximum length of a name: the limit of labels, which also holds for the
+	// names of most kinds.
 	nameBytesMax = 63
 )
 
@@ -35,9 +36,9 @@ type Recording struct {
 
 	version string // apiVersion
 	body    []byte
-	uid     int   // where it begins in body
-	names   []int // where the fresh ends of names begin
-	place   int   // in the mix
+	uid     int   // offset of the uid in body
+	names   []int // offsets of the names' suffixes
+	place   int   // its index in the mix
 }
 
 // Bytes returns the length of the request body in bytes.
@@ -55,7 +56,7 @@ func NewRecording(name string, review []byte) (*Recording, error) {
 	return r, nil
 }
 
-// fields are what is read of a review.
+// fields are the parts of a review that are read.
 type fields struct {
 	version, resource, subresource, operation string
 
@@ -78,14 +79,14 @@ type span struct {
 	value string
 }
 
-// scanReview finds what is read and what is written over in a review.
+// scanReview finds the fields that are read and those that are overwritten for each request.
 func scanReview(review []byte) (*fields, error) {
 	found := new(fields)
 	var kind string
 	var namespace span
 	err := scanStrings(json.NewDecoder(bytes.NewReader(review)), nil, func(path []string, value string, end int) {
 		at := span{start: end - 1 - len(value), value: value}
-		plain := at.start > 0 && string(review[at.start:end-1]) == value // nothing is escaped
+		plain := at.start > 0 && string(review[at.start:end-1]) == value // the string has no escapes
 		switch strings.Join(path, ".") {
 		case "kind":
 			kind = value
@@ -154,7 +155,7 @@ func scanStrings(d *json.Decoder, path []string, visit func(path []string, value
 	return err
 }
 
-// render makes the body, with room for a uid and for the fresh ends of names.
+// render makes the body, with room for a uid and for the suffixes of names.
 func (r *Recording) render(review []byte, found *fields) {
 	spans := append([]span{found.uid}, found.edits...)
 	slices.SortFunc(spans, func(a, b span) int { return a.start - b.start })
@@ -174,8 +175,8 @@ func (r *Recording) render(review []byte, found *fields) {
 	r.body = append(r.body, review[done:]...)
 }
 
-// freshen writes a new uid and new names into a copy of the body and returns
-// the uid, which is part of it.
+// freshen writes a new uid and new names into a copy of the body. It returns the uid, a view of
+// that copy.
 func (r *Recording) freshen(body []byte, random *rand.Rand) (uid []byte) {
 	const digits = "0123456789abcdef"
 	uid = body[r.uid : r.uid+uidBytes]
@@ -185,7 +186,7 @@ func (r *Recording) freshen(body []byte, random *rand.Rand) (uid []byte) {
 			uid[i] = '-'
 			continue
 		}
-		half := &bits[i/19] // 16 digits are in front of the 19th byte, 16 behind
+		half := &bits[i/19] // the UUID has 16 digits before byte 19, and 16 after it
 		uid[i] = digits[*half&15]
 		*half >>= 4
 	}

@@ -17,7 +17,7 @@ import (
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// document is a review as a tree, with what is fresh cut out of it.
+// document is a review as a tree, without the parts that change for each request.
 type document map[string]any
 
 func decode(t *testing.T, body []byte) document {
@@ -29,7 +29,7 @@ func decode(t *testing.T, body []byte) document {
 	return d
 }
 
-// take removes a string and returns it.
+// take removes a string from the tree and returns it.
 func (d document) take(path ...string) string {
 	m := map[string]any(d)
 	for _, key := range path[:len(path)-1] {
@@ -40,7 +40,7 @@ func (d document) take(path ...string) string {
 	return value
 }
 
-// Nothing but the uid and the names of a recording changes, and these do.
+// Only the uid and the names of a recording change.
 func TestRecordingsAreSentAsRecorded(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, name := range corpus.Names() {
@@ -60,7 +60,7 @@ func TestRecordingsAreSentAsRecorded(t *testing.T) {
 		if in := got.take("request", "uid"); in != uid {
 			t.Errorf("%s: got uid %q in the body, want %q", name, in, uid)
 		}
-		names := make(map[string]string) // by those in the recording
+		names := make(map[string]string) // by the names in the recording
 		for _, path := range [][]string{
 			{"request", "name"}, {"request", "object", "metadata", "name"}, {"request", "oldObject", "metadata", "name"},
 		} {
@@ -109,7 +109,7 @@ func TestRecordingErrors(t *testing.T) {
 	f(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE"}}`, `resource ""`)
 }
 
-// Names that are written with escapes stay what they are.
+// Names that are written with escapes do not change.
 func TestRecordingWithEscapes(t *testing.T) {
 	r, err := NewRecording("x", []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",`+
 		`"operation":"CREATE","resource":{"resource":"pods"},"name":"a\u0062c","object":{"metadata":{"name":"plain"}}}}`))
@@ -211,7 +211,7 @@ func TestSynthetic(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The names grow by their fresh ends.
+			// The names become longer by their suffixes.
 			if got := r.Bytes() - len(r.names)*freshBytes; got != size || !json.Valid(r.body) {
 				t.Errorf("%s of %d bytes: got %d, valid: %t", operation, size, got, json.Valid(r.body))
 			}

@@ -105,7 +105,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return t.Flush()
 }
 
-// writeText writes what was measured of a target.
+// writeText writes the measurement of a target.
 func (s *Series) writeText(w io.Writer) {
 	if len(s.Rounds) == 0 {
 		return
@@ -162,7 +162,7 @@ func writeKinds(w io.Writer, kinds []KindCount) {
 	fmt.Fprintln(w)
 }
 
-// most returns the kinds with the most requests, and what the others add up to.
+// most returns the kinds with the most requests, and the sum of the others.
 func most(kinds []KindCount) []KindCount {
 	const shown = 12
 	if len(kinds) <= shown {
@@ -190,7 +190,7 @@ func writeFaults(w io.Writer, total *Result) {
 	}
 }
 
-// direction says what is divided by what.
+// direction says which target is divided by which.
 func direction(comparisons []Comparison) string {
 	if len(comparisons) == 1 {
 		return comparisons[0].Other + " / " + comparisons[0].Base
@@ -198,10 +198,10 @@ func direction(comparisons []Comparison) string {
 	return "OTHERS / " + comparisons[0].Base
 }
 
-// aboutRatios is how to read a ratio.
+// aboutRatios explains the ratios.
 const aboutRatios = "Under 1x is less than the base. Less is better, but of requests/s."
 
-// writeComparison writes the targets beside each other.
+// writeComparison writes the targets in columns next to one another.
 func writeComparison(w io.Writer, series []Series, comparisons []Comparison) {
 	fmt.Fprint(w, "  COMPARED")
 	for i := range series {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// recorded makes a result as a run does, with latencies and a server's side.
+// recorded returns a result like that of a run, with latencies and server metrics.
 func recorded(target string, scale time.Duration) *Result {
 	r := newRecorder()
 	recording := &Recording{Name: "pods-create-v1-1", Kind: "pods:create", body: make([]byte, 4000)}
@@ -33,7 +33,7 @@ func recorded(target string, scale time.Duration) *Result {
 	return result
 }
 
-// fullReport is a report with all that a report can have.
+// fullReport is a report with all possible parts.
 func fullReport() *Report {
 	const evil = `https://b/<script>alert(1)</script>`
 	wrong := recorded(evil, 3*time.Microsecond)
@@ -120,7 +120,7 @@ func TestReportFails(t *testing.T) {
 	if got := r.Failed(); got != 2 {
 		t.Errorf("got %d failed, want 2", got)
 	}
-	// A sweep goes to where requests fail, but answers that are wrong are wrong.
+	// A sweep may provoke failures, but not wrong answers.
 	r.Series = nil
 	r.Sweeps[0].Steps[2].Result.Faults = []FaultCount{{Fault: FaultTimeout, Count: 7}, {Fault: FaultDecision, Count: 3}}
 	if got := r.Failed(); got != 3 {
@@ -141,7 +141,7 @@ func writePage(t *testing.T, r *Report, more string) string {
 	return file
 }
 
-// The page needs nothing from elsewhere, and shows what a webhook says as text.
+// The page loads nothing, and escapes texts of the webhook.
 func TestPageIsSelfContained(t *testing.T) {
 	content, err := os.ReadFile(writePage(t, fullReport(), ""))
 	if err != nil {
@@ -162,7 +162,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// What has colors says whose they are, rates too when there is nothing else.
+// Plots with colors have a legend, even if there are only rates.
 func TestPageHasLegends(t *testing.T) {
 	f := func(r *Report, want int) {
 		t.Helper()
@@ -181,7 +181,7 @@ func TestPageHasLegends(t *testing.T) {
 	f(&Report{Series: full.Series}, 2)
 }
 
-// probe writes what the browser made of the plots to the end of the page.
+// probe is a script that writes the browser's view of the plots to the end of the page.
 const probe = `<script>
 const found = {};
 for (const plot of document.querySelectorAll("svg.plot")) {
@@ -198,7 +198,7 @@ out.textContent = JSON.stringify(found);
 document.body.append(out);
 </script>`
 
-// A browser shows the page without an error, and the plots have data.
+// A browser shows the page without an error, and the plots contain data.
 func TestPageInABrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -248,7 +248,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a run early, and what was measured is there.
+// After Ctrl-C, the result contains the measurement up to then.
 func TestInterruptedRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls int
@@ -264,7 +264,7 @@ func TestInterruptedRun(t *testing.T) {
 	}
 }
 
-// The warm-up is apart from what counts.
+// The warm-up is not part of the measurement.
 func TestWarmUp(t *testing.T) {
 	var calls int64
 	target := newWebhook(t, func(w http.ResponseWriter, r *review) {
@@ -277,7 +277,7 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
-// A whole run over real connections in an open loop.
+// TestOpenLoop runs an open loop over real connections.
 func TestOpenLoop(t *testing.T) {
 	result := run(t, Config{
 		Target: newWebhook(t, allow), Load: Load{Rate: 500, Arrivals: Poisson, Burst: 2, Count: 50}, Mix: pod(t, "v1"),

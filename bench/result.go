@@ -142,17 +142,17 @@ func newLatency(h *hdrhistogram.Histogram) Latency {
 	at := func(percentile float64) float64 { return microseconds(time.Duration(h.ValueAtQuantile(percentile))) }
 	l.Mean = h.Mean() / float64(time.Microsecond)
 	l.P50, l.P90, l.P99, l.P999, l.Max = at(50), at(90), at(99), at(99.9), at(100)
-	const ticksPerHalf = 5 // points until half of what is left
+	const ticksPerHalf = 5 // points until half of the remaining requests
 	for _, bracket := range h.CumulativeDistributionWithTicks(ticksPerHalf) {
 		l.Points = append(l.Points, Point{Percentile: bracket.Quantile, Value: microseconds(time.Duration(bracket.ValueAt))})
 	}
 	return l
 }
 
-// noteLag adds a note when the generator was late so much that the latencies
-// tell of it rather than of the server.
+// noteLag adds a note if the generator was so late that the latencies measure the generator, not
+// the server.
 func (r *Result) noteLag() {
-	const part, least = 0.5, 1000 // of the p99 latency; microseconds
+	const part, least = 0.5, 1000 // a part of the p99 latency, and microseconds
 	if r.Lag.P99 > part*r.Latency.P99 && r.Lag.P99 > least {
 		r.Notes = append(r.Notes, "the generator sent late (p99 "+Time.Format(r.Lag.P99)+
 			"): it had too little processor time, or as much in flight as it may; the latencies include that")

@@ -13,11 +13,11 @@ import (
 	"github.com/valyala/fastjson"
 )
 
-// retriesMax is how often kube-apiserver tries again when a server answers 429
-// or 5xx with Retry-After (k8s.io/client-go/rest/request.go).
+// retriesMax is how often kube-apiserver repeats a request if the server answers 429 or 5xx with
+// Retry-After (k8s.io/client-go/rest/request.go).
 const retriesMax = 10
 
-// A runner puts loads on a target.
+// A runner runs loads against a target.
 type runner struct {
 	config   *Config
 	head     head
@@ -26,21 +26,21 @@ type runner struct {
 	recorder atomic.Pointer[recorder]
 
 	mu      sync.Mutex
-	workers []*worker // that are free
-	made    uint64    // workers so far, for their seeds
+	workers []*worker // free workers
+	made    uint64    // number of workers so far; it seeds the next one
 }
 
-// A worker sends one request at a time. It has what that needs, so that
-// sending allocates nothing.
+// A worker sends one request at a time. It owns all buffers for that, so that sending does not
+// allocate.
 type worker struct {
 	random    *rand.Rand
 	parser    fastjson.Parser
 	answer    fasthttp.Response
-	recording *Recording // that buffer holds
-	buffer    []byte     // room for the headers, then the body
-	body      int        // where the body begins
-	head      int        // where the headers begin
-	uid       []byte     // in the body
+	recording *Recording // the recording in buffer
+	buffer    []byte     // space for the headers, then the body
+	body      int        // offset of the body
+	head      int        // offset of the headers
+	uid       []byte     // a view of the body
 }
 
 func newRunner(config *Config) (*runner, error) {
@@ -84,7 +84,7 @@ func (r *runner) run(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// decisions returns what was decided on each recording that was answered.
+// decisions returns the decision for each recording that was answered.
 func (r *runner) decisions() map[string]bool {
 	decisions := make(map[string]bool)
 	for i, recording := range r.config.Mix.recordings {
@@ -95,7 +95,7 @@ func (r *runner) decisions() map[string]bool {
 	return decisions
 }
 
-// phase puts a load on the target until it ends.
+// phase runs a load until it ends.
 func (r *runner) phase(ctx context.Context, load *Load, warmUp bool) (*Result, error) {
 	clock, err := newWallClock()
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *runner) report(recorder *recorder, clock clock, warmUp bool) (stop func
 	}
 }
 
-// worker returns a worker that is free, or a new one.
+// worker returns a free worker, or a new one.
 func (r *runner) worker() *worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,7 +165,7 @@ func (r *runner) free(w *worker) {
 	r.mu.Unlock()
 }
 
-// prepare makes the request that is sent as the nth.
+// prepare prepares the nth request.
 func (r *runner) prepare(w *worker, n int64) {
 	recording := r.config.Mix.at(n)
 	if w.recording != recording {
@@ -174,12 +174,12 @@ func (r *runner) prepare(w *worker, n int64) {
 		w.buffer = append(append(w.buffer[:0], make([]byte, w.body)...), recording.body...)
 		headers := r.head.appendTo(w.buffer[:0], len(recording.body))
 		w.head = w.body - len(headers)
-		copy(w.buffer[w.head:], headers) // up to the body
+		copy(w.buffer[w.head:], headers) // the headers end where the body begins
 	}
 	w.uid = recording.freshen(w.buffer[w.body:], w.random)
 }
 
-// call sends the request that was prepared and checks the answer.
+// call sends the prepared request and checks the answer.
 func (r *runner) call(w *worker, clock clock, s *sample) {
 	s.recording = w.recording
 	deadline := time.Now().Add(r.config.Timeout)
@@ -228,8 +228,8 @@ func (r *runner) exchange(w *worker, deadline time.Time) *wrong {
 	return nil
 }
 
-// retryAfter tells whether kube-apiserver sends the request again, and after
-// which time (k8s.io/client-go/rest/with_retry.go).
+// retryAfter reports whether kube-apiserver would repeat the request, and after how long
+// (k8s.io/client-go/rest/with_retry.go).
 func retryAfter(answer *fasthttp.Response) (wait time.Duration, again bool) {
 	if code := answer.StatusCode(); code != fasthttp.StatusTooManyRequests && code < fasthttp.StatusInternalServerError {
 		return 0, false

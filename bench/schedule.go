@@ -14,7 +14,7 @@ type clock interface {
 	close()
 }
 
-// wakeMax is how long a sleep goes on at most after its context ended.
+// wakeMax bounds how long a sleep continues after its context has ended.
 const wakeMax = 100 * time.Millisecond
 
 type wallClock struct {
@@ -44,14 +44,14 @@ func (c *wallClock) sleepUntil(ctx context.Context, at time.Duration) {
 
 func (c *wallClock) close() { c.alarm.close() }
 
-// A schedule says when the requests of an open loop are due, since the load
-// began. What the server does has no part in it.
+// A schedule says when the requests of an open loop are due, since the load began. It does not
+// depend on the server.
 type schedule struct {
 	load   *Load
 	random *rand.Rand
-	groups float64       // of requests due at once, up to now
-	due    time.Duration // the present group
-	left   int           // in the present group
+	groups float64       // number of groups so far; the requests of a group are due at once
+	due    time.Duration // when the current group is due
+	left   int           // requests left in the current group
 }
 
 func newSchedule(load *Load, seed uint64) *schedule {
@@ -69,7 +69,7 @@ func (s *schedule) next() time.Duration {
 	if s.load.Arrivals == Poisson {
 		s.due += time.Duration(between * s.random.ExpFloat64())
 	} else {
-		s.due = time.Duration(between * s.groups) // no rounding adds up
+		s.due = time.Duration(between * s.groups) // computed from the beginning, so that rounding errors do not add up
 	}
 	s.groups++
 	return s.due

@@ -20,12 +20,11 @@ const (
 	// scrapeTimeout bounds one read of /metrics.
 	scrapeTimeout = 10 * time.Second
 
-	// metricsBytesMax bounds /metrics, and profileBytesMax a profile.
+	// metricsBytesMax bounds the size of /metrics, and profileBytesMax that of a profile.
 	metricsBytesMax = 64 << 20
 	profileBytesMax = 256 << 20
 
-	// profileSecondsDefault is how long processor time is profiled where the
-	// load has no duration.
+	// profileSecondsDefault is how long the CPU is profiled if the load has no Duration.
 	profileSecondsDefault = 5
 )
 
@@ -49,8 +48,8 @@ type ServerUse struct {
 	Goroutines *float64 `json:"goroutines,omitempty"`
 }
 
-// What is read, by the names that Go programs give it in /metrics
-// (prometheus/client_golang, VictoriaMetrics/metrics).
+// The metrics that are read. These are the names in most Go programs (prometheus/client_golang,
+// VictoriaMetrics/metrics).
 const (
 	cpuSeconds    = "process_cpu_seconds_total"
 	residentBytes = "process_resident_memory_bytes"
@@ -61,13 +60,13 @@ const (
 	goroutines    = "go_goroutines"
 )
 
-// readings are what was read at a time.
+// readings are the values of the metrics at one time.
 type readings struct {
 	at     time.Time
 	values map[string]float64
 }
 
-// A watch reads the server's side around what counts.
+// A watch reads the server's metrics before and after the measurement.
 type watch struct {
 	target   *Target
 	before   readings
@@ -77,7 +76,7 @@ type watch struct {
 	notes    []string
 }
 
-// startWatch reads the server's side and begins to profile.
+// startWatch reads the metrics and begins to profile.
 func startWatch(ctx context.Context, target *Target, pprofDir string, load *Load) (*watch, error) {
 	w := &watch{target: target, dir: pprofDir}
 	var err error
@@ -105,7 +104,7 @@ func startWatch(ctx context.Context, target *Target, pprofDir string, load *Load
 	return w, nil
 }
 
-// finish reads the server's side again and adds it to the result.
+// finish reads the metrics again and adds the difference to the result.
 func (w *watch) finish(result *Result) {
 	after, err := w.read()
 	w.profiles.Wait()
@@ -127,7 +126,7 @@ func (w *watch) note(text string) {
 	w.mu.Unlock()
 }
 
-// read reads what the target says that there is. What the kernel says goes first.
+// read reads the target's metrics. Values from the kernel take precedence.
 func (w *watch) read() (readings, error) {
 	var r readings
 	if w.target.MetricsURL != "" {
@@ -151,7 +150,7 @@ func (w *watch) read() (readings, error) {
 	return r, nil
 }
 
-// until returns what was used between two readings.
+// until returns the usage between two readings.
 func (r *readings) until(after *readings, requests int64) *ServerUse {
 	value := func(of *readings, name string, scale float64) *float64 {
 		v, ok := of.values[name]
@@ -163,7 +162,7 @@ func (r *readings) until(after *readings, requests int64) *ServerUse {
 	}
 	grown := func(name string, scale float64) *float64 {
 		begin, end := value(r, name, scale), value(after, name, scale)
-		if begin == nil || end == nil || *end < *begin { // it was restarted
+		if begin == nil || end == nil || *end < *begin { // the server was restarted
 			return nil
 		}
 		*end -= *begin
@@ -199,7 +198,7 @@ func scrape(url string) (map[string]float64, error) {
 		if !ok || strings.HasPrefix(line, "#") || strings.Contains(name, "{") {
 			continue
 		}
-		text, _, _ := strings.Cut(strings.TrimSpace(rest), " ") // a time may follow
+		text, _, _ := strings.Cut(strings.TrimSpace(rest), " ") // a timestamp may follow
 		if value, err := strconv.ParseFloat(text, 64); err == nil {
 			values[name] = value
 		}
@@ -207,8 +206,8 @@ func scrape(url string) (map[string]float64, error) {
 	return values, lines.Err()
 }
 
-// profile writes a profile to the directory. What keeps it from doing so is
-// noted: the numbers are there without it.
+// profile writes a profile to the directory. A failure becomes a note, because the measurement is
+// valid without it.
 func (w *watch) profile(ctx context.Context, file, query string) {
 	if err := w.saveProfile(ctx, file, query); err != nil {
 		w.note(fmt.Sprintf("cannot take %s: %v", file, err))

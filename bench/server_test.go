@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// metricsPage is what a Go program has, twice, with what it did in between.
+// metricsPage is the /metrics of a Go program, before and after a run.
 func metricsPage(cpu, allocations float64) string {
 	return fmt.Sprintf(`# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.
 # TYPE process_cpu_seconds_total counter
@@ -117,13 +117,13 @@ func TestSweepFindsTheKnee(t *testing.T) {
 		}
 	}
 	f(10_000, 500, 0, 9500, 10_000)
-	f(10_000, 500, 2, 9500, 10_000) // what happens once is not the knee
+	f(10_000, 500, 2, 9500, 10_000) // a single failure is not the knee
 	f(500, 500, 0, 475, 500)
 	f(400, 500, 0, 0, 0)
 	f(1e12, 500, 0, 1e8, 1e12)
 }
 
-// TestSweepInconclusive says of a sweep that found no knee why it did not.
+// TestSweepInconclusive checks the reason that a sweep without a knee gives.
 func TestSweepInconclusive(t *testing.T) {
 	f := func(capacity float64, late bool, interruptedAfter int, want string) {
 		t.Helper()
@@ -153,8 +153,7 @@ func TestSweepInconclusive(t *testing.T) {
 	f(1e12, false, 100, "inconclusive, at least 67108864000 requests/s with p99 under 1 ms: not finished after 28 steps")
 }
 
-// TestSweepsTakeTurns has two sweeps of which one ends sooner, and an
-// interruption.
+// TestSweepsTakeTurns runs two sweeps, one of which ends sooner, and interrupts one.
 func TestSweepsTakeTurns(t *testing.T) {
 	f := func(interruptedAfter int, want string) {
 		t.Helper()
@@ -175,7 +174,7 @@ func TestSweepsTakeTurns(t *testing.T) {
 	f(100, "a1 b1 b2 a1 b4 b4 b3 b3 b2.5 b2.5 b2.25 b2.25 b2.125 b2.125 b2.0625 b2.0625")
 	f(2, "a1 b1")
 	f(3, "a1 b1 b2")
-	f(1, "a1 b1") // each has a step to show
+	f(1, "a1 b1") // each has one step
 }
 
 func TestTooHigh(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// stale tells whether the server has closed an idle connection, or sent what
-// nobody asked for. net/http has a goroutine for that, reading all the time.
+// stale reports whether the server has closed an idle connection, or has sent unexpected data.
+// net/http has a goroutine that reads from each connection for that.
 func stale(c net.Conn) bool {
 	conn, ok := c.(syscall.Conn)
 	if !ok {

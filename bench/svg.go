@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Size of a plot and of the margins around what is drawn, in SVG units.
+// The size of a plot and of its margins, in SVG units.
 const (
 	plotWidth, plotHeight                            = 880, 340
 	marginLeft, marginRight, marginTop, marginBottom = 84, 20, 14, 44
@@ -16,7 +16,7 @@ const (
 // A plot draws lines over two axes.
 type plot struct {
 	name  string // of the element
-	label string // what it shows, in words
+	label string // a description for screen readers
 	x, y  axis
 	lines []line
 	marks []mark
@@ -35,8 +35,7 @@ type tick struct {
 	text string
 }
 
-// A line connects points. Its class says which target it is of and how it is
-// drawn.
+// A line connects points. Its class determines its color and style.
 type line struct {
 	class  string
 	title  string
@@ -63,8 +62,8 @@ func (a *axis) place(value float64) float64 {
 	return min(max((value-low)/(high-low), 0), 1)
 }
 
-// logTimes is an axis over times in microseconds, from what is least to what
-// is most, with a tick at 1, 2 and 5 of each power of ten.
+// logTimes is a logarithmic axis over times in microseconds, from least to most, with ticks at 1, 2
+// and 5 of each power of ten.
 func logTimes(label string, low, high float64) axis {
 	a := axis{label: label, log: true}
 	low, high = max(low, 0.1), max(high, low*1.5, 0.2)
@@ -105,7 +104,7 @@ func linear(label string, high float64, unit string) axis {
 	return a
 }
 
-// percentiles is an axis that gives each further nine the same length. Its
+// percentiles is an axis that gives the same length to each further nine: 90, 99, 99.9 %. Its
 // numbers are 1/(1-share).
 func percentiles(most float64) axis {
 	a := axis{label: "percentile of the requests", min: 1, log: true, max: max(most, 100)}

@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// sweepFrom is the first rate of a sweep that does not say.
+	// sweepFrom is the default of the first rate of a sweep.
 	sweepFrom = 500
 
-	// sweepPrecision ends the search when the knee is known up to this part.
+	// sweepPrecision is the relative precision at which the search ends.
 	sweepPrecision = 0.05
 
-	// sweepStepsMax bounds the steps: 15 doublings are beyond any server, 5
-	// halvings of the last doubling give the precision, and each that is too
-	// high is done twice.
+	// sweepStepsMax bounds the steps. 15 doublings exceed any server, 5 halvings of the last
+	// doubling give the precision, and each rate that is too high is tried twice.
 	sweepStepsMax = 28
 
-	// answeredMin is the part of the offered rate that must be answered.
+	// answeredMin is the share of the offered rate that must be answered.
 	answeredMin = 0.95
 )
 
@@ -91,7 +90,7 @@ func FindKnees(ctx context.Context, bound time.Duration, configs ...Config) ([]S
 	return sweeps, err
 }
 
-// inTurns takes the searches to their ends, a step of each in turn.
+// inTurns runs all searches to the end, one step of each in turn.
 func inTurns(searches []search, run func(i int, rate float64) (*Result, error), interrupted func() bool) error {
 	for turn := 0; ; turn++ {
 		var tried bool
@@ -123,16 +122,16 @@ func inTurns(searches []search, run func(i int, rate float64) (*Result, error), 
 // A search is a sweep under way.
 type search struct {
 	Sweep
-	rate    float64 // that is tried next
-	tooHigh float64 // the lowest rate that is, 0 while there is none
-	again   bool    // the rate was too high, and is tried once more
-	late    bool    // the generator was, at that rate
+	rate    float64 // the next rate to try
+	tooHigh float64 // the lowest rate that was too high, 0 if none was
+	again   bool    // the rate was too high and is tried a second time
+	late    bool    // the generator was late at that rate
 	over    bool
 }
 
 func (s *search) end(inconclusive string) { s.over, s.Inconclusive = true, inconclusive }
 
-// step notes what came of the rate that was tried, and chooses the next.
+// step records the result of the rate that was tried, and chooses the next.
 func (s *search) step(result *Result, interrupted bool) {
 	step := &Step{Rate: s.rate, Why: s.why(s.rate, result), Result: result}
 	s.Steps = append(s.Steps, step)
@@ -154,7 +153,7 @@ func (s *search) step(result *Result, interrupted bool) {
 		s.tooHigh, s.late = s.rate, result.Lag.P99 > s.Bound
 	}
 	switch {
-	case s.Knee == 0: // the first is too high
+	case s.Knee == 0: // the first rate is too high
 		s.end("the first rate is too high already; begin with a lower one")
 	case s.tooHigh == 0:
 		s.rate *= 2
@@ -167,11 +166,11 @@ func (s *search) step(result *Result, interrupted bool) {
 	}
 }
 
-// why says why a rate is too high, "" if it is not.
+// why returns the reason why a rate is too high, "" if it is not.
 func (s *Sweep) why(rate float64, r *Result) string {
 	answered := r.Rate
 	if due := r.Requests + r.Unsent; due > 0 && r.Unsent == 0 && r.Seconds > 0 {
-		// All were sent: what is left of the rate is the wait for the last answer.
+		// All requests were sent. The rate is lower only because the last answer took time.
 		answered = rate
 	}
 	switch {
@@ -188,14 +187,14 @@ func (s *Sweep) why(rate float64, r *Result) string {
 	return ""
 }
 
-// wrong returns how many requests failed at rates that are not too high or
-// for another reason than the load.
+// wrong returns how many requests failed at rates that are not too high, or for a reason other than
+// overload.
 func (s *Sweep) wrong() int64 {
 	var wrong int64
 	for _, step := range s.Steps {
 		for _, fault := range step.Result.Faults {
 			switch fault.Fault {
-			case FaultTimeout, FaultConnect, FaultBroken, FaultStatus: // overload looks like that
+			case FaultTimeout, FaultConnect, FaultBroken, FaultStatus: // overload can cause these
 			default:
 				wrong += fault.Count
 			}
@@ -233,11 +232,11 @@ func (s *Sweep) writeText(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n  knee\t%s\n\n", s.Outcome())
 	for _, step := range s.Steps {
-		writeFaults(w, &Result{Faults: step.Result.Faults}) // how late the generator was is in the table
+		writeFaults(w, &Result{Faults: step.Result.Faults}) // the table shows how late the generator was
 	}
 }
 
-// sorted returns the steps by rate, of two tries the second.
+// sorted returns the steps by rate. If a rate was tried twice, it returns the second try.
 func (s *Sweep) sorted() []*Step {
 	last := make(map[float64]*Step)
 	for _, step := range s.Steps {

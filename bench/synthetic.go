@@ -39,12 +39,12 @@ func Synthetic(operation string, size int) (*Recording, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	r.Kind += " of " + Bytes.Format(float64(size)) // so that sizes are counted apart
+	r.Kind += " of " + Bytes.Format(float64(size)) // each size is counted separately
 	return r, nil
 }
 
-// syntheticReview renders a review as kube-apiserver does. The padding is an
-// annotation of the object, so it is also what an UPDATE changes.
+// syntheticReview renders a review as kube-apiserver does. The padding is an annotation of the
+// object, so an UPDATE changes it too.
 func syntheticReview(operation string, variables, padding int) string {
 	const kind, resource = `{"group":"","version":"v1","kind":"Pod"}`, `{"group":"","version":"v1","resource":"pods"}`
 	object, oldObject, options := syntheticPod(variables, padding), "null", "CreateOptions"

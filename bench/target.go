@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// userAgent is what kube-apiserver calls itself before webhooks
+// userAgent is the User-Agent that kube-apiserver sends to webhooks
 // (k8s.io/apiserver/pkg/util/webhook/authentication.go).
 const userAgent = "kube-apiserver-admission"
 
@@ -41,7 +41,7 @@ type Target struct {
 	PprofURL string
 
 	address string // host:port
-	path    string // as in the request line
+	path    string // the path in the request line
 }
 
 // complete fills in defaults and returns what is wrong.
@@ -82,11 +82,11 @@ func (t *Target) complete() error {
 	return nil
 }
 
-// A head makes the header blocks of requests, which differ in one number.
+// A head makes the header blocks of requests. They differ only in the Content-Length.
 type head struct{ before, after string }
 
-// newHead returns the headers that kube-apiserver sends, in its order: the
-// length is before those that are sorted, the encoding behind.
+// newHead returns the headers that kube-apiserver sends, in its order: the Content-Length comes
+// before the sorted headers, Accept-Encoding after them.
 func newHead(target *Target, timeout time.Duration, model Model) head {
 	seconds := (timeout + time.Second - 1) / time.Second // as kube-apiserver rounds
 	h := head{
@@ -105,10 +105,10 @@ func newHead(target *Target, timeout time.Duration, model Model) head {
 	return h
 }
 
-// bytesMax is the most that appendTo appends.
+// bytesMax is the maximum length of a header block.
 func (h head) bytesMax() int { return len(h.before) + len("18446744073709551615") + len(h.after) }
 
-// appendTo appends the headers of a request whose body has the length.
+// appendTo appends the headers of a request with a body of this length.
 func (h head) appendTo(dst []byte, length int) []byte {
 	dst = append(dst, h.before...)
 	dst = strconv.AppendInt(dst, int64(length), 10)

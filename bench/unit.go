@@ -27,7 +27,7 @@ func (u Unit) Format(value float64) string {
 	return digits(value)
 }
 
-// scaled shows a number in the largest unit that it has one of.
+// scaled formats a number in the largest unit in which it is at least 1.
 func scaled(value, step float64, units ...string) string {
 	unit := 0
 	for math.Abs(value) >= step && unit < len(units)-1 {
@@ -37,8 +37,8 @@ func scaled(value, step float64, units ...string) string {
 	return digits(value) + " " + units[unit]
 }
 
-// digits shows a number with three digits that count, or all of those before
-// the point.
+// digits formats a number with three significant digits, or with all digits before the decimal
+// point.
 func digits(value float64) string {
 	if math.Abs(value) >= 100 || value == math.Trunc(value) {
 		return strconv.FormatFloat(value, 'f', 0, 64)

@@ -16,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// A review is what the webhooks of the tests read.
+// A review contains the fields that the webhooks of the tests read.
 type review struct {
 	APIVersion string
 	Kind       string
@@ -47,7 +47,7 @@ func newWebhook(t testing.TB, answer func(w http.ResponseWriter, r *review)) Tar
 	return Target{URL: server.URL + "/mutate", TLS: &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}
 }
 
-// response renders a whole answer from the fields of its response.
+// response renders an answer with these fields in its response.
 func response(r *review, fields string) string {
 	return fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,%s}}`, r.APIVersion, r.Request.UID, fields)
 }
@@ -55,7 +55,7 @@ func response(r *review, fields string) string {
 // allow is a webhook that allows all.
 func allow(w http.ResponseWriter, r *review) { io.WriteString(w, response(r, `"allowed":true`)) }
 
-// patched is the fields of an answer with a patch.
+// patched are the fields of a response with a patch.
 func patched(patch string) string {
 	return `"allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(patch)) + `"`
 }
@@ -80,7 +80,7 @@ func mix(t testing.TB, recordings ...*Recording) *Mix {
 	return m
 }
 
-// run runs a config that has an end.
+// run runs a config that must be valid.
 func run(t testing.TB, config Config) *Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -221,7 +221,7 @@ require (
 
 replace github.com/fastadmit/fastadmit => ../
 
-// The staging modules of k8s.io/kubernetes, at its own version.
+// k8s.io/kubernetes requires its libraries at v0.0.0.
 replace (
 	k8s.io/api => k8s.io/api v0.36.6
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.36.6

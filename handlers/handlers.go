@@ -1,4 +1,6 @@
 // Package handlers lists the built-in admission plugins in the order in which they run.
+// The comment of each plugin's package names the source in Kubernetes v1.36.3 that it
+// behaves as, or in the last release that had it.
 package handlers
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/bench/compare/contest"
 )
 
-// TestQuick runs everything once, with two contenders, and sees to it that
-// all numbers are there. How they are is not tested.
+// TestQuick runs everything once with two contenders, and checks that all numbers are there. It
+// does not check their values.
 func TestQuick(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a while")
@@ -32,10 +32,10 @@ func TestQuick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Shares and spreads of what did not happen are zero, or none.
+	// Shares and spreads of things that did not happen are zero or empty.
 	zero := map[string]bool{"Handshakes": true, "Allocations": true, "Allocated": true, "Busy": true}
 	checkNumbers(t, "Results", reflect.ValueOf(*results), zero)
-	if len(results.Works) != 5 || len(results.Works[0].Rows) != 3 || len(results.Works[0].Rates) != len(shares) || len(results.Works[0].LowRates) != len(lowRates) || len(results.Bursts) != 6 {
+	if len(results.Scenarios) != 5 || len(results.Scenarios[0].Rows) != 3 || len(results.Scenarios[0].Rates) != len(shares) || len(results.Scenarios[0].LowRates) != len(lowRates) || len(results.Bursts) != 6 {
 		t.Errorf("got %+v", results)
 	}
 	content, err := os.ReadFile(document)
@@ -49,7 +49,7 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// checkNumbers looks for numbers that are not above zero.
+// checkNumbers reports numbers that are not above zero.
 func checkNumbers(t *testing.T, path string, v reflect.Value, zero map[string]bool) {
 	t.Helper()
 	switch v.Kind() {
@@ -70,8 +70,7 @@ func checkNumbers(t *testing.T, path string, v reflect.Value, zero map[string]bo
 	}
 }
 
-// TestDocuments compares the tables and pictures in documents with results.json,
-// from which they are made.
+// TestDocuments compares the tables and pictures in documents with those made from results.json.
 func TestDocuments(t *testing.T) {
 	results, err := readResults("results.json")
 	if err != nil {
@@ -117,7 +116,7 @@ func TestFill(t *testing.T) {
 			Resident: spread(1 << 24), ToFloor: spread(cpu / 10), ToOurs: spread(cpu / 20),
 		}
 	}
-	results := &Results{Works: []WorkResult{{
+	results := &Results{Scenarios: []ScenarioResult{{
 		Name: "validate", About: "a plugin", RequestBytes: 1024, Slowest: "nethttp", Knee: 2000,
 		Rows: []Row{row(contest.Floor, 10, 0.5), row(contest.Ours, 20, 0.96)},
 		Rates: []RateGroup{{Share: 0.25, Rate: 500, Rows: []LatencyRow{
@@ -144,10 +143,10 @@ func TestFill(t *testing.T) {
 		}
 	}
 	f("summary", "| 10 µs, 0.50x |", "| fastadmit: `fastadmit serve` | 20 µs |")
-	results.Works = append(results.Works, WorkResult{About: "a policy", Rows: []Row{row(contest.Ours, 30, 1), row("nethttp", 40, 1)}})
+	results.Scenarios = append(results.Scenarios, ScenarioResult{About: "a policy", Rows: []Row{row(contest.Ours, 30, 1), row("nethttp", 40, 1)}})
 	f("summary", "| 10 µs, 0.50x | - |", "| fastadmit: `fastadmit serve` | 20 µs | 30 µs |", "| - | 40 µs, 2x |")
-	results.Works = results.Works[:1]
-	f("works", "| floor | 10 µs (5 µs to 20 µs) | 1x (0.50x to 2x) | 0.50x (0.25x to 1x) | ≥ 100000 (",
+	results.Scenarios = results.Scenarios[:1]
+	f("scenarios", "| floor | 10 µs (5 µs to 20 µs) | 1x (0.50x to 2x) | 0.50x (0.25x to 1x) | ≥ 100000 (",
 		"| fastadmit | 20 µs (10 µs to 40 µs) | 2x (1x to 4x) | 1x (0.50x to 2x) | 50000 (")
 	f("rates", "| 20/s | saturated |", "| floor | 200 µs, 1x | 10 µs, 1x |", "| fastadmit | 220 µs, 1.10x | 20 µs, 2x |")
 	f("waits", "| p50, p99 | validate, 500/s |", "| floor | 100 µs, 200 µs |", "| fastadmit | 100 µs, - |")

@@ -1,7 +1,6 @@
-// Command compare measures fastadmit beside other ways to write an admission
-// webhook, and beside the floor: what the transport alone costs. All do the
-// same work in processes of their own, on a processor that the generator
-// leaves alone, and are measured in turns. ../README.md tells the method.
+// Command compare measures fastadmit, other ways to write an admission webhook, and the floor: the
+// cost of the transport alone. All do the same work in processes of their own, on a processor that
+// the load generator does not use, and are measured in turns. ../README.md describes the method.
 package main
 
 import (
@@ -23,7 +22,7 @@ import (
 
 type options struct {
 	quick      bool
-	works      string
+	scenarios  string
 	contenders string
 	write      bool
 	tables     bool
@@ -35,7 +34,7 @@ type options struct {
 func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "measure for a minute or two: shows that everything works")
-	flag.StringVar(&o.works, "works", "", "only these works, of validate,mutate,ten,update,policy,bursts,worst; all if empty, with -quick all but worst")
+	flag.StringVar(&o.scenarios, "scenarios", "", "only these scenarios, of validate,mutate,ten,update,policy,bursts,worst; all if empty, with -quick all but worst")
 	flag.StringVar(&o.contenders, "contenders", "", "only these contenders; floor and fastadmit always are; all if empty")
 	flag.BoolVar(&o.write, "write", false, "write the results to -file, the tables into -documents and the pictures into -pictures")
 	flag.BoolVar(&o.tables, "tables", false, "do not measure; write the tables of -file into -documents and its pictures into -pictures")
@@ -90,8 +89,8 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	named := isIn(o.works)
-	worst, err := o.worst(ctx, progress) // before the arena keeps this process off a processor
+	named := isIn(o.scenarios)
+	worst, err := o.worst(ctx, progress) // before the arena restricts this process to some processors
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +99,7 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 	if err != nil {
 		return nil, err
 	}
-	works, err := contest.Works()
+	scenarios, err := contest.Scenarios()
 	if err != nil {
 		return nil, err
 	}
@@ -112,48 +111,48 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 		Command: "go run . " + strings.Join(os.Args[1:], " "), Date: time.Now().UTC().Format(time.DateOnly), Commit: commit(ctx),
 		Machine: bench.ThisMachine(), CPUs: arena.CPUs, Plan: m.plan, Worst: worst,
 	}
-	for _, w := range works {
-		if !named(w.Name) {
+	for _, s := range scenarios {
+		if !named(s.Name) {
 			continue
 		}
-		result, err := m.work(ctx, w)
+		result, err := m.scenario(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		results.Works = append(results.Works, *result)
+		results.Scenarios = append(results.Scenarios, *result)
 	}
 	if named("bursts") {
-		if results.Bursts, err = m.bursts(ctx, works[0]); err != nil {
+		if results.Bursts, err = m.bursts(ctx, scenarios[0]); err != nil {
 			return nil, err
 		}
 	}
-	if len(results.Works) == 0 && len(results.Bursts) == 0 && worst == nil {
-		return nil, errors.New("-works: got no known work")
+	if len(results.Scenarios) == 0 && len(results.Bursts) == 0 && worst == nil {
+		return nil, errors.New("-scenarios: got no known scenario")
 	}
 	return results, nil
 }
 
-// worst measures the largest reviews, nil if -works or -quick leaves them out.
+// worst measures the largest reviews, nil if -scenarios or -quick leaves them out.
 func (o *options) worst(ctx context.Context, progress io.Writer) (*Worst, error) {
 	fields := worstFields
 	if o.quick {
 		fields = worstFieldsQuick
 	}
-	if !isIn(o.works)("worst") || o.quick && o.works == "" {
+	if !isIn(o.scenarios)("worst") || o.quick && o.scenarios == "" {
 		return nil, nil
 	}
 	fmt.Fprintln(progress, "worst: the largest reviews")
 	return measureWorst(ctx, fields)
 }
 
-// isIn tells whether a name is in a list with commas or one of the others. All
-// are in an empty list.
+// isIn returns a function that reports whether a name is in a list with commas or among the others.
+// An empty list contains all names.
 func isIn(list string, others ...string) func(name string) bool {
 	names := append(strings.Split(list, ","), others...)
 	return func(name string) bool { return list == "" || slices.Contains(names, name) }
 }
 
-// commit returns what was measured, "" outside a clone.
+// commit returns the commit that is measured, "" outside of a clone.
 func commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/bench/compare/contest"
 )
 
-// A plan says how long and how often is measured.
+// A plan says how often and for how long things are measured.
 type plan struct {
 	Rounds     int           `json:"rounds"` // of closed loops and bursts
 	RateRounds int           `json:"rateRounds"`
@@ -24,12 +24,12 @@ type plan struct {
 }
 
 var (
-	// full takes some fourteen minutes, the worst reviews not counted.
+	// full takes about fourteen minutes, without the worst reviews.
 	full = plan{
 		Rounds: 5, RateRounds: 2, LowRounds: 3, WarmUp: 200 * time.Millisecond, Measured: time.Second,
 		KneeStep: 600 * time.Millisecond,
 	}
-	// quick shows that everything works, in a minute or two.
+	// quick takes one or two minutes and shows that everything works.
 	quick = plan{
 		Rounds: 1, RateRounds: 1, LowRounds: 1, WarmUp: 20 * time.Millisecond, Measured: 100 * time.Millisecond,
 		KneeStep: 100 * time.Millisecond,
@@ -37,44 +37,44 @@ var (
 )
 
 const (
-	// inFlight is how many requests a closed loop has in flight. Of the large
-	// ones fewer are enough to keep a server busy.
+	// inFlight is how many requests a closed loop has in flight. Fewer large ones are enough to
+	// keep a server busy.
 	inFlight      = 32
 	inFlightLarge = 4
 	largeBytes    = 1 << 20
 
-	// At the knee, 99 of 100 requests wait for no more than ten others, or 20
-	// ms: a shared machine is away for so long now and then.
+	// At the knee, 99 of 100 requests wait for at most ten others, or 20 ms: other programs on a
+	// shared machine may delay them for that long.
 	kneeRequests = 10
 	kneeLeast    = 20 * time.Millisecond
 
-	// requestsLeast is how many requests a rate is measured with at least, if
-	// that takes no more than twice the time of others.
+	// requestsLeast is the minimum number of requests at a rate, if that takes at most twice the
+	// time of other rates.
 	requestsLeast = 30
 
-	// burst is how many calls come at once, and burstsPerSecond how often.
+	// burst is how many calls arrive at once, and burstsPerSecond how often.
 	burst           = 60
 	burstsPerSecond = 5
 )
 
-// lowRates are requests per second that a cluster sends to a replica. There, to
-// wake up costs more than to answer.
+// lowRates are rates, in requests per second, that a cluster sends to a replica. At these, waking
+// up costs more than answering.
 var lowRates = []float64{20, 100, 300}
 
-// shares are the parts of the knee at which latencies are measured.
+// shares are the rates at which latencies are measured, as shares of the knee.
 var shares = []float64{0.25, 0.5, 0.75}
 
 // A measurer runs a plan.
 type measurer struct {
 	plan
 	arena    *contest.Arena
-	named    func(name string) bool // who takes part besides fastadmit
+	named    func(name string) bool // the contenders besides fastadmit
 	progress io.Writer
 }
 
-// config is a run on a process.
+// config configures a run against a process.
 func (m *measurer) config(p *contest.Process) (bench.Config, error) {
-	recording, err := bench.NewRecording(p.Work.Name, p.Work.Review)
+	recording, err := bench.NewRecording(p.Scenario.Name, p.Scenario.Review)
 	if err != nil {
 		return bench.Config{}, err
 	}
@@ -98,18 +98,18 @@ func (m *measurer) configs(all []*contest.Process, load func(*bench.Load)) ([]be
 	return configs, nil
 }
 
-// work measures all contenders in a work.
-func (m *measurer) work(ctx context.Context, w *contest.Work) (*WorkResult, error) {
-	all, err := m.arena.StartAll(ctx, w, m.named)
+// scenario measures all contenders in a scenario.
+func (m *measurer) scenario(ctx context.Context, s *contest.Scenario) (*ScenarioResult, error) {
+	all, err := m.arena.StartAll(ctx, s, m.named)
 	if err != nil {
 		return nil, err
 	}
 	defer contest.StopAll(all)
-	result := &WorkResult{Name: w.Name, About: w.About, RequestBytes: len(w.Review)}
-	fmt.Fprintf(m.progress, "%s: closed loops\n", w.Name)
+	result := &ScenarioResult{Name: s.Name, About: s.About, RequestBytes: len(s.Review)}
+	fmt.Fprintf(m.progress, "%s: closed loops\n", s.Name)
 	configs, err := m.configs(all, func(load *bench.Load) {
 		load.InFlight = inFlight
-		if len(w.Review) >= largeBytes {
+		if len(s.Review) >= largeBytes {
 			load.InFlight = inFlightLarge
 		}
 	})
@@ -129,13 +129,13 @@ func (m *measurer) work(ctx context.Context, w *contest.Work) (*WorkResult, erro
 	if err := m.rates(ctx, all, result); err != nil {
 		return nil, err
 	}
-	if len(w.Review) >= largeBytes {
-		return result, nil // answering it costs more than anything else
+	if len(s.Review) >= largeBytes {
+		return result, nil // for large reviews, answering costs far more than waking up
 	}
 	return result, m.lowRates(ctx, all, result)
 }
 
-// interleave measures and sees to it that all answers were right.
+// interleave measures several configs in turns. It returns an error if an answer was wrong.
 func (m *measurer) interleave(ctx context.Context, rounds int, configs []bench.Config) ([]bench.Series, error) {
 	series, err := bench.Interleave(ctx, rounds, configs...)
 	if err != nil {
@@ -155,9 +155,9 @@ func (m *measurer) interleave(ctx context.Context, rounds int, configs []bench.C
 	return series, nil
 }
 
-// knee finds the knee of the slowest contender, which is somewhere below what
-// it does in a closed loop: the further, the more others use the machine.
-func (m *measurer) knee(ctx context.Context, all []*contest.Process, result *WorkResult, saturated float64) error {
+// knee finds the knee of the slowest contender. It is below the rate of the closed loop; the busier
+// the machine is otherwise, the further below.
+func (m *measurer) knee(ctx context.Context, all []*contest.Process, result *ScenarioResult, saturated float64) error {
 	at := slices.IndexFunc(all, func(p *contest.Process) bool { return p.Contender.Name == result.Slowest })
 	config, err := m.config(all[at])
 	if err != nil {
@@ -181,13 +181,13 @@ func (m *measurer) knee(ctx context.Context, all []*contest.Process, result *Wor
 	return fmt.Errorf("%s: %s has no knee above %.0f requests/s: %s", result.Name, result.Slowest, config.Load.Rate, why)
 }
 
-// lasting returns how long a rate is measured.
+// lasting returns for how long a rate is measured.
 func lasting(measured time.Duration, rate float64) time.Duration {
 	return max(measured, min(2*measured, time.Duration(requestsLeast/rate*float64(time.Second))))
 }
 
-// rates measures the latencies at parts of the knee.
-func (m *measurer) rates(ctx context.Context, all []*contest.Process, result *WorkResult) error {
+// rates measures the latencies at shares of the knee.
+func (m *measurer) rates(ctx context.Context, all []*contest.Process, result *ScenarioResult) error {
 	for _, share := range shares {
 		group := RateGroup{Share: share, Rate: share * result.Knee}
 		fmt.Fprintf(m.progress, "%s: %.0f requests/s\n", result.Name, group.Rate)
@@ -210,9 +210,9 @@ func (m *measurer) rates(ctx context.Context, all []*contest.Process, result *Wo
 	return nil
 }
 
-// lowRates measures what a request costs at rates that leave a server idle most of
-// the time, over connections that are kept.
-func (m *measurer) lowRates(ctx context.Context, all []*contest.Process, result *WorkResult) error {
+// lowRates measures the cost of a request on kept connections, at rates that leave the server idle
+// most of the time.
+func (m *measurer) lowRates(ctx context.Context, all []*contest.Process, result *ScenarioResult) error {
 	for _, rate := range lowRates {
 		fmt.Fprintf(m.progress, "%s: %.0f requests/s\n", result.Name, rate)
 		configs, err := m.configs(all, func(load *bench.Load) {
@@ -234,9 +234,8 @@ func (m *measurer) lowRates(ctx context.Context, all []*contest.Process, result 
 	return nil
 }
 
-// variants are what fastadmit's handshakes cost otherwise: what others have is
-// an ECDSA certificate and X25519MLKEM768, which Go and so kube-apiserver ask
-// for first.
+// variants are other handshakes with fastadmit. The contenders use an ECDSA certificate and
+// X25519MLKEM768, which Go and therefore kube-apiserver prefer.
 var variants = []struct {
 	key   string
 	curve tls.CurveID // of the client
@@ -246,16 +245,16 @@ var variants = []struct {
 	{contest.RSA, tls.X25519},
 }
 
-// bursts measures calls that come at once.
-func (m *measurer) bursts(ctx context.Context, w *contest.Work) ([]BurstRow, error) {
+// bursts measures bursts of calls.
+func (m *measurer) bursts(ctx context.Context, s *contest.Scenario) ([]BurstRow, error) {
 	fmt.Fprintf(m.progress, "bursts\n")
-	all, err := m.arena.StartAll(ctx, w, m.named)
+	all, err := m.arena.StartAll(ctx, s, m.named)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { contest.StopAll(all) }()
 	for _, variant := range variants {
-		p, err := m.arena.Start(contest.OurContender(), w, contest.Settings{Key: variant.key}, nil)
+		p, err := m.arena.Start(contest.OurContender(), s, contest.Settings{Key: variant.key}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -303,7 +302,7 @@ func find(series []bench.Series, name string) *bench.Series {
 	return &series[slices.IndexFunc(series, func(s bench.Series) bool { return s.Name == name })]
 }
 
-// spread returns a metric of bench that all rounds have.
+// spread returns a metric that all rounds have.
 func spread(s *bench.Series, name string) bench.Spread {
 	metrics := bench.Metrics()
 	at := slices.IndexFunc(metrics, func(m bench.Metric) bool { return m.Name == name })
@@ -314,7 +313,7 @@ func spread(s *bench.Series, name string) bench.Spread {
 	return found
 }
 
-// ratio returns how many times the processor time of the base another has.
+// ratio returns the processor time of a series, divided by that of the base.
 func ratio(base, other *bench.Series) bench.Spread {
 	for _, r := range bench.Compare(base, other) {
 		if r.Metric == "CPU per request" {

@@ -17,8 +17,8 @@ import (
 type picture struct {
 	file, title, about string
 	groups             []barGroup
-	// sameScale is for groups to be compared with each other. Otherwise the
-	// longest bar of each group has the whole width.
+	// sameScale draws all groups on the same scale, so that they can be compared. Otherwise the
+	// longest bar of each group has the full width.
 	sameScale bool
 }
 
@@ -33,7 +33,7 @@ type bar struct {
 	text  string // at the end of the bar: the value with its unit
 }
 
-// pictures are those that the results have data for.
+// pictures returns the pictures for which the results have data.
 func (r *Results) pictures() []picture {
 	all := []picture{r.ratesPicture(), r.saturatedPicture(), r.worstPicture(), r.othersPicture()}
 	return slices.DeleteFunc(all, func(p picture) bool { return len(p.groups) == 0 })
@@ -48,17 +48,17 @@ func (r *Results) writePictures(folder string) error {
 	return nil
 }
 
-// ratesWork is the work that the picture of rates shows.
-const ratesWork = "mutate"
+// ratesScenario is the scenario that the picture of rates shows.
+const ratesScenario = "mutate"
 
 func (r *Results) ratesPicture() picture {
 	p := picture{file: "performance-rates.svg", title: "What a request costs at a low rate", sameScale: true}
-	at := slices.IndexFunc(r.Works, func(w WorkResult) bool { return w.Name == ratesWork })
+	at := slices.IndexFunc(r.Scenarios, func(s ScenarioResult) bool { return s.Name == ratesScenario })
 	if at < 0 {
 		return p
 	}
-	p.about = "CPU per request on kept connections. " + r.Works[at].About
-	for _, low := range r.Works[at].LowRates {
+	p.about = "CPU per request on kept connections. " + r.Scenarios[at].About
+	for _, low := range r.Scenarios[at].LowRates {
 		group := barGroup{title: bench.Number.Format(low.Rate) + " requests/s"}
 		for _, row := range low.Rows {
 			group.bars = append(group.bars, bar{row.Name, row.CPU.Median, bench.Time.Format(row.CPU.Median)})
@@ -73,10 +73,10 @@ func (r *Results) saturatedPicture() picture {
 		file: "performance-saturated.svg", title: "How many requests one processor answers",
 		about: "Requests per second of a saturated server. The floor is the transport alone",
 	}
-	for i := range r.Works {
-		group := barGroup{title: r.Works[i].About}
+	for i := range r.Scenarios {
+		group := barGroup{title: r.Scenarios[i].About}
 		for _, name := range []string{contest.Floor, contest.Ours} {
-			row := r.Works[i].row(name)
+			row := r.Scenarios[i].row(name)
 			if row == nil {
 				continue
 			}
@@ -113,9 +113,9 @@ func (r *Results) othersPicture() picture {
 		file: "performance-others.svg", title: "What a request costs with other ways to write a webhook",
 		about: "CPU per request of a saturated server, and its ratio to fastadmit's",
 	}
-	for i := range r.Works {
-		group := barGroup{title: r.Works[i].About}
-		for _, row := range r.Works[i].Rows {
+	for i := range r.Scenarios {
+		group := barGroup{title: r.Scenarios[i].About}
+		for _, row := range r.Scenarios[i].Rows {
 			text := bench.Time.Format(row.CPU.Median)
 			if row.Name != contest.Ours {
 				text += ", " + times(row.ToOurs.Median)
@@ -131,16 +131,16 @@ func (r *Results) othersPicture() picture {
 const (
 	pictureWidth = 760
 	margin       = 20
-	headHeight   = 66 // title and what the bars are
+	headHeight   = 66 // title, and what the bars show
 	groupHeight  = 30 // title of a group
 	barHeight    = 16
 	barStep      = 22
 	gap          = 10
 	footHeight   = 36
-	charWidth    = 7.4 // at most, on average, of the font's size 13
+	charWidth    = 7.4 // an upper bound of the average width in the font of size 13
 )
 
-// pictureStyle has the colours of docs/request-path.svg.
+// pictureStyle uses the colors of docs/request-path.svg.
 const pictureStyle = `  <style>
     .page { fill: #ffffff; }
     .floor { fill: #f4f6f9; stroke: #5b6b7f; }
@@ -159,7 +159,7 @@ const pictureStyle = `  <style>
   </style>
 `
 
-// svg draws the picture. Its description has all numbers, for screen readers.
+// svg draws the picture. Its description contains all numbers, for screen readers.
 func (p *picture) svg(r *Results) string {
 	var body strings.Builder
 	names, texts, most := 0.0, 0.0, 0.0
@@ -207,7 +207,7 @@ func (p *picture) svg(r *Results) string {
 	return b.String()
 }
 
-// description is the picture in words.
+// description describes the picture in words.
 func (p *picture) description() string {
 	parts := []string{p.about + "."}
 	for _, group := range p.groups {
@@ -223,7 +223,7 @@ func (p *picture) description() string {
 	return strings.Join(parts, " ")
 }
 
-// most is the value of the longest bar.
+// most returns the value of the longest bar.
 func (g *barGroup) most() float64 {
 	most := 0.0
 	for _, bar := range g.bars {
@@ -232,7 +232,8 @@ func (g *barGroup) most() float64 {
 	return most
 }
 
-// class is floor, another contender, or something of fastadmit: itself, or a plugin.
+// class returns the CSS class of the bar: of the floor, of another contender, or of fastadmit and
+// its plugins.
 func (b *bar) class() string {
 	isContender := slices.ContainsFunc(contest.Contenders, func(c contest.Contender) bool { return c.Name == b.name })
 	switch {

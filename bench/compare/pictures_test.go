@@ -14,7 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/bench/compare/contest"
 )
 
-// worstOutput is output of TestWorst, with two reviews of a plugin in another order of their costs.
+// worstOutput is output of TestWorst. The cheaper one of a plugin's two reviews comes first.
 const worstOutput = `=== RUN   TestWorst
     worst_test.go:178: AlwaysAdmit mutate, CREATE v1/pods, initContainers: containers: 10000: 60µs, 0 KB; 40000: 100µs, 0 KB; ratios 1.9 and 1.0; allowed
     worst_test.go:178: PodPreset mutate, CREATE v1/pods, initContainers: containers: 10000: 46.36ms, 43163 KB; 40000: 200.76ms, 203521 KB; ratios 4.3 and 4.7; patched
@@ -46,7 +46,8 @@ func TestParseWorst(t *testing.T) {
 	f(strings.ReplaceAll(worstOutput, "200.76ms", "200.76"))
 }
 
-// TestPictures draws all pictures and looks for every bar's name and value in what an XML parser reads of them.
+// TestPictures draws all pictures, parses them as XML and looks for the name and value of every
+// bar.
 func TestPictures(t *testing.T) {
 	spread := func(median float64) bench.Spread { return bench.Spread{Median: median} }
 	r := &Results{Date: "2026-01-02", Commit: "abc", Machine: bench.Machine{CPU: "CPU <R> & more", Go: "go1.26"}}
@@ -54,19 +55,19 @@ func TestPictures(t *testing.T) {
 		t.Errorf("got pictures without data: %+v", got)
 	}
 	low := []LowRate{{Rate: 20}, {Rate: 300}}
-	work := WorkResult{Name: ratesWork, About: `a <work> & "more"`}
+	scenario := ScenarioResult{Name: ratesScenario, About: `a <scenario> & "more"`}
 	for i, c := range contest.Contenders {
 		cpu := float64(11 * (i + 1))
-		work.Rows = append(work.Rows, Row{Name: c.Name, CPU: spread(cpu), Rate: spread(7e5 / cpu), Busy: spread(float64(i)), ToOurs: spread(cpu / 22)})
+		scenario.Rows = append(scenario.Rows, Row{Name: c.Name, CPU: spread(cpu), Rate: spread(7e5 / cpu), Busy: spread(float64(i)), ToOurs: spread(cpu / 22)})
 		for j := range low {
 			low[j].Rows = append(low[j].Rows, LowRow{Name: c.Name, CPU: spread(1000 * cpu / low[j].Rate)})
 		}
 	}
-	r.Works = []WorkResult{work, {Name: "policy", About: "no floor", Rows: work.Rows[1:2]}}
+	r.Scenarios = []ScenarioResult{scenario, {Name: "policy", About: "no floor", Rows: scenario.Rows[1:2]}}
 	if got := r.pictures(); len(got) != 2 {
 		t.Errorf("got %+v, want two pictures without low rates and worst reviews", got)
 	}
-	r.Works[0].LowRates = low
+	r.Scenarios[0].LowRates = low
 	var err error
 	if r.Worst, err = parseWorst([]byte(worstOutput)); err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func TestPictures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var texts []string // of the elements text, title and desc
+		var texts []string // the content of the elements text, title and desc
 		for d := xml.NewDecoder(strings.NewReader(string(content))); ; {
 			token, err := d.Token()
 			if errors.Is(err, io.EOF) {
@@ -94,7 +95,7 @@ func TestPictures(t *testing.T) {
 				texts = append(texts, string(text))
 			}
 		}
-		if got := len(strings.Split(string(content), "<rect class=")) - 2; got != len(want)/2 { // one is the page
+		if got := len(strings.Split(string(content), "<rect class=")) - 2; got != len(want)/2 { // one of them is the background
 			t.Errorf("%s: got %d bars, want %d", file, got, len(want)/2)
 		}
 		for at := 0; at < len(want); at += 2 {

@@ -12,11 +12,11 @@ import (
 	"github.com/fastadmit/fastadmit/bench/compare/contest"
 )
 
-// documents have places for tables, from this folder.
+// documents are the documents with tables, seen from this folder.
 var documents = []string{"../README.md", "../results.md", "../../README.md", "../../docs/performance.md"}
 
-// tableNames are the tables there are, in the order in which they are printed.
-var tableNames = []string{"summary", "waits", "works", "rates", "mutateRates", "latencies", "bursts", "worst", "machine"}
+// tableNames are the names of all tables, in the order in which they are printed.
+var tableNames = []string{"summary", "waits", "scenarios", "rates", "mutateRates", "latencies", "bursts", "worst", "machine"}
 
 // table returns a table in Markdown.
 func (r *Results) table(name string) string {
@@ -26,27 +26,27 @@ func (r *Results) table(name string) string {
 		r.summary(&b)
 	case "waits":
 		r.waits(&b)
-	case "works":
-		for i := range r.Works {
-			r.Works[i].closed(&b)
+	case "scenarios":
+		for i := range r.Scenarios {
+			r.Scenarios[i].closed(&b)
 		}
 	case "rates":
-		for i := range r.Works {
-			if w := &r.Works[i]; len(w.LowRates) > 0 {
-				b.WriteString("**" + w.Name + "**\n\n")
-				w.lowRates(&b)
+		for i := range r.Scenarios {
+			if s := &r.Scenarios[i]; len(s.LowRates) > 0 {
+				b.WriteString("**" + s.Name + "**\n\n")
+				s.lowRates(&b)
 				b.WriteString("\n")
 			}
 		}
 	case "mutateRates":
-		for i := range r.Works {
-			if w := &r.Works[i]; w.Name == "mutate" && len(w.LowRates) > 0 {
-				w.lowRates(&b)
+		for i := range r.Scenarios {
+			if s := &r.Scenarios[i]; s.Name == "mutate" && len(s.LowRates) > 0 {
+				s.lowRates(&b)
 			}
 		}
 	case "latencies":
-		for i := range r.Works {
-			r.Works[i].latencies(&b)
+		for i := range r.Scenarios {
+			r.Scenarios[i].latencies(&b)
 		}
 	case "bursts":
 		r.bursts(&b)
@@ -58,11 +58,11 @@ func (r *Results) table(name string) string {
 	return b.String()
 }
 
-// place is where a document has a table: its name, and the table.
+// place matches the place of a table in a document: its name, and the table.
 var place = regexp.MustCompile(`(?s)(<!-- compare: (\w+) -->\n)(.*?)(<!-- end -->)`)
 
-// fill returns the document with the tables of the results. The error names a
-// table that there is not.
+// fill returns the document with the tables of the results. It returns an error that names a table
+// which does not exist.
 func (r *Results) fill(document string) (string, error) {
 	var err error
 	filled := place.ReplaceAllStringFunc(document, func(found string) string {
@@ -92,18 +92,17 @@ func (r *Results) writeDocuments(names []string) error {
 	return nil
 }
 
-// summary is processor time per request, with how many times that of fastadmit
-// it is.
+// summary shows the processor time per request, and its ratio to fastadmit's.
 func (r *Results) summary(b *strings.Builder) {
 	b.WriteString("| CPU per request |")
-	for i := range r.Works {
-		b.WriteString(" " + r.Works[i].About + " |")
+	for i := range r.Scenarios {
+		b.WriteString(" " + r.Scenarios[i].About + " |")
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Works)) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Scenarios)) + "\n")
 	for _, c := range contest.Contenders {
 		cells, took := "", false
-		for i := range r.Works {
-			row := r.Works[i].row(c.Name)
+		for i := range r.Scenarios {
+			row := r.Scenarios[i].row(c.Name)
 			if row == nil {
 				cells += " - |"
 				continue
@@ -121,16 +120,17 @@ func (r *Results) summary(b *strings.Builder) {
 	}
 }
 
-// waits are latencies at the lowest open-loop rate of each work that has some, which is nearest to that of a cluster.
+// waits shows latencies at the lowest open-loop rate of each scenario, the one nearest to a
+// cluster's.
 func (r *Results) waits(b *strings.Builder) {
 	head, line := "| p50, p99 |", "|---|"
-	cells := make(map[string]string) // of contenders
-	for i := range r.Works {
-		if len(r.Works[i].Rates) == 0 {
+	cells := make(map[string]string) // by contender
+	for i := range r.Scenarios {
+		if len(r.Scenarios[i].Rates) == 0 {
 			continue
 		}
-		lowest := &r.Works[i].Rates[0]
-		head += fmt.Sprintf(" %s, %s/s |", r.Works[i].Name, bench.Number.Format(lowest.Rate))
+		lowest := &r.Scenarios[i].Rates[0]
+		head += fmt.Sprintf(" %s, %s/s |", r.Scenarios[i].Name, bench.Number.Format(lowest.Rate))
 		line += "---|"
 		for _, row := range lowest.Rows {
 			cells[row.Name] += fmt.Sprintf(" %s, %s |", bench.Time.Format(row.P50), percentile(row.P99, row.Requests, 100))
@@ -144,21 +144,21 @@ func (r *Results) waits(b *strings.Builder) {
 	}
 }
 
-func (w *WorkResult) row(name string) *Row {
-	at := slices.IndexFunc(w.Rows, func(r Row) bool { return r.Name == name })
+func (s *ScenarioResult) row(name string) *Row {
+	at := slices.IndexFunc(s.Rows, func(r Row) bool { return r.Name == name })
 	if at < 0 {
 		return nil
 	}
-	return &w.Rows[at]
+	return &s.Rows[at]
 }
 
-// closed is what was measured in closed loops.
-func (w *WorkResult) closed(b *strings.Builder) {
-	fmt.Fprintf(b, "**%s**: %s; a request of %s.\n\n", w.Name, w.About, bench.Bytes.Format(float64(w.RequestBytes)))
+// closed shows the results of closed loops.
+func (s *ScenarioResult) closed(b *strings.Builder) {
+	fmt.Fprintf(b, "**%s**: %s; a request of %s.\n\n", s.Name, s.About, bench.Bytes.Format(float64(s.RequestBytes)))
 	b.WriteString("| | CPU per request | to the floor | to fastadmit | requests/s | allocations | allocated | memory |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|\n")
-	for _, row := range w.Rows {
-		// Where the server had time left, the generator was the limit.
+	for _, row := range s.Rows {
+		// If the server had time left, the generator was the limit.
 		limit := ""
 		if row.Busy.Median < busyMin {
 			limit = "≥ "
@@ -171,20 +171,19 @@ func (w *WorkResult) closed(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// lowRates is processor time per request at low rates, beside that in closed
-// loops.
-func (w *WorkResult) lowRates(b *strings.Builder) {
+// lowRates shows the processor time per request at low rates and in closed loops.
+func (s *ScenarioResult) lowRates(b *strings.Builder) {
 	b.WriteString("| CPU per request, and its ratio to the floor |")
-	for _, group := range w.LowRates {
+	for _, group := range s.LowRates {
 		fmt.Fprintf(b, " %s/s |", bench.Number.Format(group.Rate))
 	}
-	b.WriteString(" saturated |\n|---|" + strings.Repeat("---|", len(w.LowRates)+1) + "\n")
+	b.WriteString(" saturated |\n|---|" + strings.Repeat("---|", len(s.LowRates)+1) + "\n")
 	cell := func(cpu, toFloor bench.Spread) {
 		fmt.Fprintf(b, " %s, %s |", bench.Time.Format(cpu.Median), times(toFloor.Median))
 	}
-	for i, row := range w.Rows {
+	for i, row := range s.Rows {
 		fmt.Fprintf(b, "| %s |", row.Name)
-		for _, group := range w.LowRates {
+		for _, group := range s.LowRates {
 			cell(group.Rows[i].CPU, group.Rows[i].ToFloor)
 		}
 		cell(row.CPU, row.ToFloor)
@@ -192,19 +191,19 @@ func (w *WorkResult) lowRates(b *strings.Builder) {
 	}
 }
 
-// busyMin is the part of its processor that a server under full load uses.
+// busyMin is the share of its processor that a server under full load uses.
 const busyMin = 0.95
 
-// latencies is what was measured in open loops.
-func (w *WorkResult) latencies(b *strings.Builder) {
-	fmt.Fprintf(b, "**%s**: the knee of %s is at %s requests/s.\n\n| p50, p99, p99.9 |", w.Name, w.Slowest, bench.Number.Format(w.Knee))
-	for _, group := range w.Rates {
+// latencies shows the results of open loops.
+func (s *ScenarioResult) latencies(b *strings.Builder) {
+	fmt.Fprintf(b, "**%s**: the knee of %s is at %s requests/s.\n\n| p50, p99, p99.9 |", s.Name, s.Slowest, bench.Number.Format(s.Knee))
+	for _, group := range s.Rates {
 		fmt.Fprintf(b, " %.0f %%: %s/s |", 100*group.Share, bench.Number.Format(group.Rate))
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(w.Rates)) + "\n")
-	for i, row := range w.Rows {
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(s.Rates)) + "\n")
+	for i, row := range s.Rows {
 		fmt.Fprintf(b, "| %s |", row.Name)
-		for _, group := range w.Rates {
+		for _, group := range s.Rates {
 			l := &group.Rows[i]
 			fmt.Fprintf(b, " %s, %s, %s |", bench.Time.Format(l.P50), percentile(l.P99, l.Requests, 100), percentile(l.P999, l.Requests, 1000))
 		}
@@ -213,8 +212,8 @@ func (w *WorkResult) latencies(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// percentile shows a percentile, unless there were so few requests that it is
-// that of the slowest one.
+// percentile formats a percentile, unless there were so few requests that only the slowest one is
+// above it.
 func percentile(value float64, requests, least int64) string {
 	if requests < least {
 		return "-"
@@ -236,7 +235,7 @@ func (r *Results) machine(b *strings.Builder) {
 		r.Plan.Rounds, r.Plan.Measured.Round(time.Millisecond), r.Plan.RateRounds)
 }
 
-// spreadOf shows the median, and in brackets from where to where.
+// spreadOf formats a spread: the median, and the lowest and highest value in brackets.
 func spreadOf(s bench.Spread, format func(float64) string) string {
 	return fmt.Sprintf("%s (%s to %s)", format(s.Median), format(s.Min), format(s.Max))
 }

@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// worstFields is how many of a repeated field the smaller of TestWorst's two
-	// reviews has, as in make worst. The larger one has four times as many.
+	// worstFields is how many times a field is repeated in the smaller of TestWorst's two reviews,
+	// as in make worst. The larger one has four times as many.
 	worstFields      = 10_000
 	worstFieldsQuick = 1_000
 
 	// worstShown is how many plugins the table and the picture show.
 	worstShown = 12
 
-	// outputShown is how many bytes of the output of a failed test an error shows.
+	// outputShown is how many bytes of a failed test's output an error quotes.
 	outputShown = 2 << 10
 )
 
-// Worst is what the largest reviews cost.
+// Worst is the cost of the largest reviews.
 type Worst struct {
 	Rows []WorstRow `json:"plugins"` // the most expensive plugin first
 }
 
-// WorstRow is the review that takes a plugin most processor time.
+// WorstRow is the review for which a plugin needs most processor time.
 type WorstRow struct {
 	Plugin    string  `json:"plugin"`
 	Phase     string  `json:"phase"`
@@ -42,7 +42,7 @@ type WorstRow struct {
 	Allocated int64   `json:"allocatedBytes"`
 }
 
-// measureWorst has TestWorst of handlers measure all plugins.
+// measureWorst measures all plugins with TestWorst of package handlers.
 func measureWorst(ctx context.Context, fields int) (*Worst, error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=30m", "-run", "^TestWorst$", "-v", "./handlers",
 		fmt.Sprintf("-worst=%d", fields))
@@ -54,8 +54,8 @@ func measureWorst(ctx context.Context, fields int) (*Worst, error) {
 	return parseWorst(out)
 }
 
-// worstLine is what TestWorst prints of a plugin and two reviews: time and memory
-// for the smaller and for the larger one.
+// worstLine matches a line that TestWorst prints for a plugin and two reviews: time and memory of
+// the smaller and of the larger one.
 var worstLine = regexp.MustCompile(`^ +worst_test\.go:\d+: (\w+) (mutate|validate), (.+): \d+: \S+, \d+ KB; (\d+): (\S+), (\d+) KB; ratios `)
 
 // parseWorst reads the output of TestWorst and keeps the most expensive review
@@ -93,10 +93,10 @@ func parseWorst(out []byte) (*Worst, error) {
 	return w, nil
 }
 
-// shown are the most expensive plugins.
+// shown returns the most expensive plugins.
 func (w *Worst) shown() []WorstRow { return w.Rows[:min(len(w.Rows), worstShown)] }
 
-// worst is the most expensive review of each of the most expensive plugins.
+// worst shows the most expensive review of each of the most expensive plugins.
 func (r *Results) worst(b *strings.Builder) {
 	if r.Worst == nil || len(r.Worst.Rows) == 0 {
 		return

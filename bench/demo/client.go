@@ -23,15 +23,15 @@ type client struct {
 	url  string
 }
 
-// newClient returns a client that trusts the certificate with the fingerprint
-// and no other.
-func newClient(address, fingerprint string) (*client, error) {
+// newClient returns a client of a server. It trusts the certificate with the fingerprint and no
+// other.
+func newClient(url, fingerprint string) (*client, error) {
 	want, err := hex.DecodeString(fingerprint)
 	if err != nil {
 		return nil, err
 	}
 	config := &tls.Config{
-		InsecureSkipVerify: true, // the check below is the stricter one
+		InsecureSkipVerify: true, // the check below is stricter
 		VerifyPeerCertificate: func(certificates [][]byte, _ [][]*x509.Certificate) error {
 			if got := sha256.Sum256(certificates[0]); !bytes.Equal(got[:], want) {
 				return errors.New("the server has another certificate than it said")
@@ -41,18 +41,18 @@ func newClient(address, fingerprint string) (*client, error) {
 	}
 	return &client{
 		http: &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: time.Minute},
-		url:  "https://" + address,
+		url:  url,
 	}, nil
 }
 
-// A decision is what became of a request.
+// A decision is the result of a review.
 type decision struct {
 	allowed bool
 	message string
 	patch   string
 }
 
-// answer is the part of an AdmissionReview that is read.
+// answer contains the fields of an AdmissionReview that are read.
 type answer struct {
 	Response struct {
 		UID     string
@@ -62,8 +62,7 @@ type answer struct {
 	}
 }
 
-// admit sends a review to the mutating and, patched, to the validating
-// endpoint.
+// admit sends a review to the mutating endpoint and then, patched, to the validating one.
 func (c *client) admit(ctx context.Context, body []byte) (decision, error) {
 	mutated, err := c.post(ctx, "/mutate", body)
 	if err != nil {
@@ -86,7 +85,7 @@ func (c *client) admit(ctx context.Context, body []byte) (decision, error) {
 	return d, nil
 }
 
-// post sends a review and returns the answer, checked against it.
+// post sends a review, checks the answer and returns it.
 func (c *client) post(ctx context.Context, path string, body []byte) (*answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path+"?timeout=10s", bytes.NewReader(body))
 	if err != nil {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -15,29 +14,24 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"github.com/fastadmit/fastadmit/bench/process"
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-const (
-	// timedRounds is how often the recordings are replayed for the latency line.
-	timedRounds = 20
+// timedRounds is how often the recordings are replayed for the latency line.
+const timedRounds = 20
 
-	// startMax bounds the wait for the server's ready line.
-	startMax = 2 * time.Minute
-)
-
-// enabled are plugins that need no cluster, but for the two that decide everything.
+// enabled are the in-tree plugins that need no cluster, except AlwaysAdmit and AlwaysDeny.
 var enabled = []string{
 	"SecurityContextDeny", "LimitPodHardAntiAffinityTopology", "AlwaysPullImages", "DefaultTolerationSeconds",
 	"EventRateLimit", "ExtendedResourceToleration", "StorageObjectInUseProtection", "DenyServiceExternalIPs",
 }
 
-// admissionConfiguration lets two events a namespace through at once, so that
-// the demo shows some being refused.
+// admissionConfiguration allows a burst of two events in each namespace, so that the demo shows
+// some denials.
 const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -64,89 +58,53 @@ func run(binary string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	server, err := start(binary, dir)
+	server, client, err := start(binary, dir)
 	if err != nil {
 		return err
 	}
-	defer server.kill()
-	client, err := newClient(server.address, server.fingerprint)
-	if err != nil {
-		return err
-	}
+	defer server.Kill()
 	if err := show(client); err != nil {
 		return err
 	}
 	if err := measure(client); err != nil {
 		return err
 	}
-	if err := server.stop(); err != nil {
+	if err := server.Stop(); err != nil {
 		return err
 	}
 	fmt.Println("The server finished what was in flight and exited with 0 on SIGTERM.")
 	return nil
 }
 
-// A process is the server under demonstration.
-type process struct {
-	cmd         *exec.Cmd
-	address     string // "127.0.0.1:12345"
-	fingerprint string // sha256 of its certificate, in hex
-}
+var fingerprint = regexp.MustCompile(`, .*sha256 ([0-9a-f]{64})`)
 
-var errNotReady = errors.New("want a line that says where it serves")
-
-var readyLine = regexp.MustCompile(`serving on https://(\S+), .*sha256 ([0-9a-f]{64})`)
-
-// start runs "fastadmit serve" on loopback and waits for its ready line.
-func start(binary, dir string) (*process, error) {
+// start runs "fastadmit serve" on loopback and returns a client of it.
+func start(binary, dir string) (*process.Server, *client, error) {
 	configFile := filepath.Join(dir, "admission.yaml")
 	if err := os.WriteFile(configFile, []byte(admissionConfiguration), 0o600); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cmd := exec.Command(binary, "serve",
 		"--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
 		"--enable-admission-plugins="+strings.Join(enabled, ","),
 		"--admission-control-config-file="+configFile)
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	cmd.Stderr = log
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
 	fmt.Println("$", strings.ReplaceAll(strings.Join(cmd.Args, " "), dir+"/", ""))
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	server, err := process.Start(cmd, filepath.Join(dir, "log"), cmd.Start)
+	if err != nil {
+		return nil, nil, err
 	}
-	p := &process{cmd: cmd}
-	timer := time.AfterFunc(startMax, p.kill)
-	defer timer.Stop()
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	fmt.Print(line, "\n")
-	ready := readyLine.FindStringSubmatch(line)
-	if ready == nil {
-		p.kill()
-		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("%s did not start: got %q and said %s: %w", binary, line, said, errors.Join(err, errNotReady))
+	fmt.Print(server.Ready, "\n\n")
+	match := fingerprint.FindStringSubmatch(server.Ready)
+	if match == nil {
+		server.Kill()
+		return nil, nil, fmt.Errorf("got the line %q, want one with the SHA-256 of the certificate", server.Ready)
 	}
-	p.address, p.fingerprint = ready[1], ready[2]
-	return p, nil
-}
-
-func (p *process) kill() { _ = p.cmd.Process.Kill() }
-
-// stop asks the server to finish and waits until it did.
-func (p *process) stop() error {
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
+	client, err := newClient(server.URL, match[1])
+	if err != nil {
+		server.Kill()
+		return nil, nil, err
 	}
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("the server did not finish in order: %w", err)
-	}
-	return nil
+	return server, client, nil
 }
 
 // A row is a line of the table: all reviews of a resource and operation.

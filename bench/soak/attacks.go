@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// held is how many connections a stranger holds: more than a container has
-	// files by default, 1024.
+	// held is how many connections an unauthenticated caller holds. It is more than 1024, the
+	// default limit of files in a container.
 	held = 1200
 
 	// heldFor is for how long it holds them.
@@ -38,7 +38,7 @@ const (
 	patience = 35 * time.Second
 )
 
-// attacks are what runs beside the good load.
+// attacks run at the same time as the good load.
 type attacks struct {
 	server *server
 	all    []*attackKind
@@ -48,15 +48,15 @@ type attacks struct {
 // An attackKind is one way to hurt the server.
 type attackKind struct {
 	name  string
-	from  string        // address
-	pause time.Duration // between two of them
-	// once attacks once. It returns the HTTP status that was answered, 0 for none.
+	from  string        // source address
+	pause time.Duration // between two attacks of this kind
+	// once attacks once. It returns the HTTP status of the answer, 0 without one.
 	once func(ctx context.Context, from string, random *rand.Rand) int
 
-	answers [6]atomic.Int64 // by hundreds of the status
+	answers [6]atomic.Int64 // counts by class of the status: 2xx, 4xx
 }
 
-// attack begins all attacks, which go on until ctx ends.
+// attack starts all attacks. They continue until ctx ends.
 func attack(ctx context.Context, s *server) *attacks {
 	a := &attacks{server: s}
 	a.all = []*attackKind{
@@ -91,7 +91,7 @@ func attack(ctx context.Context, s *server) *attacks {
 
 func (a *attacks) wait() { a.group.Wait() }
 
-// print says what was answered.
+// print prints the counts of answers.
 func (a *attacks) print() {
 	for _, kind := range a.all {
 		var parts []string
@@ -184,7 +184,7 @@ func (a *attacks) cutHandshake(ctx context.Context, from string, random *rand.Ra
 	if err != nil {
 		return 0
 	}
-	hello := []byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3} // the beginning of a ClientHello
+	hello := []byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3} // the first bytes of a ClientHello
 	_, _ = conn.Write(hello[:random.IntN(len(hello)+1)])
 	_ = conn.Close()
 	return 0
@@ -194,13 +194,13 @@ func (a *attacks) stranger(ctx context.Context, from string, random *rand.Rand) 
 	return a.post(ctx, from, "", recording(random))
 }
 
-// recording returns any of the recordings.
+// recording returns a random recording.
 func recording(random *rand.Rand) []byte {
 	names := corpus.Names()
 	return corpus.MustRead(names[random.IntN(len(names))])
 }
 
-// head is the header block of a request. A negative length means chunks.
+// head returns the header block of a request. A negative length means chunked encoding.
 func head(token string, length int) string {
 	var b strings.Builder
 	b.WriteString("POST /mutate?timeout=10s HTTP/1.1\r\nHost: soak\r\nContent-Type: application/json\r\n")
@@ -215,8 +215,8 @@ func head(token string, length int) string {
 	return b.String()
 }
 
-// slowly sends a request that does not end until the server has had enough: a
-// body byte for byte, or with chunked -1 a chunk extension at full speed.
+// slowly sends a request that does not end until the server closes the connection: a body byte by
+// byte, or with chunked -1 a chunk extension at full speed.
 func (a *attacks) slowly(token string, chunked int) func(context.Context, string, *rand.Rand) int {
 	return func(ctx context.Context, from string, _ *rand.Rand) int {
 		conn, err := a.dialTLS(ctx, from)
@@ -266,7 +266,7 @@ func (a *attacks) cutBody(ctx context.Context, from string, random *rand.Rand) i
 	_, _ = conn.Write([]byte(head(token, len(body))))
 	_, _ = conn.Write(body[:random.IntN(len(body))])
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // closing resets
+		_ = tcp.SetLinger(0) // so that Close sends a reset
 	}
 	return 0
 }
@@ -296,8 +296,8 @@ func (a *attacks) longName(ctx context.Context, from string, _ *rand.Rand) int {
 	return a.post(ctx, from, token, bytes.Replace(review, []byte(`"namespace":"`), []byte(`"namespace":"`+strings.Repeat("n", 1<<20)), 1))
 }
 
-// large sends the reviews at once. Three are of Pods with nothing but
-// containers, one of a Pod with tolerations.
+// large sends four reviews at once. Three are of Pods with many containers, one is of a Pod with
+// many tolerations.
 func (a *attacks) large(ctx context.Context, from string, _ *rand.Rand) int {
 	const size = 15 << 20
 	var group sync.WaitGroup

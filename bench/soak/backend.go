@@ -7,8 +7,8 @@ import (
 	"net/http/httptest"
 )
 
-// newBackend starts the server that ImagePolicyWebhook and InitialResources ask. It
-// allows all images, and has the same usage for each.
+// newBackend starts the server that ImagePolicyWebhook and InitialResources call. It allows all
+// images and returns the same usage for each.
 func newBackend() *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/images", func(w http.ResponseWriter, r *http.Request) {
@@ -24,7 +24,7 @@ func newBackend() *httptest.Server {
 	return httptest.NewServer(mux)
 }
 
-// backendFiles are the configuration files that name the backend.
+// backendFiles are the configuration files with the backend's address.
 func backendFiles(url string) map[string][]byte {
 	return map[string][]byte{
 		"image.yaml": []byte("imagePolicy: {kubeConfigFile: image.kubeconfig, defaultAllow: true}\n"),

@@ -26,7 +26,7 @@ import (
 // --max-requests-inflight and --max-mutating-requests-inflight together.
 const inFlightMax = 600
 
-// unansweredMax is how many requests there are for each that may have no answer in time.
+// unansweredMax limits requests without an answer in time to one in this many.
 const unansweredMax = 1000
 
 // options are the flags.
@@ -119,9 +119,9 @@ func good() (*bench.Mix, error) {
 	return bench.NewMix(recordings, nil, 1)
 }
 
-// judge prints what became of the good load of an endpoint, and says what is
-// wrong with it. Requests without an answer in time are counted apart from wrong
-// answers, for a busy machine makes some.
+// judge prints the result of an endpoint's good load, and returns an error if it is not acceptable.
+// Requests without an answer in time are counted separately from wrong answers, because a busy
+// machine causes some.
 func judge(path string, r *bench.Result) error {
 	var unanswered int64
 	for _, fault := range r.Faults {

@@ -1,14 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,31 +20,31 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/process"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
-	// startMax bounds the wait for the server's ready line.
-	startMax = 20 * time.Second
-
-	// looksEvery is the time between two looks at the process.
+	// looksEvery is the time between two measurements of the process.
 	looksEvery = 10 * time.Second
 
-	// settleMax is how long after the load the process may take to give back its
-	// connections: those without a request are kept for 120 s.
+	// metricsMax is how long the server may take to answer a request for its metrics.
+	metricsMax = 20 * time.Second
+
+	// settleMax is how long the process may take to close its connections after the load. Idle ones
+	// stay open for 120 s.
 	settleMax = 150 * time.Second
 
-	// growthMax is how much more memory the process may have in the last quarter
-	// of the time than in the second one: with large reviews coming in all the time the
-	// peaks of both are the same.
+	// growthMax is the maximum ratio of memory in the last quarter of the time to that in the
+	// second quarter. Large reviews come all the time, so the peaks of both should be equal.
 	growthMax = 1.25
 
 	token = "soak-caller"
 )
 
-// admissionConfiguration has limits that no load reaches, for a decision that
-// depends on the time could not be compared.
+// admissionConfiguration has limits that the load never reaches, because a decision that depends on
+// time could not be compared.
 const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -76,8 +77,8 @@ plugins:
     staticManifestsDir: mutating
 `
 
-// configuration ignores failures of the plugin that asks the API server about the rights of
-// users, because files do not answer that.
+// configuration ignores failures of the plugin that asks the API server about users' rights,
+// because files cannot answer that.
 const configuration = `apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
 plugins:
@@ -127,16 +128,13 @@ spec: {policyName: soak.static.k8s.io}
 
 // A server is the process under test.
 type server struct {
-	cmd     *exec.Cmd
+	*process.Server
 	target  bench.Target
-	address string
-	ended   chan struct{} // closed when it has
-	why     error         // it ended, set before
-	log     string        // its file
-	group   string        // its control group
+	address string        // host:port on loopback
+	ended   chan struct{} // closed when the process has ended
+	err     error         // why it ended; set before ended is closed
+	group   string        // folder of its control group
 }
-
-var readyLine = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+?),`)
 
 // start starts the binary in a control group of its own.
 func start(o *options, dir, backend string) (*server, error) {
@@ -152,40 +150,26 @@ func start(o *options, dir, backend string) (*server, error) {
 		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0", "--cluster-state-dir="+filepath.Join(dir, "cluster"),
 		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+filepath.Join(dir, "admission.yaml"),
 		"--config="+filepath.Join(dir, "config.yaml"), "--token-auth-file="+filepath.Join(dir, "tokens.csv"))
-	// As fastadmit sets it from the limit of its container, which this is not.
+	// fastadmit would set it itself from the memory limit of a container.
 	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.FormatInt(o.memory*9/10, 10))
-	s := &server{cmd: cmd, ended: make(chan struct{}), log: filepath.Join(dir, "log"), group: group}
-	log, err := os.Create(s.log)
+	running, err := process.Start(cmd, filepath.Join(dir, "log"), cmd.Start)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd.Stderr = log
-	stdout, err := cmd.StdoutPipe()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(running.URL, "https://"))
 	if err != nil {
+		running.Kill()
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	timer := time.AfterFunc(startMax, s.kill)
-	line, _ := bufio.NewReader(stdout).ReadString('\n')
-	timer.Stop()
+	s := &server{Server: running, address: "127.0.0.1:" + port, ended: make(chan struct{}), group: group}
 	go func() {
-		s.why = cmd.Wait()
-		close(s.ended)
+		defer close(s.ended)
+		s.err = s.Wait()
 	}()
-	ready := readyLine.FindStringSubmatch(line)
-	if ready == nil {
-		said, _ := os.ReadFile(s.log)
-		return nil, fmt.Errorf("%s did not start: got %q, want a line that says where it serves; it said %s", o.binary, line, said)
-	}
-	_, port, _ := strings.Cut(ready[1][strings.LastIndexByte(ready[1], ']')+1:], ":")
-	s.address = "127.0.0.1:" + port
 	s.target = bench.Target{
 		Name: "fastadmit", URL: "https://" + s.address, Token: token,
 		TLS:        &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // its certificate is in its memory only
-		MetricsURL: ready[2] + "/metrics", PID: cmd.Process.Pid,
+		MetricsURL: s.Metrics + "/metrics", PID: s.PID,
 	}
 	return s, nil
 }
@@ -210,7 +194,7 @@ func write(dir, backend string) error {
 	return nil
 }
 
-// enabled are all plugins but the one that denies everything.
+// enabled returns all plugins except AlwaysDeny.
 func enabled() []string {
 	var names []string
 	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
@@ -223,10 +207,10 @@ func enabled() []string {
 
 var namespaceField = regexp.MustCompile(`"namespace":"([a-z0-9-]+)"`)
 
-// withNamespaces adds the namespaces of the recordings. Otherwise decisions would
-// depend on which of them NamespaceAutoProvision has made already.
+// withNamespaces adds the namespaces of the recordings. Otherwise decisions would depend on which
+// of them NamespaceAutoProvision has created already.
 func withNamespaces(cluster []byte) []byte {
-	known := map[string]bool{"shop": true} // is in the file
+	known := map[string]bool{"shop": true} // already in the file
 	for _, name := range corpus.Names() {
 		for _, match := range namespaceField.FindAllSubmatch(corpus.MustRead(name), -1) {
 			if namespace := string(match[1]); !known[namespace] {
@@ -254,22 +238,18 @@ func newGroup(memory int64) (string, error) {
 
 // kill ends the process and removes its control group.
 func (s *server) kill() {
-	_ = s.cmd.Process.Kill()
-	select {
-	case <-s.ended:
-	case <-time.After(startMax):
-	}
+	s.Kill()
 	_ = os.Remove(s.group)
 }
 
-// A look is what the process has at a time.
+// A look is a measurement of the process.
 type look struct {
 	resident    int64 // bytes
 	files       int   // open
 	goroutines  int
 	panics      int
 	connections int
-	refusals    []string // the metrics that count them and connections that were shed
+	refusals    []string // series of the metrics that count refused requests and closed connections
 }
 
 func (l look) String() string {
@@ -277,10 +257,10 @@ func (l look) String() string {
 		l.resident>>20, l.goroutines, l.connections, l.files, l.panics)
 }
 
-// look looks at the process.
+// look measures the process.
 func (s *server) look() (look, error) {
 	var l look
-	proc := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
+	proc := filepath.Join("/proc", strconv.Itoa(s.PID))
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	if err != nil {
 		return l, err
@@ -296,7 +276,7 @@ func (s *server) look() (look, error) {
 		return l, err
 	}
 	l.files = len(files)
-	client := http.Client{Timeout: startMax}
+	client := http.Client{Timeout: metricsMax}
 	response, err := client.Get(s.target.MetricsURL)
 	if err != nil {
 		return l, err
@@ -324,13 +304,13 @@ func (s *server) look() (look, error) {
 	return l, nil
 }
 
-// A watch is what was seen of the process over time.
+// A watch is the result of measuring the process over time.
 type watch struct {
-	quarters [4]look // the most of each
+	quarters [4]look // the maximum of each quarter of the time
 	err      error
 }
 
-// watch looks at the process until ctx ends.
+// watch measures the process until ctx ends.
 func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 	w := new(watch)
 	begin := time.Now()
@@ -339,7 +319,7 @@ func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 	for {
 		select {
 		case <-s.ended:
-			w.err = fmt.Errorf("the process ended: %w; its log ends with %s", s.why, s.tail())
+			w.err = cmp.Or(s.err, errors.New("the server exited with 0, want it to serve until the end"))
 			return w
 		case <-ctx.Done():
 			return w
@@ -357,13 +337,7 @@ func (s *server) watch(ctx context.Context, duration time.Duration) *watch {
 	}
 }
 
-// tail is the end of the process's log.
-func (s *server) tail() string {
-	content, _ := os.ReadFile(s.log)
-	return string(content[max(0, len(content)-4096):])
-}
-
-// judge prints what was seen, and says what is wrong with it.
+// judge prints the maxima, and returns an error if they are not acceptable.
 func (w *watch) judge() error {
 	for i, q := range w.quarters {
 		fmt.Printf("most in quarter %d: %s\n", i+1, q)
@@ -380,9 +354,9 @@ func (w *watch) judge() error {
 	return nil
 }
 
-// settles waits until the process has no more goroutines and files than before.
+// settles waits until the process has no more goroutines and files than before the load.
 func (s *server) settles(before look) error {
-	const spare = 5 // of the runtime's, and the connection that asks for metrics
+	const spare = 5 // goroutines of the runtime, and the connection for the metrics
 	var l look
 	for begin := time.Now(); time.Since(begin) < settleMax; time.Sleep(time.Second) {
 		var err error

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 const (
@@ -53,7 +53,7 @@ func (s *stand) define(t *testing.T) {
 	t.Helper()
 	for module, folder := range ofOthers {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(operator.Run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
+		if err := json.Unmarshal([]byte(walkthrough.Run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		s.MustKubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))
@@ -71,7 +71,7 @@ func (s *stand) accepted(t *testing.T) {
 	}
 	s.MustKubectl(t, "", "create", "namespace", "fastadmit")
 	defer s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
-	certificate, _ := operator.NewCertificate(t)
+	certificate, _ := walkthrough.NewCertificate(t)
 	authority := cluster.WriteFile(t, "ca.crt", certificate)
 	f := func(name, manifests string) {
 		t.Run(name, func(t *testing.T) {
@@ -95,46 +95,46 @@ func (s *stand) accepted(t *testing.T) {
 		}
 		f(filepath.Base(preset), s.helm(t, arguments...))
 	}
-	f("kustomize", operator.Run(t, nil, operator.Tool(t, "kustomize"), "build", kustomize))
+	f("kustomize", walkthrough.Run(t, nil, walkthrough.Tool(t, "kustomize"), "build", kustomize))
 }
 
 // managed goes through the life of an installation that keeps its certificates
 // and registers itself, by the commands of docs/operations.md.
 func (s *stand) managed(t *testing.T) {
 	s.awaitNoNamespace(t)
-	o := operator.New(t, s.kubeconfig)
+	admin := walkthrough.New(t, s.kubeconfig)
 	s.startNode(t, cluster.Binary)
-	o.Does(t, "--create-namespace -f values.yaml")
-	if said, err := s.warning(t, o); err != nil {
+	admin.Does(t, "--create-namespace -f values.yaml")
+	if said, err := s.warning(t, admin); err != nil {
 		t.Errorf("when helm says that it is installed: %v: %s", err, said)
 	}
-	o.Does(t, "helm test")
+	admin.Does(t, "helm test")
 
 	before := s.names(t)
-	o.Values(t, "plugins: {AlwaysPullImages: {}}")
-	o.Does(t, "--reset-then-reuse-values")
+	admin.Values(t, "plugins: {AlwaysPullImages: {}}")
+	admin.Does(t, "--reset-then-reuse-values")
 	if err := s.pulls(); err != nil {
 		t.Errorf("when helm says that another plugin is installed: %v", err)
 	}
-	page := o.On(t, "managed-clusters.md")
+	page := admin.On(t, "managed-clusters.md")
 	if got, want := page.Does(t, "kubectl run probe"), page.Documented(t, "text", "Always"); got != want {
 		t.Errorf("got %q of a Pod's dry run, want %q", got, want)
 	}
-	o.Does(t, "/data/path-tokens")
+	admin.Does(t, "/data/path-tokens")
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
 	}
-	o.Values(t, "podAnnotations: {rolled: 'yes'}")
-	s.withoutFailures(t, func() { o.Does(t, "--reset-then-reuse-values") })
+	admin.Values(t, "podAnnotations: {rolled: 'yes'}")
+	s.withoutFailures(t, func() { admin.Does(t, "--reset-then-reuse-values") })
 	if after := s.names(t); after == before {
 		t.Errorf("got pods %s after a change of pods, want others", after)
 	}
 	s.watched(t, "fastadmit_serving_certificate_expiry_timestamp_seconds", "fastadmit_cluster_access_refusals_total", "fastadmit_policy_", "fastadmit_webhook_configurations_invalid")
-	o.Does(t, "kubectl scale")
-	s.recovers(t, o)
-	o.Does(t, "helm uninstall")
+	admin.Does(t, "kubectl scale")
+	s.recovers(t, admin)
+	admin.Does(t, "helm uninstall")
 	s.removed(t)
-	if said, err := o.Tries(t, "kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations fastadmit.io"); err == nil || strings.Count(said, "(NotFound)") != 2 {
+	if said, err := admin.Tries(t, "kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations fastadmit.io"); err == nil || strings.Count(said, "(NotFound)") != 2 {
 		t.Errorf("got %v %s, want that both are not found", err, said)
 	}
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
@@ -144,24 +144,24 @@ func (s *stand) managed(t *testing.T) {
 // release registers.
 func (s *stand) ownCertificate(t *testing.T) {
 	s.awaitNoNamespace(t)
-	o := operator.New(t, s.kubeconfig)
+	admin := walkthrough.New(t, s.kubeconfig)
 	s.startNode(t, cluster.Binary)
-	o.Does(t, "create secret tls")
+	admin.Does(t, "create secret tls")
 	if err := s.service("shop"); err != nil {
 		t.Fatalf("before it is registered: %v", err)
 	}
-	o.Does(t, "helm upgrade", "own-certificate.yaml")
-	s.awaitWarning(t, o, "fastadmit.io")
-	o.Does(t, "openssl rand")
+	admin.Does(t, "helm upgrade", "own-certificate.yaml")
+	s.awaitWarning(t, admin, "fastadmit.io")
+	admin.Does(t, "openssl rand")
 	token := s.MustKubectl(t, "", "get", "secret", "fastadmit-callers", "-n", "fastadmit", "-o", "go-template={{.data.tokens | base64decode}}")
 	if path := s.MustKubectl(t, "", "get", "validatingwebhookconfigurations", "fastadmit.io", "-o", "jsonpath={.webhooks[0].clientConfig.service.path}"); len(token) < 32 ||
 		!strings.HasPrefix(path, "/"+strings.TrimSpace(token)+"/") {
 		t.Errorf("got the path %s, want one with the path token %q", path, token)
 	}
-	s.awaitWarning(t, o, "fastadmit.io")
+	s.awaitWarning(t, admin, "fastadmit.io")
 
-	o.Values(t, o.Documented(t, "yaml", "action: deny"))
-	o.Does(t, "--reset-then-reuse-values")
+	admin.Values(t, admin.Documented(t, "yaml", "action: deny"))
+	admin.Does(t, "--reset-then-reuse-values")
 	cluster.Await(t, "a denial", func() error {
 		return cluster.WantError(s.service("default"), `"validate-fail.fastadmit.io" denied the request: DenyServiceExternalIPs: `)
 	})
@@ -171,8 +171,8 @@ func (s *stand) ownCertificate(t *testing.T) {
 		}
 	}
 	before := s.names(t)
-	o.Values(t, "plugins: {AlwaysPullImages: {}}")
-	o.Does(t, "--reset-then-reuse-values")
+	admin.Values(t, "plugins: {AlwaysPullImages: {}}")
+	admin.Does(t, "--reset-then-reuse-values")
 	cluster.Await(t, "another plugin", s.pulls)
 	if after := s.names(t); after != before {
 		t.Errorf("got pods %s after a change of plugins, want those there were, %s", after, before)
@@ -180,16 +180,16 @@ func (s *stand) ownCertificate(t *testing.T) {
 
 	s.watched(t, "fastadmit_certificate_expiry_timestamp_seconds", "fastadmit_certificate_failures_total", "fastadmit_registered",
 		"fastadmit_cluster_access_refusals_total", "fastadmit_policy_", "fastadmit_webhook_configurations_invalid") // of plugins that ask about users
-	s.recovers(t, o)
-	o.Does(t, "helm uninstall")
+	s.recovers(t, admin)
+	admin.Does(t, "helm uninstall")
 	s.removed(t)
 
 	// Who deletes the namespace alone leaves no webhook either.
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
-	o.Values(t, o.Installed(t))
-	o.Does(t, "create secret tls")
-	o.Does(t, "helm upgrade", "own-certificate.yaml")
-	s.awaitWarning(t, o, "fastadmit.io")
+	admin.Values(t, admin.Installed(t))
+	admin.Does(t, "create secret tls")
+	admin.Does(t, "helm upgrade", "own-certificate.yaml")
+	s.awaitWarning(t, admin, "fastadmit.io")
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 	s.removed(t)
 }
@@ -198,37 +198,37 @@ func (s *stand) ownCertificate(t *testing.T) {
 // operator applies, from what fastadmit manifests prints.
 func (s *stand) registeredByOthers(t *testing.T) {
 	s.awaitNoNamespace(t)
-	o := operator.New(t, s.kubeconfig)
-	o.Document = strings.ReplaceAll(o.Document, "webhookconfigurations fastadmit.io", "webhookconfigurations fastadmit.example.com")
+	admin := walkthrough.New(t, s.kubeconfig)
+	admin.Document = strings.ReplaceAll(admin.Document, "webhookconfigurations fastadmit.io", "webhookconfigurations fastadmit.example.com")
 	s.startNode(t, cluster.Binary)
-	o.Values(t, o.Installed(t)+o.Documented(t, "yaml", "webhookConfigurations: "))
-	o.Does(t, "--create-namespace -f values.yaml")
+	admin.Values(t, admin.Installed(t)+admin.Documented(t, "yaml", "webhookConfigurations: "))
+	admin.Does(t, "--create-namespace -f values.yaml")
 	configuration := s.MustKubectl(t, "", "get", "configmap", "fastadmit", "-n", "fastadmit", "-o", `jsonpath={.data.configuration\.yaml}`)
-	printed := operator.Run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml", []byte(configuration)))
+	printed := walkthrough.Run(t, nil, cluster.Binary, "manifests", "--config="+cluster.WriteFile(t, "configuration.yaml", []byte(configuration)))
 	theirs := strings.ReplaceAll(printed, "name: fastadmit.io", "name: fastadmit.example.com")
 	s.MustKubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
 	cluster.Await(t, "the caBundle", func() error { return s.service("shop") })
-	s.awaitWarning(t, o, "fastadmit.example.com")
+	s.awaitWarning(t, admin, "fastadmit.example.com")
 	s.MustKubectl(t, theirs, "apply", "--server-side", "--field-manager=theirs", "-f", "-")
 	if err := s.service("shop"); err != nil {
 		t.Errorf("applied again: %v", err)
 	}
 	if got := s.MustKubectl(t, "", "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name"); got !=
 		"validatingwebhookconfiguration.admissionregistration.k8s.io/fastadmit.example.com\n" {
-		t.Errorf("got %s, want none but that of the operator", got)
+		t.Errorf("got %s, want only the administrator's", got)
 	}
 	s.MustKubectl(t, theirs, "delete", "-f", "-")
-	o.Does(t, "helm uninstall")
+	admin.Does(t, "helm uninstall")
 	s.removed(t)
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }
 
 // recovers takes the webhooks away, and puts them back.
-func (s *stand) recovers(t *testing.T, o *operator.Operator) {
+func (s *stand) recovers(t *testing.T, admin *walkthrough.Admin) {
 	t.Helper()
-	o.Does(t, "kubectl delete mutatingwebhookconfigurations")
+	admin.Does(t, "kubectl delete mutatingwebhookconfigurations")
 	cluster.Await(t, "writes to be let through", func() error { return cluster.WantError(s.pulls(), "got imagePullPolicy IfNotPresent") })
-	o.Does(t, "--reset-then-reuse-values")
+	admin.Does(t, "--reset-then-reuse-values")
 	cluster.Await(t, "the webhooks to be back", s.pulls)
 }
 
@@ -242,19 +242,19 @@ func (s *stand) awaitNoNamespace(t *testing.T) {
 
 // awaitWarning waits until the document's command that shows whether it works
 // says that it does.
-func (s *stand) awaitWarning(t *testing.T, o *operator.Operator, configuration string) {
+func (s *stand) awaitWarning(t *testing.T, admin *walkthrough.Admin, configuration string) {
 	t.Helper()
 	cluster.Await(t, "the registration", func() error {
 		_, _, err := s.Kubectl(t, "", "get", "validatingwebhookconfigurations", configuration)
 		return err
 	})
-	cluster.Await(t, "a warning", func() error { _, err := s.warning(t, o); return err })
+	cluster.Await(t, "a warning", func() error { _, err := s.warning(t, admin); return err })
 }
 
 // warning runs the document's command that shows whether it works.
-func (s *stand) warning(t *testing.T, o *operator.Operator) (said string, err error) {
+func (s *stand) warning(t *testing.T, admin *walkthrough.Admin) (said string, err error) {
 	t.Helper()
-	if said = o.Does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
+	if said = admin.Does(t, "kubectl patch --local"); !strings.Contains(said, "Warning: DenyServiceExternalIPs: services \"probe\" is forbidden: ") {
 		err = errors.New("there is no warning")
 	}
 	return said, err

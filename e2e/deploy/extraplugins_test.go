@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 const (
@@ -49,10 +49,10 @@ func (s *stand) extraPlugins(t *testing.T) {
 	s.awaitNoNamespace(t)
 	binary := cluster.Built("example")
 	s.startNode(t, binary)
-	o := operator.New(t, s.kubeconfig)
-	o.Values(t, "shutdownDelaySeconds: 2\nplugins: {NamespaceCreator: {}}\n")
-	o.Does(t, "my-fastadmit plugins -o chart")
-	values := operator.Run(t, nil, binary, "plugins", "-o", "chart") + "plugins: {TeamLabel: {}, NamespaceCreator: {}}\n"
+	admin := walkthrough.New(t, s.kubeconfig)
+	admin.Values(t, "shutdownDelaySeconds: 2\nplugins: {NamespaceCreator: {}}\n")
+	admin.Does(t, "my-fastadmit plugins -o chart")
+	values := walkthrough.Run(t, nil, binary, "plugins", "-o", "chart") + "plugins: {TeamLabel: {}, NamespaceCreator: {}}\n"
 	// The hook of the chart would wait until the pods are ready, which they are not before there is the definition.
 	s.helm(t, "upgrade", "--install", "fastadmit", chart, "--no-hooks", "--create-namespace", "--values", cluster.WriteFile(t, "values.yaml", []byte(values)))
 	cluster.Await(t, "a pod that says what it waits for", func() error {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 const (
@@ -94,15 +94,15 @@ func (s *stand) podKinds(t *testing.T) {
 		s.helm(t, "upgrade", "--install", "fastadmit", chart, "--create-namespace", "--wait", "--values",
 			cluster.WriteFile(t, "values.yaml", []byte("shutdownDelaySeconds: 2\n"+values)))
 	}
-	o := operator.New(t, s.kubeconfig)
-	o.Document = strings.ReplaceAll(string(page), "\n   ", "\n") // blocks of lists, too
-	enabled := o.Documented(t, "yaml", "podSecurityPolicy: true")
+	admin := walkthrough.New(t, s.kubeconfig)
+	admin.Document = strings.ReplaceAll(string(page), "\n   ", "\n") // blocks of lists, too
+	enabled := admin.Documented(t, "yaml", "podSecurityPolicy: true")
 
 	without, _, _ := strings.Cut(enabled, "plugins:")
 	install(without + "plugins: {AlwaysPullImages: {}}\n")
 	s.MustKubectl(t, "", "wait", "--for=condition=Established", "crd/podsecuritypolicies.policies.fastadmit.io")
-	o.Write(t, "policies.yaml", oldPolicies)
-	o.Does(t, "policies.yaml | kubectl apply")
+	admin.Write(t, "policies.yaml", oldPolicies)
+	admin.Does(t, "policies.yaml | kubectl apply")
 	s.MustKubectl(t, mayUse, "apply", "-f", "-")
 	s.refused(t, strings.Replace(everything, "rule: RunAsAny", "rule: Other", 1), `spec.runAsUser.rule: Unsupported value: "Other": supported values: "MustRunAs", "MustRunAsNonRoot", "RunAsAny"`)
 	s.refused(t, strings.Replace(everything, "  fsGroup: {rule: RunAsAny}\n", "", 1), "spec.fsGroup: Required value")
@@ -126,8 +126,8 @@ func (s *stand) podKinds(t *testing.T) {
 		})
 	})
 	s.MustKubectl(t, "", "run", "web", "--image=i", "-n", "shop")
-	o.Write(t, "admission.yaml", cluster.RestrictedPods)
-	printed, err := o.Tries(t, "fastadmit audit")
+	admin.Write(t, "admission.yaml", cluster.RestrictedPods)
+	printed, err := admin.Tries(t, "fastadmit audit")
 	if err == nil || !strings.Contains(printed, `Pod shop/web: denied by PodSecurity`) {
 		t.Errorf("got %v %s, want that the Pod is denied", err, printed)
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 const (
@@ -119,8 +119,8 @@ func (s *stand) policies(t *testing.T) {
 	s.awaitCondition(t, "validatingadmissionpolicies", "required-label", "Compiled", "True", "all expressions compile")
 	s.awaitCondition(t, "validatingadmissionpolicies", "required-label", "ParametersKnown", "True", "configmaps are watched")
 	s.awaitRules(t, "services", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
-	o := operator.New(t, s.kubeconfig)
-	if said := o.Does(t, "kubectl describe validatingadmissionpolicies"); !strings.Contains(said, "all expressions compile") {
+	admin := walkthrough.New(t, s.kubeconfig)
+	if said := admin.Does(t, "kubectl describe validatingadmissionpolicies"); !strings.Contains(said, "all expressions compile") {
 		t.Errorf("got %s, want the conditions of the policy", said)
 	}
 	s.MustKubectl(t, fmt.Sprintf(requiredLabel, "owner"), "apply", "-f", "-")
@@ -133,7 +133,7 @@ func (s *stand) policies(t *testing.T) {
 	s.counts(t, `fastadmit_policies{plugin="ValidatingAdmissionPolicy"} 1`, `fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",`+
 		`policy="required-label",policy_binding="required-label",enforcement_action="deny",error_type="no_error"} `)
 	s.forbiddenParameters(t)
-	s.enforced(t, o)
+	s.enforced(t, admin)
 
 	s.MustKubectl(t, fmt.Sprintf(pullParameter, "Always")+"---\n"+pullPolicy, "apply", "-f", "-")
 	cluster.Await(t, "a Pod that is patched", s.pulls)

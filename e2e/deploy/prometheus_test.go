@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
 	"github.com/fastadmit/fastadmit/e2e/prometheus"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 // watched has a real Prometheus scrape the pods and the API server, with the
@@ -136,7 +136,7 @@ scrape_configs:
   static_configs: [{targets: [%q]}]
 `, alerts, s.kubeconfig, cluster.Token, strings.TrimPrefix(s.Config.Host, "https://")))
 	address := cluster.FreeAddress(t)
-	cluster.Start(t, "prometheus", nil, operator.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
+	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
 	p := prometheus.Server("http://" + address)
 	cluster.Await(t, "Prometheus", func() error { return p.Has("vector(1)") })
 	return p

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 // notRegistered installs what kube-apiserver does not take as a webhook: helm
@@ -20,16 +20,16 @@ import (
 // The next upgrade puts it right.
 func (s *stand) notRegistered(t *testing.T) {
 	s.awaitNoNamespace(t)
-	o := operator.New(t, s.kubeconfig)
+	admin := walkthrough.New(t, s.kubeconfig)
 	n := s.startNode(t, cluster.Binary)
-	good := o.Installed(t)
-	o.Values(t, good+"webhooks: {matchConditions: [{name: wrong, expression: 'no such thing'}]}\nregistrationCheck: {timeoutSeconds: 10}\n")
-	if printed, err := o.Tries(t, "--create-namespace -f values.yaml"); err == nil {
+	good := admin.Installed(t)
+	admin.Values(t, good+"webhooks: {matchConditions: [{name: wrong, expression: 'no such thing'}]}\nregistrationCheck: {timeoutSeconds: 10}\n")
+	if printed, err := admin.Tries(t, "--create-namespace -f values.yaml"); err == nil {
 		t.Errorf("got %s, want helm to fail", printed)
 	}
 	const why = `fastadmit.io" is invalid: webhooks[0].matchConditions[0].expression`
 	cluster.Await(t, "an Event", func() error {
-		if said := o.Does(t, "reason=NotRegistered"); !strings.Contains(said, why) {
+		if said := admin.Does(t, "reason=NotRegistered"); !strings.Contains(said, why) {
 			return fmt.Errorf("got %s, want %s", said, why)
 		}
 		return nil
@@ -37,7 +37,7 @@ func (s *stand) notRegistered(t *testing.T) {
 	if said := s.MustKubectl(t, "", "describe", "deployment", "fastadmit", "-n", "fastadmit"); !strings.Contains(said, "NotRegistered") {
 		t.Errorf("kubectl describe: got %s, want the Event", said)
 	}
-	if said := o.Does(t, "helm status"); !strings.Contains(said, "STATUS: failed") {
+	if said := admin.Does(t, "helm status"); !strings.Contains(said, "STATUS: failed") {
 		t.Errorf("got %s, want that the release failed", said)
 	}
 	if said := s.logOfJob(t, n); !strings.Contains(said, "after 10s, kube-apiserver does not call fastadmit as configured: ValidatingWebhookConfiguration fastadmit.io: there is none") {
@@ -51,9 +51,9 @@ func (s *stand) notRegistered(t *testing.T) {
 			t.Errorf("got %s, want fastadmit_registered 0", said)
 		}
 	}
-	o.Values(t, good+"webhooks: {matchConditions: []}\nregistrationCheck: {timeoutSeconds: 60}\n")
-	o.Does(t, "--reset-then-reuse-values")
-	if said, err := s.warning(t, o); err != nil {
+	admin.Values(t, good+"webhooks: {matchConditions: []}\nregistrationCheck: {timeoutSeconds: 60}\n")
+	admin.Does(t, "--reset-then-reuse-values")
+	if said, err := s.warning(t, admin); err != nil {
 		t.Errorf("when helm says that it is upgraded: %v: %s", err, said)
 	}
 	for _, address := range s.opsAddresses(t) {
@@ -64,7 +64,7 @@ func (s *stand) notRegistered(t *testing.T) {
 	if said := s.MustKubectl(t, "", "get", "jobs", "-n", "fastadmit", "-o", "name"); said != "" {
 		t.Errorf("got %s, want no Job behind", said)
 	}
-	o.Does(t, "helm uninstall")
+	admin.Does(t, "helm uninstall")
 	s.removed(t)
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }

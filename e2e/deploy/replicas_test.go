@@ -7,17 +7,17 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 // enforced follows the condition Enforced of the policy required-label while one of two
 // replicas ends, and the one that comes for it is killed.
-func (s *stand) enforced(t *testing.T, o *operator.Operator) {
+func (s *stand) enforced(t *testing.T, admin *walkthrough.Admin) {
 	t.Helper()
 	const resource, policy, condition, all = "validatingadmissionpolicies", "required-label", "Enforced", "all replicas enforce it"
 	s.awaitCondition(t, resource, policy, condition, "True", all)
 	first := s.awaitReports(t, 2)
-	if said := o.Does(t, "--for=condition=Enforced"); !strings.Contains(said, "condition met") || !strings.Contains(said, first[0]) {
+	if said := admin.Does(t, "--for=condition=Enforced"); !strings.Contains(said, "condition met") || !strings.Contains(said, first[0]) {
 		t.Errorf("got %s, want the condition and the reports %q", said, first)
 	}
 

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 // services and pods are where the cluster has the addresses of its services and
@@ -29,7 +29,7 @@ type stand struct {
 
 func startStand(t *testing.T) *stand {
 	t.Helper()
-	s := &stand{helmPath: operator.Tool(t, "helm")}
+	s := &stand{helmPath: walkthrough.Tool(t, "helm")}
 	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Flags: map[string]string{
 		"authorization-mode": "RBAC", "service-cluster-ip-range": services,
 		"disable-admission-plugins": "", // accounts are needed, and taints
@@ -52,6 +52,6 @@ func startStand(t *testing.T) *stand {
 func (s *stand) helm(t *testing.T, arguments ...string) string {
 	t.Helper()
 	home := t.TempDir()
-	return operator.Run(t, []string{"KUBECONFIG=" + s.kubeconfig, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
+	return walkthrough.Run(t, []string{"KUBECONFIG=" + s.kubeconfig, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
 		s.helmPath, append(arguments, "--namespace", "fastadmit")...)
 }

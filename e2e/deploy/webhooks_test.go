@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 // calledWebhook is a webhook that does not answer, which does not matter.
@@ -26,19 +26,19 @@ webhooks:
 func (s *stand) webhooks(t *testing.T) {
 	s.awaitNoNamespace(t)
 	s.startNode(t, cluster.Binary)
-	o := operator.New(t, s.kubeconfig)
-	o.Values(t, "shutdownDelaySeconds: 2\n"+o.Documented(t, "yaml", "webhookConfigurations:\n", "customResources: true"))
-	o.Does(t, "--create-namespace -f values.yaml")
+	admin := walkthrough.New(t, s.kubeconfig)
+	admin.Values(t, "shutdownDelaySeconds: 2\n"+admin.Documented(t, "yaml", "webhookConfigurations:\n", "customResources: true"))
+	admin.Does(t, "--create-namespace -f values.yaml")
 	s.MustKubectl(t, calledWebhook, "apply", "-f", "-")
 	ready := regexp.MustCompile(`(?m)^theirs +True `)
 	cluster.Await(t, "a webhook that is ready", func() error {
-		if said := o.Does(t, "kubectl get mutatingwebhookconfigurations.webhooks.fastadmit.io"); !ready.MatchString(said) {
+		if said := admin.Does(t, "kubectl get mutatingwebhookconfigurations.webhooks.fastadmit.io"); !ready.MatchString(said) {
 			return fmt.Errorf("got %s", said)
 		}
 		return nil
 	})
 	s.MustKubectl(t, calledWebhook, "delete", "-f", "-")
-	o.Does(t, "helm uninstall")
+	admin.Does(t, "helm uninstall")
 	s.removed(t)
 	s.MustKubectl(t, "", "delete", "namespace", "fastadmit")
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 const root = "../.."
@@ -45,7 +45,7 @@ func TestCommands(t *testing.T) {
 	if p.kubectl, err = filepath.Abs(cluster.Built("kubernetes/kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	p.helm = operator.Tool(t, "helm")
+	p.helm = walkthrough.Tool(t, "helm")
 	calls := 0
 	for _, s := range scripts(t) {
 		made, err := s.run(t, folder)
@@ -74,7 +74,7 @@ var (
 // scripts returns the shell of all documents: blocks, what consoles show, what GitHub's workflows run, and the commands in the text.
 func scripts(t *testing.T) (all []script) {
 	t.Helper()
-	names := strings.Fields(operator.Run(t, nil, "git", "-C", root, "ls-files", "*.md", "deploy/chart/templates/NOTES.txt"))
+	names := strings.Fields(walkthrough.Run(t, nil, "git", "-C", root, "ls-files", "*.md", "deploy/chart/templates/NOTES.txt"))
 	for _, name := range names {
 		content, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {

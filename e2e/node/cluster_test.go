@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 // Addresses of the cluster, all inside of the network namespace that e2e/run made.
@@ -90,7 +90,7 @@ func newFolder(t *testing.T) string {
 	t.Cleanup(func() {
 		for _, name := range podNamespaces(t) {
 			if !slices.Contains(before, name) {
-				operator.Run(t, nil, "ip", "netns", "delete", name)
+				walkthrough.Run(t, nil, "ip", "netns", "delete", name)
 			}
 		}
 		if err := unmount(dir); err != nil {
@@ -200,7 +200,7 @@ func (n *realNode) startContainerd() {
 // ctr runs containerd's command on the containers of Kubernetes.
 func (n *realNode) ctr(t *testing.T, arguments ...string) string {
 	t.Helper()
-	return operator.Run(t, nil, cluster.Built("containerd/ctr"), append([]string{"--address", n.dir + "/containerd.sock", "--namespace", "k8s.io"}, arguments...)...)
+	return walkthrough.Run(t, nil, cluster.Built("containerd/ctr"), append([]string{"--address", n.dir + "/containerd.sock", "--namespace", "k8s.io"}, arguments...)...)
 }
 
 func (n *realNode) startKubelet() {

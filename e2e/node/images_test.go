@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 const (
@@ -36,7 +36,7 @@ func (n *realNode) load(t *testing.T, programs ...string) {
 			t.Fatalf("buildah: %v: %s", err, printed)
 		}
 		tar := filepath.Join(t.TempDir(), name+".tar")
-		operator.Run(t, nil, "buildah", "push", "-q", image(name), "docker-archive:"+tar+":"+image(name))
+		walkthrough.Run(t, nil, "buildah", "push", "-q", image(name), "docker-archive:"+tar+":"+image(name))
 		n.ctr(t, "images", "import", tar)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
 	"github.com/fastadmit/fastadmit/e2e/prometheus"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 // moduleFolder returns the folder of a module that a go.mod requires.
 func moduleFolder(t *testing.T, requiring, module string) string {
 	t.Helper()
-	return strings.TrimSpace(operator.Run(t, nil, "go", "-C", requiring, "list", "-m", "-f", "{{.Dir}}", module))
+	return strings.TrimSpace(walkthrough.Run(t, nil, "go", "-C", requiring, "list", "-m", "-f", "{{.Dir}}", module))
 }
 
 // defineMonitoring has the API server know the kinds of the Prometheus operator, of
@@ -45,7 +45,7 @@ func (s *test) monitored(t *testing.T) {
 	var rules struct{ Groups []struct{ Rules []any } }
 	s.spec(t, "prometheusrule", &rules)
 	address := address + ":9090"
-	cluster.Start(t, "prometheus", nil, operator.Tool(t, "prometheus"), "--config.file", s.scraping(t), "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
+	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", s.scraping(t), "--storage.tsdb.path", t.TempDir(), "--web.listen-address", address)
 	p := prometheus.Server("http://" + address)
 	for _, expression := range []string{
 		`count(up{job="fastadmit", namespace="fastadmit"} == 1) == 2`,

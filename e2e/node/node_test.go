@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
 	"github.com/fastadmit/fastadmit/e2e/stream"
 	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 const (
@@ -50,7 +50,7 @@ const enabled = "plugins: {DefaultTolerationSeconds: {}, LimitPodHardAntiAffinit
 // A test is somebody who runs fastadmit on a real node.
 type test struct {
 	*realNode
-	*operator.Operator
+	*walkthrough.Admin
 	stream *stream.Stream
 }
 
@@ -82,7 +82,7 @@ func TestNode(t *testing.T) {
 		t.Skip("make e2e-node runs this, in a network namespace")
 	}
 	n := startNode(t)
-	s := &test{realNode: n, Operator: operator.New(t, n.kubeconfig)}
+	s := &test{realNode: n, Admin: walkthrough.New(t, n.kubeconfig)}
 	s.takeRelease(t)
 	n.MustKubectl(t, "", "create", "namespace", stream.Tenant)
 	t.Run("kustomization", s.kustomization)

@@ -188,6 +188,7 @@ func (g *generator) operation(anywhere bool) string {
 		"JSONPatch{op: 'add', path: '/metadata/labels', value: Object.metadata.labels{a: 'b'}}",
 		"JSONPatch{op: 'nope', path: " + p + "}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers', value: ['example.com/a']}",
+		"JSONPatch{op: 'add', path: '/metadata/ownerReferences', value: [Object.metadata.ownerReferences{uid: '1', name: " + text + ", kind: 'b', apiVersion: 'v1'}]}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers/-', value: 'example.com/b'}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers/0', value: 'example.com/c'}",
 		"JSONPatch{op: 'copy', from: '/metadata/finalizers/0', path: '/metadata/labels/d'}",

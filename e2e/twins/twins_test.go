@@ -160,7 +160,7 @@ func rules(of []admission.Rule) []admissionregistrationv1.RuleWithOperations {
 // policyPlugins are on in both clusters, and do nothing without policies.
 var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
 
-// TestTwins goes through every plugin that v1.36.3 still has.
+// TestTwins goes through every plugin that Kubernetes still has.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	tw := start(t)

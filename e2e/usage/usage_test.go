@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/operator"
+	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
 const (
@@ -149,9 +149,9 @@ plugins:
 func startPrometheus(t *testing.T) string {
 	t.Helper()
 	data, config := t.TempDir(), cluster.WriteFile(t, "prometheus.yaml", []byte("global: {}"))
-	operator.Run(t, nil, operator.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", cluster.WriteFile(t, "samples", samples()), data)
+	walkthrough.Run(t, nil, walkthrough.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", cluster.WriteFile(t, "samples", samples()), data)
 	address := cluster.FreeAddress(t)
-	cluster.Start(t, "prometheus", nil, operator.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", data,
+	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", data,
 		"--storage.tsdb.retention.time", "60d", "--web.listen-address", address)
 	url := "http://" + address
 	cluster.Await(t, "Prometheus", func() error {

@@ -5,7 +5,7 @@
 // to see that the API server reaches this webhook before a plugin decides
 // anything.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/admit v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/admit.
 package alwaysadmit
 
 import (

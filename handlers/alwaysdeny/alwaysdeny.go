@@ -4,7 +4,7 @@
 // configuration selects, during a migration for example, and to test what
 // clients do when they are denied.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/deny v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/deny.
 package alwaysdeny
 
 import (

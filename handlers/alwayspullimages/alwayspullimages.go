@@ -5,7 +5,7 @@
 // its name, without credentials for the registry; in a cluster with several
 // tenants one wants it on.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/alwayspullimages v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/alwayspullimages.
 package alwayspullimages
 
 import (

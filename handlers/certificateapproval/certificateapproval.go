@@ -5,7 +5,7 @@
 // approval of one request may approve requests to every signer, those for
 // certificates of kube-apiserver's own clients included.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/approval v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/approval.
 package certificateapproval
 
 import (

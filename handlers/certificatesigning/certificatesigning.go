@@ -4,7 +4,7 @@
 // the permission to sign for its signer. Without it, a signer that may update the
 // status of requests could issue certificates in the name of every other signer.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/signing v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/signing.
 package certificatesigning
 
 import (

@@ -7,7 +7,7 @@
 // take back.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/subjectrestriction
-// and pkg/apis/certificates/helpers.go v1.36.3.
+// and pkg/apis/certificates/helpers.go.
 package certificatesubjectrestriction
 
 import (

@@ -5,7 +5,7 @@
 // write one bundle could make them trust an authority of his own as any signer.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/ctbattest and
-// pkg/registry/rbac IsOnlyMutatingGCFields v1.36.3.
+// pkg/registry/rbac IsOnlyMutatingGCFields.
 package clustertrustbundleattest
 
 import (

@@ -4,8 +4,7 @@
 // cluster, so that exactly one ingress controller serves it. Without it, such an
 // Ingress is served by each controller that takes what names none, or by nobody.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/network/defaultingressclass
-// v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/network/defaultingressclass.
 package defaultingressclass
 
 import (

@@ -6,7 +6,7 @@
 // a volume for it by hand, or kube-controller-manager finds the default class.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/storageclass/setdefault
-// and pkg/volume/util/storageclass.go v1.36.3.
+// and pkg/volume/util/storageclass.go.
 package defaultstorageclass
 
 import (

@@ -6,8 +6,7 @@
 // evicted as soon as its node is tainted, so that a network that fails for a
 // minute moves everything that runs behind it.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/defaulttolerationseconds
-// v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/defaulttolerationseconds.
 package defaulttolerationseconds
 
 import (

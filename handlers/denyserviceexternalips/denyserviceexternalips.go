@@ -7,7 +7,7 @@
 // users are not all trusted one wants it on.
 //
 // Behaviour: k8s.io/kubernetes
-// plugin/pkg/admission/network/denyserviceexternalips v1.36.3.
+// plugin/pkg/admission/network/denyserviceexternalips.
 package denyserviceexternalips
 
 import (

@@ -5,7 +5,7 @@
 // that repeats itself, or a crash loop in a thousand pods, writes Events
 // faster than etcd can take them; without limits it slows down everybody else.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/eventratelimit v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/eventratelimit.
 package eventratelimit
 
 import (

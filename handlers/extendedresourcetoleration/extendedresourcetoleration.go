@@ -6,8 +6,7 @@
 // with special hardware are kept for the pods that need it: taint the nodes,
 // and nobody has to write tolerations.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/extendedresourcetoleration
-// v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/extendedresourcetoleration.
 package extendedresourcetoleration
 
 import (

@@ -4,7 +4,7 @@
 // run: a scanner, or a registry's policy. Where such a server speaks
 // imagepolicy.k8s.io/v1alpha1 ImageReview, one wants it on.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/imagepolicy v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/imagepolicy.
 package imagepolicywebhook
 
 import (

@@ -3,7 +3,7 @@
 // It denies a change of the parallelism of a Job whose pods are scheduled as a gang:
 // the group says how many pods must start together, and would not follow the change.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/job v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/job.
 package jobvalidation
 
 import (

@@ -6,7 +6,7 @@
 // everybody whose Pods its selector matches; in a cluster with several tenants
 // one wants it on.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/antiaffinity v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/antiaffinity.
 package limitpodhardantiaffinitytopology
 
 import (

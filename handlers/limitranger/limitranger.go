@@ -5,7 +5,7 @@
 // little or too much. One wants it where many share nodes and not everybody
 // thinks of requests and limits.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/limitranger v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/limitranger.
 package limitranger
 
 import (

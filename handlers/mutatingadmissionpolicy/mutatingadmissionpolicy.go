@@ -4,7 +4,7 @@
 // with bindings that say for which requests a policy counts. Whoever has defaults of
 // his own and does not want to write a webhook for them wants this.
 //
-// Behaviour: k8s.io/apiserver v0.36.3 pkg/admission/plugin/policy/mutating and
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/policy/mutating and
 // mutating/patch, for policies in files (pkg/admission/plugin/policy/manifest). These
 // packages are not used: they double the binary and decode whole objects.
 package mutatingadmissionpolicy

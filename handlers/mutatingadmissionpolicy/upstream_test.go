@@ -141,6 +141,14 @@ func TestJSONPatchUpstream(t *testing.T) {
 	f(`[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("k8s.io/x~y"), value: "1"}]`, labels("{}"), labels(`{"k8s.io/x~y":"1"}`))
 	f(op("add", each+"-", `Object.spec.template.spec.containers{name: "x", ports: [Object.spec.template.spec.containers.ports{containerPort: 8080}]}`),
 		containers(`[]`), containers(`[{"name":"x","ports":[{"containerPort":8080}]}]`))
+	f(op("add", each+"1", `Object.spec.template.spec.containers{name: "sidecar", command: ["sh", "-c", "sleep 3600"],
+		resources: Object.spec.template.spec.containers.resources{limits: {"cpu": "200m", "memory": "256Mi"}}}`),
+		containers(`[{"name":"a"}]`), containers(`[{"name":"a"},{"name":"sidecar","command":["sh","-c","sleep 3600"],"resources":{"limits":{"cpu":"200m","memory":"256Mi"}}}]`))
+	// k8s.io/apiserver v0.36.3 panics on an Object in a list or a map.
+	f(op("add", "/spec/template/spec/initContainers", `[Object.spec.template.spec.initContainers{name: "init-1", command: ["echo", "init1"]},
+		Object.spec.template.spec.initContainers{name: "init-2", command: ["echo", "init2"]}]`), `{"spec":{"template":{"spec":{}}}}`,
+		`{"spec":{"template":{"spec":{"initContainers":[{"name":"init-1","command":["echo","init1"]},{"name":"init-2","command":["echo","init2"]}]}}}}`)
+	f(op("add", "/metadata/labels", `{"a": Object.x{b: "c"}}`), labels("{}"), labels(`{"a":{"b":"c"}}`))
 
 	f(op("add", each+"-", `Object.spec.template.spec.containers{name: "x", ports: [Object.spec.template.spec.containers.portsZ{containerPort: 8080}]}`), containers(`[]`),
 		`type mismatch: unexpected type name "Object.spec.template.spec.containers.portsZ", expected "Object.spec.template.spec.containers.ports", which matches field name path from root Object type`)

@@ -4,7 +4,7 @@
 // Whoever has several of them, and wants one webhook in kube-apiserver, bounded and
 // measured in one place, wants this.
 //
-// Behaviour: k8s.io/apiserver v0.36.3 pkg/admission/plugin/webhook/mutating; see package
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/webhook/mutating; see package
 // handlers/internal/webhook.
 package mutatingadmissionwebhook
 

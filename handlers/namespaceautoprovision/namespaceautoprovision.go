@@ -5,8 +5,7 @@
 // clusters in which whoever may create something in any namespace is trusted
 // with that.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/namespace/autoprovision
-// v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/namespace/autoprovision.
 package namespaceautoprovision
 
 import (

@@ -4,7 +4,7 @@
 // not exist. Without it, and without NamespaceLifecycle, objects get into
 // namespaces that nobody sees and nothing deletes.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/namespace/exists v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/namespace/exists.
 package namespaceexists
 
 import (

@@ -5,7 +5,7 @@
 // a cluster cannot be without. kube-apiserver runs it by default: a namespace
 // that objects keep being created in is never gone.
 //
-// Behaviour: k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle v0.36.3.
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle.
 package namespacelifecycle
 
 import (

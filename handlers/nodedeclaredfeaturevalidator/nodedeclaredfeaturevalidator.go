@@ -5,7 +5,7 @@
 // node does not declare, such as the resize of an init container. Without it, kubelets
 // of an older version, or with the feature off, are given what they cannot do.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/nodedeclaredfeatures v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/nodedeclaredfeatures.
 package nodedeclaredfeaturevalidator
 
 import (

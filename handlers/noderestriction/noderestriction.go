@@ -6,7 +6,7 @@
 // cluster with them: relabel nodes to attract workloads, ask for tokens of pods
 // that run elsewhere, evict them.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/noderestriction v1.36.3, with
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/noderestriction, with
 // the feature gates at their defaults.
 package noderestriction
 
@@ -62,7 +62,7 @@ func rules() []admission.Rule {
 		rule("certificates.k8s.io", "v1", []codec.Operation{create}, "certificatesigningrequests"),
 		rule("coordination.k8s.io", "v1", all, "leases"),
 		rule("storage.k8s.io", "v1", all, "csinodes"),
-		{ // all that v1.36.3 has; before v1.34 there was no v1
+		{ // all that there are; before v1.34 there was no v1
 			Operations: []codec.Operation{create, remove},
 			Groups:     []string{"resource.k8s.io"},
 			Versions:   []string{"v1", "v1beta2", "v1beta1"},

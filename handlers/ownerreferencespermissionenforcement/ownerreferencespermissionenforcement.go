@@ -6,7 +6,7 @@
 // change metadata.ownerReferences can have objects deleted, and can keep others
 // from being deleted. This plugin asks for the permission to do that by hand.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/gc v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/gc.
 package ownerreferencespermissionenforcement
 
 import (

@@ -5,8 +5,7 @@
 // grow. Without it, the claim would ask for what it never gets, and could not be
 // made smaller again.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/persistentvolume/resize
-// v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/persistentvolume/resize.
 package persistentvolumeclaimresize
 
 import (

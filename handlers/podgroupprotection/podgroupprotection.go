@@ -4,7 +4,7 @@
 // belong to it. Without it, the scheduler would lose the group of pods that run or
 // wait. kube-controller-manager takes the finalizer away.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/scheduling/podgroupprotection v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/scheduling/podgroupprotection.
 package podgroupprotection
 
 import (

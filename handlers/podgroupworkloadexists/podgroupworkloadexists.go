@@ -4,7 +4,7 @@
 // being deleted, or has no such template. Without it, such a group waits for ever for
 // what it was made from.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podgroup v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podgroup.
 package podgroupworkloadexists
 
 import (

@@ -5,7 +5,7 @@
 // other nodes. Where teams or tenants have nodes of their own, one wants it on,
 // for nobody can be trusted to write the selector into every pod.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podnodeselector v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podnodeselector.
 package podnodeselector
 
 import (

@@ -3,7 +3,7 @@
 // It denies the resize of a Pod to more than its node has, or on a node that does not
 // run Linux. Without it, such a resize waits for ever for a kubelet that cannot do it.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podresize v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podresize.
 package podresizevalidator
 
 import (

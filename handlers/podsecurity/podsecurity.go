@@ -6,8 +6,8 @@
 // do as it likes on its node owns the cluster: whoever lets others make pods wants
 // this.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/security/podsecurity v1.36.3
-// and k8s.io/pod-security-admission/admission v0.36.3. The checks themselves are
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/security/podsecurity
+// and k8s.io/pod-security-admission/admission. The checks themselves are
 // those of k8s.io/pod-security-admission/policy. Its package admission is not
 // used: it comes with kubernetes.Clientset and Prometheus' client, which make the
 // binary larger by half.

@@ -6,8 +6,7 @@
 // others only as long as not everybody can write a toleration; with this plugin
 // it takes who may annotate the namespace.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtolerationrestriction
-// v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtolerationrestriction.
 package podtolerationrestriction
 
 import (

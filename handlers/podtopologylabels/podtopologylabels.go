@@ -4,7 +4,7 @@
 // that a pod can learn where it runs from its own labels. Without it, pods need
 // the right to read nodes for that.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtopologylabels v1.36.3
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtopologylabels
 // with the default feature gates, which switch it on.
 package podtopologylabels
 

@@ -5,7 +5,7 @@
 // it that no second class becomes the default. Without it nobody looks up the
 // class: the scheduler takes every pod's priority for zero.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/priority v1.36.3 with the
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/priority with the
 // default feature gates, which leave pod groups alone.
 package priority
 

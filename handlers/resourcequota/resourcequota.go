@@ -11,7 +11,7 @@
 // then came to nothing.
 //
 // Behaviour: k8s.io/apiserver pkg/admission/plugin/resourcequota and
-// k8s.io/kubernetes pkg/quota/v1/evaluator/core v1.36.3.
+// k8s.io/kubernetes pkg/quota/v1/evaluator/core.
 package resourcequota
 
 import (

@@ -5,7 +5,7 @@
 // it a pod in a sandbox is scheduled as if the sandbox were free, and onto nodes
 // that cannot run it.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/runtimeclass v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/runtimeclass.
 package runtimeclass
 
 import (

@@ -5,7 +5,7 @@
 // identity there, and may name accounts that do not exist; kube-apiserver has it
 // on unless told otherwise.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/serviceaccount v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/serviceaccount.
 package serviceaccount
 
 import (

@@ -7,7 +7,7 @@
 // a claim takes the volume from under a running pod, and the data with it.
 //
 // Behaviour: k8s.io/kubernetes
-// plugin/pkg/admission/storage/storageobjectinuseprotection v1.36.3.
+// plugin/pkg/admission/storage/storageobjectinuseprotection.
 package storageobjectinuseprotection
 
 import (

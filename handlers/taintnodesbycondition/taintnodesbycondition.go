@@ -4,7 +4,7 @@
 // kube-controller-manager takes away when the node is. Without it, pods are
 // placed on the node in the time until that has noticed it.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/nodetaint v1.36.3.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/nodetaint.
 package taintnodesbycondition
 
 import (

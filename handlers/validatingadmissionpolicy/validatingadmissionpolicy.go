@@ -6,7 +6,7 @@
 // violation denies, warns or is audited. Whoever has rules of his own and does not
 // want to write a webhook for them wants this.
 //
-// Behaviour: k8s.io/apiserver v0.36.3 pkg/admission/plugin/policy/validating, generic
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/policy/validating, generic
 // and matching, for policies in files (pkg/admission/plugin/policy/manifest). These
 // packages are not used: they double the binary and decode whole objects.
 package validatingadmissionpolicy

@@ -5,7 +5,7 @@
 // them, and wants one webhook in kube-apiserver, bounded and measured in one place, wants
 // this.
 //
-// Behaviour: k8s.io/apiserver v0.36.3 pkg/admission/plugin/webhook/validating; see package
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/webhook/validating; see package
 // handlers/internal/webhook.
 package validatingadmissionwebhook
 

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// builtIn has a line for each resource of kube-apiserver v1.36.3 with every API and
+// builtIn has a line for each resource of kube-apiserver with every API and
 // feature switched on: group version, kind, resource and scope.
 // TestBuiltIn in e2e/review writes it.
 //

@@ -1,5 +1,5 @@
 // Package policy reads admission policies and their bindings, and selects the policies to
-// evaluate on a review. It reads manifests as kube-apiserver does (k8s.io/apiserver v0.36.3
+// evaluate on a review. It reads manifests as kube-apiserver does (k8s.io/apiserver
 // pkg/admission/plugin/policy/manifest/loader), and matches reviews as
 // pkg/admission/plugin/policy/matching does. It also follows the custom resources of
 // policies.fastadmit.io.

@@ -99,8 +99,7 @@ func (s *Server) end(c *conn) bool {
 	return true
 }
 
-// contain ends a request whose handler did not return, but panicked with v, or
-// ended its goroutine if that is nil.
+// contain ends a request whose handler panicked with v or, if v is nil, ended its goroutine.
 func (s *Server) contain(ctx *fasthttp.RequestCtx, c *conn, v any) {
 	if v != nil {
 		inCall := c.state.inCall() || c.state.isTaken()
@@ -136,10 +135,9 @@ func (s *Server) abandon(c *conn, why string) {
 	c.listener.table.remove(&c.member)
 }
 
-// watch answers calls that are overdue, until stop is called: a plugin that does
-// not return cannot be ended, but whoever called gets an answer, and what it
-// took of the load is given back. Its review is used by nobody else until it
-// returns.
+// watch answers overdue calls until stop is called. A plugin that does not return cannot be
+// ended, but the caller gets an answer, and the call no longer counts as load. The review is
+// not used again until the plugin returns.
 func (l *listener) watch() (stop func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -197,8 +195,7 @@ func (w *watcher) answer() {
 	w.overdue = nil
 }
 
-// stacksOfPlugins returns the stacks of goroutines that are in a plugin, as far
-// as there is room for them.
+// stacksOfPlugins returns the stacks of goroutines that run a plugin, up to stacksMax bytes.
 func stacksOfPlugins() string {
 	buffer := make([]byte, 1<<20)
 	buffer = buffer[:runtime.Stack(buffer, true)]

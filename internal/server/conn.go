@@ -115,8 +115,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// finish closes the connections without a request, now and later, as soon as
-// they are not fresh any more.
+// finish closes connections that have carried no request, now and later, as soon as they are
+// not fresh any more.
 func (l *listener) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *listener) finish() {
 	})
 }
 
-// await gives a connection without a request so much time to go on.
+// await sets how long a connection without a request may wait.
 func (l *listener) await(c *conn, timeout time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +139,7 @@ func (l *listener) await(c *conn, timeout time.Duration) error {
 	return c.SetReadDeadline(deadline)
 }
 
-// used says that the first byte of a request came.
+// used is called when the first byte of a request was read.
 func (l *listener) used(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,11 +153,11 @@ type conn struct {
 	*tls.Conn
 	listener  *listener
 	accepted  time.Time
-	maxAge    time.Duration // 0 for any
+	maxAge    time.Duration // 0 for no limit
 	fresh     atomic.Bool   // no byte of a request was read
-	known     bool          // whoever calls has shown who they are, or had a review answered
+	known     bool          // the client has shown a certificate or got a review answered
 	linger    bool
-	stranger  *codec.Status // why whoever is at the other end may not call
+	stranger  *codec.Status // why the client may not call; nil if it may
 	member    member        // of the listener's table
 	transport handshakeConn // what is under TLS
 

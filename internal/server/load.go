@@ -16,26 +16,24 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// load is what a server works on: the calls that are being answered, and the
-// bytes that bodies take, from when there is memory for one to its answer. Only bodies
-// of callers that may call are read, so strangers are no part of it. What of a
-// body fits into a read buffer is part of what a connection costs, and of
-// requests that are refused nothing is counted.
+// load counts the calls that are being answered, and the memory for their bodies, from the
+// first byte beyond the read buffer to the answer. Only bodies of callers that may call are
+// read, so strangers do not count. The part of a body that fits into a read buffer counts as
+// memory of the connection. Refused requests do not count.
 type load struct {
 	requests, bytes       atomic.Int64
 	requestsMax, bytesMax int64
-	grace                 time.Duration // how long a body may be on its way before it has to give way
-	pace                  float64       // of how many bytes a second it must be, not to give way at once; 0 for any
+	grace                 time.Duration // how long a body may take to arrive while others wait
+	pace                  float64       // the least bytes per second of a body while others wait; 0 for any
 
 	mu          sync.Mutex
-	first, last *conn // those whose bodies are not complete, a list in the order of when they began
+	first, last *conn // a list of the connections whose bodies are not complete, in the order in which they began
 }
 
-// arriving is what is counted of a connection's request. All but bytes
-// and came is guarded by load.mu.
+// arriving is the body of a connection's request. load.mu guards all fields but bytes and came.
 type arriving struct {
 	bytes          atomic.Int64
-	came           atomic.Int64 // how many of them were read
+	came           atomic.Int64 // how many of these bytes were read
 	begun          time.Time
 	listed         bool
 	previous, next *conn
@@ -52,14 +50,12 @@ const (
 	// 17 MB takes as much as the largest, see bodyMemory.
 	RequestBytesInFlightMax = 4 * bodyBytesMax
 
-	// cheapBytes is how large a body may be to be read although the answer is
-	// known: less than closing the connection costs, which makes kube-apiserver
-	// begin with a new handshake.
+	// cheapBytes is the size of bodies that are read although the request is refused.
+	// Closing the connection would cost more: kube-apiserver would need a new handshake.
 	cheapBytes = 64 << 10
 
-	// arrivalGrace is how long a body may be on its way before it has to give way
-	// to others. The largest takes a tenth of it from kube-apiserver, which sends
-	// what it has in memory already.
+	// arrivalGrace is how long a body may take to arrive while others wait. The largest
+	// body takes a tenth of it from kube-apiserver, which has it in memory.
 	arrivalGrace = time.Second
 
 	// arrivalPace is how many bytes of a body must come in a second, after
@@ -91,9 +87,8 @@ func (l *load) begin() bool {
 
 func (l *load) end() { l.requests.Add(-1) }
 
-// reserve counts so many bytes more in flight, unless that is more than may be:
-// bodies that have been coming for too long are dropped first. Every
-// reservation is released.
+// reserve reserves memory for a body. If there is too little, it first drops bodies that take
+// too long to arrive. Every reservation is released.
 func (l *load) reserve(bytes int64) bool {
 	for {
 		now := l.bytes.Load()
@@ -114,7 +109,7 @@ func bodyMemory(bytes int) int64 { return 1 << bits.Len(uint(bytes-1)) }
 
 func (l *load) release(bytes int64) { l.bytes.Add(-bytes) }
 
-// hasRoom reports whether a body of so many bytes may come.
+// hasRoom reports whether there is memory for a body of so many bytes.
 func (l *load) hasRoom(bytes int) bool {
 	takes := bodyMemory(bytes)
 	if !l.reserve(takes) {
@@ -124,9 +119,8 @@ func (l *load) hasRoom(bytes int) bool {
 	return true
 }
 
-// dropSlowest drops a body that is coming for longer, or more slowly, than it may
-// while others wait, the one that began first, and reports whether there is less
-// in flight now. The connection's goroutine refuses the request.
+// dropSlowest drops the oldest body that arrives too slowly while others wait, and reports
+// whether there was one. The connection's goroutine refuses the request.
 func (l *load) dropSlowest() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,8 +145,7 @@ func (l *load) isSlow(b *arriving, now time.Time) bool {
 	return passed > l.grace || float64(b.came.Load()) < l.pace*(passed-arrivalPause).Seconds()
 }
 
-// expect counts the body of a connection's request, for whose rest there are so many
-// bytes of memory.
+// expect reserves memory for the rest of a connection's body.
 func (l *load) expect(c *conn, bytes int) error {
 	if !l.reserve(int64(bytes)) {
 		return errOverloaded
@@ -186,7 +179,7 @@ func (l *load) unlist(c *conn) {
 	b.listed, b.previous, b.next = false, nil, nil
 }
 
-// arrived says that all of the body is there.
+// arrived is called when the body is complete.
 func (l *load) arrived(c *conn) {
 	if c.body.bytes.Load() == 0 {
 		return
@@ -198,7 +191,7 @@ func (l *load) arrived(c *conn) {
 	}
 }
 
-// forget ends the counting of a body, whatever became of it.
+// forget releases the memory of a body.
 func (l *load) forget(c *conn) {
 	if c.body.bytes.Load() == 0 {
 		return
@@ -207,15 +200,13 @@ func (l *load) forget(c *conn) {
 	l.release(c.body.bytes.Swap(0))
 }
 
-// chunkedLength stands for the length of a body that is not read because it is sent
-// in chunks.
+// chunkedLength stands for the length of a body in chunks, which is not read.
 const chunkedLength = math.MaxInt
 
-// limitBody is called when a request's header was read. It keeps the body of a
-// request that is going to be refused from being read, by making it too large.
-// Bodies in chunks are refused: kube-apiserver always says how long they are
-// (k8s.io/client-go rest/request.go), and without that there is no telling
-// whether there is room for one, nor a bound for what stands between the chunks.
+// limitBody is called when the header of a request was read. If the request is going to be
+// refused, it sets a limit so low that fasthttp does not read the body. Bodies in chunks are
+// refused: kube-apiserver always sends Content-Length (k8s.io/client-go rest/request.go).
+// Without it, the server could not reserve memory, and the bytes between chunks have no bound.
 func (s *Server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	refused := fasthttp.RequestConfig{MaxRequestBodySize: 1}
 	coming := header.ContentLength()
@@ -273,7 +264,7 @@ func containerMemory(readFile func(string) ([]byte, error)) int64 {
 	return 0
 }
 
-// overloaded refuses a request that there is no room for.
+// overloaded refuses a request because of the load.
 func (s *Server) overloaded(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
 	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",

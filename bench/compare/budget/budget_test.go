@@ -7,7 +7,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// sampleOf makes a sample with the functions of a stack, the innermost first.
+// sampleOf returns a sample whose stack has these functions, the innermost first.
 func sampleOf(value int64, stack ...string) *profile.Sample {
 	s := &profile.Sample{Value: []int64{value}}
 	for _, name := range stack {
@@ -50,10 +50,10 @@ func TestBudget(t *testing.T) {
 	if err := json.Unmarshal(bounds, &budget); err != nil {
 		t.Fatal(err)
 	}
-	for _, work := range []string{"validate", "mutate", "ten"} {
-		b, ok := budget[work]
+	for _, scenario := range []string{"validate", "mutate", "ten"} {
+		b, ok := budget[scenario]
 		if !ok || b.Allocations != 0 || b.Instructions <= 0 || b.CPUShare <= 0 || b.CPUShare >= 1 || b.Target > b.CPUShare {
-			t.Errorf("%s: got %+v", work, b)
+			t.Errorf("%s: got %+v", scenario, b)
 		}
 	}
 }

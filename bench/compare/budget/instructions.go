@@ -24,79 +24,76 @@ import (
 )
 
 const (
-	// answeredFirst is how many requests have filled the pools, and the caches of type
-	// switches, before one is counted: the runtime puts a type there when one in 1024
-	// lookups did not find it (runtime.interfaceSwitch).
+	// answeredFirst is how many requests fill the pools and the caches of type switches before one
+	// is counted. The runtime adds a type to such a cache on one in 1024 lookups that did not find
+	// it (runtime.interfaceSwitch).
 	answeredFirst = 10_000
 
-	// answeredAlone is how many of the client's requests, which are sent one at a time,
-	// come before one is counted.
+	// answeredAlone is how many requests the client sends, one at a time, before one is counted.
 	answeredAlone = 100
 
-	// countedRequests is how many requests are counted in each of countedProcesses. The
-	// least counts, for something that is done once in a while may be in one of them,
-	// and each process has other seeds and addresses. The floor does little by the clock.
+	// countedRequests is how many requests are counted in each of countedProcesses processes. The
+	// smallest count is used, because some work is done only once in a while, and each process has
+	// other seeds and addresses. The floor has little periodic work.
 	countedRequests      = 4
 	countedFloorRequests = 2
 	countedProcesses     = 2
 
-	// settledLooks is how often in a row, a millisecond apart, the thread must be
-	// seen asleep to be done with a request.
+	// settledLooks is how many times in a row, a millisecond apart, the thread must be asleep
+	// before its request counts as done.
 	settledLooks = 10
 
-	// waitingLooks is how often, a millisecond apart, a thread is looked for that waits for
-	// the network: for ten seconds, which a busy machine does not take.
+	// waitingLooks bounds the search for a thread that waits for the network, in milliseconds. Ten
+	// seconds are enough on a busy machine.
 	waitingLooks = 10_000
 )
 
-// steppedEnv is for processes that are stepped through: their clock runs faster
-// than they do, so nothing may be interrupted or collected because it takes long.
+// steppedEnv is the environment of processes that are stepped through. For them, time passes
+// quickly. So nothing may be interrupted or collected because it takes long.
 var steppedEnv = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1"}
 
-// instructions counts the instructions that fastadmit executes for a request and
-// the floor does not: those of the processes in user mode, which do not depend on
-// what else the machine does.
-func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *contest.Arena, w *contest.Work, bound bound) error {
-	all, where, answer, err := least(ctx, arena, contest.OurContender(), w, nil, o.keep != "")
+// instructions counts the instructions that fastadmit executes for a request, and subtracts the
+// floor's. It counts user mode only, which does not depend on other work of the machine.
+func (o *options) instructions(ctx context.Context, stdout io.Writer, arena *contest.Arena, s *contest.Scenario, bound bound) error {
+	all, where, answer, err := least(ctx, arena, contest.OurContender(), s, nil, o.keep != "")
 	if err != nil {
 		return err
 	}
-	transport, _, _, err := least(ctx, arena, contest.FloorContender(), w, answer, false)
+	transport, _, _, err := least(ctx, arena, contest.FloorContender(), s, answer, false)
 	if err != nil {
 		return err
 	}
 	if where != nil {
-		if err := o.keepProfile(where, w.Name+".instructions.pprof"); err != nil {
+		if err := o.keepProfile(where, s.Name+".instructions.pprof"); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(stdout, "%-9s %d instructions per request, %d more than the floor; allowed are %d more\n",
-		w.Name, all, all-transport, bound.Instructions)
+		s.Name, all, all-transport, bound.Instructions)
 	if all-transport > bound.Instructions {
 		return fmt.Errorf("got %d instructions per request more than the floor, want at most %d", all-transport, bound.Instructions)
 	}
 	return nil
 }
 
-// least counts the instructions of a contender for a request in some processes, and
-// returns the least count and the answer. The contender answers with it if it is given. If
-// the instructions are to be profiled, where says at which addresses those of the last
-// process are.
-func least(ctx context.Context, arena *contest.Arena, c contest.Contender, w *contest.Work, given []byte, profiled bool) (count int64, where *profile.Profile, answer []byte, err error) {
+// least counts the instructions of a contender for a request in several processes. It returns the
+// least count and the answer. The floor is given the answer that it sends. If profiled is set,
+// where is a profile of the last process.
+func least(ctx context.Context, arena *contest.Arena, c contest.Contender, s *contest.Scenario, given []byte, profiled bool) (count int64, where *profile.Profile, answer []byte, err error) {
 	var processes [countedProcesses]*contest.Process
 	for i := range processes {
-		p, err := arena.Start(c, w, contest.Settings{Env: steppedEnv}, given)
+		p, err := arena.Start(c, s, contest.Settings{Env: steppedEnv}, given)
 		if err != nil {
 			return 0, nil, nil, err
 		}
 		defer p.Stop()
-		if answer, err = p.Check(ctx, w); err != nil {
+		if answer, err = p.Check(ctx, s); err != nil {
 			return 0, nil, nil, err
 		}
 		processes[i] = p
 	}
 	var counts [countedProcesses]int64
-	var group errgroup.Group // each process has a processor
+	var group errgroup.Group // each process has a processor of its own
 	for i, p := range processes {
 		group.Go(func() error {
 			n, at, err := step(ctx, arena, p, i > 0, profiled && i == len(processes)-1)
@@ -112,9 +109,8 @@ func least(ctx context.Context, arena *contest.Arena, c contest.Contender, w *co
 	return slices.Min(counts[:]), where, answer, nil
 }
 
-// step counts the instructions of a process for a request, on another processor than that of
-// the servers if that is wanted. If they are to be profiled, where says at which addresses
-// they are.
+// step counts the instructions of a process for a request, on a processor other than the servers'
+// if another is set. If profiled is set, it returns a profile.
 func step(ctx context.Context, arena *contest.Arena, p *contest.Process, another, profiled bool) (count int64, where *profile.Profile, err error) {
 	config, err := load(p, bench.Load{Count: answeredFirst})
 	if err != nil {
@@ -126,7 +122,7 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process, another
 	client := p.NewClient()
 	defer client.CloseIdleConnections()
 	for range answeredAlone {
-		if _, err := p.Ask(ctx, client, p.Work); err != nil {
+		if _, err := p.Ask(ctx, client, p.Scenario); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -144,11 +140,11 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process, another
 		if err := s.settle(); err != nil {
 			return 0, nil, err
 		}
-		if profiled && i == requests-1 { // a profile makes steps slower
+		if profiled && i == requests-1 { // only the last one, because a profile makes steps slower
 			s.at.Store(new(make(map[uint64]int64)))
 		}
 		before := s.steps.Load()
-		if _, err := p.Ask(ctx, client, p.Work); err != nil {
+		if _, err := p.Ask(ctx, client, p.Scenario); err != nil {
 			return 0, nil, err
 		}
 		if err := s.settle(); err != nil {
@@ -164,23 +160,23 @@ func step(ctx context.Context, arena *contest.Arena, p *contest.Process, another
 	return count, where, nil
 }
 
-// A stepper lets the thread of a process that waits for the network go on, one
-// instruction at a time, and stops its other threads for good. (ptrace(2))
+// A stepper runs the thread of a process that waits for the network, one instruction at a time. It
+// stops the other threads until the end. (ptrace(2))
 type stepper struct {
 	arena    *contest.Arena
-	another  bool // another processor than that of the servers
+	another  bool // use a processor other than the servers'
 	process  int
-	thread   int   // set before attached is told
+	thread   int   // set before a value is sent to attached
 	stopped  []int // all threads
 	steps    atomic.Int64
-	at       atomic.Pointer[map[uint64]int64] // how many there were, by address; nil if nobody asks. Set while the thread waits
-	attached chan error                       // nil when the process is traced
-	failed   chan error                       // why run returned
+	at       atomic.Pointer[map[uint64]int64] // counts by address; nil if nobody asks for them; set while the thread waits
+	attached chan error                       // gets nil once the process is traced
+	failed   chan error                       // gets the reason why run returned
 	ending   atomic.Bool
 }
 
-// end lets go of the process. If it were killed before, its end would be told to
-// the thread that traces it, and whoever waits for the process would wait for ever.
+// end detaches from the process. Otherwise the kernel would report the end of a killed process to
+// the tracing thread, and Wait would never return.
 func (s *stepper) end() {
 	s.ending.Store(true)
 	if unix.Tgkill(s.process, s.thread, unix.SIGSTOP) == nil {
@@ -191,15 +187,15 @@ func (s *stepper) end() {
 
 // run steps until end is called.
 func (s *stepper) run() {
-	runtime.LockOSThread() // which traces, and ends with this function
+	runtime.LockOSThread() // only this thread may trace; it ends with this function
 	thread, err := s.stop()
 	if err == nil {
 		err = s.arena.Trace(thread, s.another)
 	}
 	s.thread = thread
-	// What the server does by the clock, and not for a request, is counted as well
-	// if it comes while a request is stepped through. So steps should be quick where
-	// others use the processor too. Without the right to it, they are not.
+	// The count includes periodic work of the server that happens during a request. So steps should
+	// be fast even if others use the processor. Without the right to set priorities, they are
+	// slower.
 	for _, id := range []int{0, thread} {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, id, -20)
 	}
@@ -232,7 +228,7 @@ func (s *stepper) run() {
 
 // stop stops all threads and returns the one that waits for the network.
 func (s *stepper) stop() (waits int, err error) {
-	// After an answer, a thread does not wait at once on a busy machine.
+	// On a busy machine, it takes a while after an answer until a thread waits.
 	for looks := 0; waits == 0 && looks < waitingLooks; looks++ {
 		if waits, err = s.waiting(); err != nil {
 			return 0, err
@@ -275,7 +271,7 @@ func (s *stepper) waiting() (int, error) {
 	return 0, err
 }
 
-// threads returns those of the process.
+// threads returns the threads of the process.
 func (s *stepper) threads() (all []int, err error) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.process))
 	for _, entry := range entries {
@@ -288,8 +284,8 @@ func (s *stepper) threads() (all []int, err error) {
 	return all, err
 }
 
-// settle waits until the thread sleeps, and goes on doing so. How long that takes
-// says nothing: on a busy machine nothing may happen for a while between two steps.
+// settle waits until the thread sleeps and keeps sleeping. The time that this takes has no meaning:
+// on a busy machine, long pauses between two steps are normal.
 func (s *stepper) settle() error {
 	var before int64
 	for asleep := 0; asleep < settledLooks; {
@@ -311,8 +307,8 @@ func (s *stepper) settle() error {
 	return nil
 }
 
-// sleeps tells whether the thread sleeps in a call of the kernel. One that was
-// stopped after a step does not. (proc_pid_stat(5))
+// sleeps reports whether the thread sleeps in a system call. A thread that was stopped after a step
+// does not. (proc_pid_stat(5))
 func (s *stepper) sleeps() (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", s.process, s.thread))
 	if err != nil {
@@ -322,8 +318,8 @@ func (s *stepper) sleeps() (bool, error) {
 	return bytes.HasPrefix(state, []byte("S")), nil
 }
 
-// profileOf makes a profile that "go tool pprof BINARY PROFILE" finds the
-// functions and lines of.
+// profileOf returns a profile for "go tool pprof BINARY PROFILE", which finds its functions and
+// lines.
 func profileOf(at map[uint64]int64) *profile.Profile {
 	value := &profile.ValueType{Type: "instructions", Unit: "count"}
 	p := &profile.Profile{SampleType: []*profile.ValueType{value}, PeriodType: value, Period: 1}

@@ -1,7 +1,6 @@
-// Command budget runs the main cases of fastadmit under load, takes profiles,
-// steps through requests, and fails when fastadmit allocates for a request,
-// executes more instructions or takes a larger share of the processor than
-// budget.json allows it.
+// Command budget runs fastadmit's main scenarios under load, takes profiles and counts the
+// instructions of single requests. It fails if fastadmit allocates for a request, executes more
+// instructions or takes a larger share of the processor than budget.json allows.
 package main
 
 import (
@@ -31,30 +30,28 @@ import (
 //go:embed budget.json
 var bounds []byte
 
-// A bound is what a work may cost.
+// A bound is what a scenario may cost.
 type bound struct {
-	// Allocations are those of fastadmit for each request.
+	// Allocations is the number of fastadmit's allocations for each request.
 	Allocations float64 `json:"allocationsPerRequest"`
-	// Instructions are those that fastadmit executes for a request beyond the
-	// floor's.
+	// Instructions is how many more instructions than the floor fastadmit executes for a request.
 	Instructions int64 `json:"instructionsPerRequest"`
-	// CPUShare is the part of the processor time that is fastadmit's.
+	// CPUShare is fastadmit's share of the processor time.
 	CPUShare float64 `json:"cpuShare"`
-	// Target is where the share is to get to: that of a request which costs as
-	// many times the floor as the project wants it to.
+	// Target is the share that the project aims for. It follows from the ratio to the floor that
+	// the project aims for.
 	Target float64 `json:"targetCPUShare"`
 }
 
 const (
 	inFlight = 32
-	// connectionsKept is how many idle connections kube-apiserver keeps. With more
-	// in flight, connections are opened anew, each of which allocates.
+	// connectionsKept is how many idle connections kube-apiserver keeps. With more requests in
+	// flight, new connections are opened, and each allocates.
 	connectionsKept = 25
 
-	// warmUpCount is enough for each connection to have filled the pools.
-	// allocatedCount makes little of what each connection needs once, some four
-	// allocations, also where a busy machine is slow to open them and more are
-	// opened than are kept; with it, an allocation in one of 100 requests shows.
+	// warmUpCount is enough for each connection to fill the pools. allocatedCount is so large that
+	// about four allocations for each new connection do not matter, even if a busy machine is slow
+	// to open them and more are opened than kept. An allocation in one of 100 requests still shows.
 	warmUpCount     = 5_000
 	allocatedCount  = 60_000
 	perRequestLeast = 0.01
@@ -64,8 +61,8 @@ const (
 
 type options struct {
 	countsOnly bool
-	keep       string // "" for profiles that nobody wants to have
-	dir        string // of the profiles
+	keep       string // "" if profiles are deleted
+	dir        string // the directory of the profiles
 }
 
 func main() {
@@ -98,10 +95,10 @@ func (o *options) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// A thread that traces a process occupies one of the runtime's processors (GOMAXPROCS)
-	// while it waits for a step.
+	// A thread that traces a process occupies a slot of the Go scheduler (GOMAXPROCS) while it
+	// waits for a step.
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + countedProcesses)
-	works, err := contest.Works()
+	scenarios, err := contest.Scenarios()
 	if err != nil {
 		return err
 	}
@@ -110,30 +107,30 @@ func (o *options) run(ctx context.Context, stdout io.Writer) error {
 		return fmt.Errorf("cannot read budget.json: %w", err)
 	}
 	var broken []error
-	for _, w := range works {
-		bound, ok := budget[w.Name]
+	for _, s := range scenarios {
+		bound, ok := budget[s.Name]
 		if !ok {
 			continue
 		}
-		if err := o.allocations(ctx, stdout, arena, w, bound); err != nil {
-			broken = append(broken, fmt.Errorf("%s: %w", w.Name, err))
+		if err := o.allocations(ctx, stdout, arena, s, bound); err != nil {
+			broken = append(broken, fmt.Errorf("%s: %w", s.Name, err))
 		}
-		if err := o.instructions(ctx, stdout, arena, w, bound); err != nil {
-			broken = append(broken, fmt.Errorf("%s: %w", w.Name, err))
+		if err := o.instructions(ctx, stdout, arena, s, bound); err != nil {
+			broken = append(broken, fmt.Errorf("%s: %w", s.Name, err))
 		}
 		if o.countsOnly {
 			continue
 		}
-		if err := o.processor(ctx, stdout, arena, w, bound); err != nil {
-			broken = append(broken, fmt.Errorf("%s: %w", w.Name, err))
+		if err := o.processor(ctx, stdout, arena, s, bound); err != nil {
+			broken = append(broken, fmt.Errorf("%s: %w", s.Name, err))
 		}
 	}
 	return errors.Join(broken...)
 }
 
-// load is the load on a process, which is as kube-apiserver's.
+// load configures a run against a process, with kube-apiserver's model.
 func load(p *contest.Process, l bench.Load) (bench.Config, error) {
-	recording, err := bench.NewRecording(p.Work.Name, p.Work.Review)
+	recording, err := bench.NewRecording(p.Scenario.Name, p.Scenario.Review)
 	if err != nil {
 		return bench.Config{}, err
 	}
@@ -141,11 +138,11 @@ func load(p *contest.Process, l bench.Load) (bench.Config, error) {
 	mix, err := bench.NewMix([]*bench.Recording{recording}, nil, 1)
 	l.InFlight = inFlight
 	target := p.Target
-	target.MetricsURL, target.PID = "", 0 // reading them allocates
+	target.MetricsURL, target.PID = "", 0 // reading the metrics allocates
 	return bench.Config{Target: target, Mix: mix, Load: l}, err
 }
 
-// put puts a load on a process and sees to it that all answers are right.
+// put runs a load. It returns an error if an answer was wrong.
 func put(ctx context.Context, config bench.Config) (*bench.Result, error) {
 	result, err := bench.Run(ctx, config)
 	if err != nil {
@@ -160,16 +157,15 @@ func put(ctx context.Context, config bench.Config) (*bench.Result, error) {
 	return result, nil
 }
 
-// allocations counts what is allocated below fastadmit's functions. Every
-// allocation is in the profile, and the garbage is left alone in between, for
-// collecting it empties pools.
-func (o *options) allocations(ctx context.Context, stdout io.Writer, arena *contest.Arena, w *contest.Work, bound bound) error {
-	p, err := arena.Start(contest.OurContender(), w, contest.Settings{Env: []string{"GODEBUG=memprofilerate=1", "GOGC=off"}}, nil)
+// allocations counts the allocations below fastadmit's functions. The profile contains every
+// allocation. The garbage collector is off, because it would empty the pools.
+func (o *options) allocations(ctx context.Context, stdout io.Writer, arena *contest.Arena, s *contest.Scenario, bound bound) error {
+	p, err := arena.Start(contest.OurContender(), s, contest.Settings{Env: []string{"GODEBUG=memprofilerate=1", "GOGC=off"}}, nil)
 	if err != nil {
 		return err
 	}
 	defer p.Stop()
-	if _, err := p.Check(ctx, w); err != nil {
+	if _, err := p.Check(ctx, s); err != nil {
 		return err
 	}
 	config, err := load(p, bench.Load{Count: warmUpCount})
@@ -180,7 +176,7 @@ func (o *options) allocations(ctx context.Context, stdout io.Writer, arena *cont
 	if _, err := put(ctx, config); err != nil {
 		return err
 	}
-	before, err := o.fetch(ctx, p, "heap?gc=1", w.Name+".before.pprof")
+	before, err := o.fetch(ctx, p, "heap?gc=1", s.Name+".before.pprof")
 	if err != nil {
 		return err
 	}
@@ -189,7 +185,7 @@ func (o *options) allocations(ctx context.Context, stdout io.Writer, arena *cont
 	if err != nil {
 		return err
 	}
-	after, err := o.fetch(ctx, p, "heap?gc=1", w.Name+".allocs.pprof")
+	after, err := o.fetch(ctx, p, "heap?gc=1", s.Name+".allocs.pprof")
 	if err != nil {
 		return err
 	}
@@ -201,17 +197,16 @@ func (o *options) allocations(ctx context.Context, stdout io.Writer, arena *cont
 	ours, _, where := count(grown, "alloc_objects")
 	each := float64(ours) / float64(result.Requests)
 	fmt.Fprintf(stdout, "%-9s %.4f allocations per request are fastadmit's; allowed are %g\n",
-		w.Name, each, bound.Allocations)
+		s.Name, each, bound.Allocations)
 	if each >= bound.Allocations+perRequestLeast {
 		return fmt.Errorf("got %.4f allocations per request, want %g; most of them at\n%s", each, bound.Allocations, where)
 	}
 	return nil
 }
 
-// processor takes the share of the processor time that is spent below
-// fastadmit's functions.
-func (o *options) processor(ctx context.Context, stdout io.Writer, arena *contest.Arena, w *contest.Work, bound bound) error {
-	p, err := arena.Start(contest.OurContender(), w, contest.Settings{}, nil)
+// processor measures the share of processor time that is spent below fastadmit's functions.
+func (o *options) processor(ctx context.Context, stdout io.Writer, arena *contest.Arena, s *contest.Scenario, bound bound) error {
+	p, err := arena.Start(contest.OurContender(), s, contest.Settings{}, nil)
 	if err != nil {
 		return err
 	}
@@ -224,7 +219,7 @@ func (o *options) processor(ctx context.Context, stdout io.Writer, arena *contes
 	var cpu *profile.Profile
 	time.AfterFunc(config.Load.WarmUp, func() {
 		var err error
-		cpu, err = o.fetch(ctx, p, fmt.Sprintf("profile?seconds=%d", profiled/time.Second-1), w.Name+".cpu.pprof")
+		cpu, err = o.fetch(ctx, p, fmt.Sprintf("profile?seconds=%d", profiled/time.Second-1), s.Name+".cpu.pprof")
 		fetched <- err
 	})
 	if _, err := put(ctx, config); err != nil {
@@ -236,14 +231,14 @@ func (o *options) processor(ctx context.Context, stdout io.Writer, arena *contes
 	ours, all, where := count(cpu, "cpu")
 	share := float64(ours) / float64(max(1, all))
 	fmt.Fprintf(stdout, "%-9s %.1f %% of the processor time is fastadmit's; allowed are %.1f %%, the target is %.1f %%\n",
-		w.Name, 100*share, 100*bound.CPUShare, 100*bound.Target)
+		s.Name, 100*share, 100*bound.CPUShare, 100*bound.Target)
 	if share > bound.CPUShare {
 		return fmt.Errorf("got %.1f %% of the processor time, want at most %.1f %%; most of it at\n%s", 100*share, 100*bound.CPUShare, where)
 	}
 	return nil
 }
 
-// fetch gets a profile of the process and keeps it in a file.
+// fetch gets a profile of the process and writes it to a file.
 func (o *options) fetch(ctx context.Context, p *contest.Process, query, file string) (*profile.Profile, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Target.PprofURL+"/"+query, http.NoBody)
 	if err != nil {
@@ -267,18 +262,18 @@ func (o *options) fetch(ctx context.Context, p *contest.Process, query, file str
 	return profile.Parse(bytes.NewReader(content))
 }
 
-// What names of functions begin with: fastadmit's packages, with the plugins of
-// the contender; the transport, which they wrap and which calls them; and the
-// function in which fasthttp serves the requests of a connection.
+// Prefixes of function names: fastadmit's packages and the plugins of the contender; the transport,
+// which they wrap and which calls them; and the function in which fasthttp serves the requests of a
+// connection.
 var (
 	ourPackages       = []string{"github.com/fastadmit/fastadmit/", "main."}
 	transportPackages = []string{"crypto/tls.", "net.", "internal/poll.", "syscall."}
 	serves            = []string{"github.com/valyala/fasthttp.(*Server).serveConn"}
 )
 
-// isOurs tells whether what a sample counts is fastadmit's part of a request:
-// the innermost function that is the transport's or fastadmit's is the latter,
-// so what libraries and the runtime do for fastadmit is fastadmit's.
+// isOurs reports whether a sample belongs to fastadmit's part of a request. The innermost function
+// of the transport or of fastadmit decides. So the work of libraries and the runtime counts for the
+// one that called them.
 func isOurs(sample *profile.Sample) bool {
 	var decided, ours bool
 	for _, location := range sample.Location {
@@ -301,8 +296,8 @@ func hasPrefix(name string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// count adds up the values of a kind: fastadmit's, and all. Where is the stack
-// that has most of fastadmit's.
+// count adds up the values of a type: fastadmit's, and all. It returns the stack with the largest
+// value of fastadmit's.
 func count(p *profile.Profile, kind string) (ours, all int64, where string) {
 	at := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == kind })
 	var most int64

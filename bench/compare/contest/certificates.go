@@ -23,8 +23,8 @@ const (
 	RSA   = "rsa"
 )
 
-// writeCertificates writes a self-signed certificate of each kind for
-// 127.0.0.1 and returns what they are verified with.
+// writeCertificates writes a self-signed certificate of each kind for 127.0.0.1. It returns the
+// roots to verify them with.
 func writeCertificates(dir string) (*x509.CertPool, error) {
 	elliptical, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

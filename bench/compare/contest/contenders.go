@@ -1,39 +1,37 @@
-// Package contest starts the contenders, each in a process of its own, gives
-// them work and sees to it that they do it right.
+// Package contest starts the contenders, each in a process of its own, sends them the review of a
+// scenario and checks their answers.
 package contest
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
 	"github.com/fastadmit/fastadmit/bench/compare/policies"
+	"github.com/fastadmit/fastadmit/bench/process"
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// The contenders that have a part of their own.
+// The contenders that are treated specially.
 const (
 	Ours  = "fastadmit"
 	Floor = "floor"
 )
 
-// A Contender does the works.
+// A Contender is a webhook that is measured.
 type Contender struct {
-	// Name is that of its folder in contenders.
+	// Name is the name of its folder in contenders.
 	Name string
-	// About says what it is, in Markdown.
+	// About describes it in Markdown.
 	About string
 }
 
-// Contenders are all of them, in the order of tables.
+// Contenders are all contenders, in the order of tables.
 var Contenders = []Contender{
 	{Floor, "the floor: fasthttp and TLS as in fastadmit, constant answers"},
 	{Ours, "fastadmit: `fastadmit serve`"},
@@ -43,22 +41,18 @@ var Contenders = []Contender{
 	{"kubewebhook", "slok/kubewebhook v2.7.0"},
 }
 
-// startMax bounds the wait for the line that a contender prints when it serves.
-const startMax = 2 * time.Minute
-
-// An Arena is where contenders are started.
+// An Arena starts contenders.
 type Arena struct {
-	// CPUs says which processors generator and servers have.
+	// CPUs describes which processors the generator and the servers use.
 	CPUs string
 
 	dir  string
 	cpus cpus
-	tls  *tls.Config // of the client
+	tls  *tls.Config // for clients
 }
 
-// NewArena builds contenders into a directory, makes their certificates, and
-// keeps this process off the processor that they get. The present directory must
-// be in the module.
+// NewArena builds contenders into a directory, creates their certificates, and keeps this process
+// off the processor of the contenders. Call it in a directory of this module.
 func NewArena(ctx context.Context, dir string, contenders ...Contender) (*Arena, error) {
 	a := &Arena{dir: dir}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir+"/")
@@ -91,10 +85,10 @@ func NewArena(ctx context.Context, dir string, contenders ...Contender) (*Arena,
 	return a, nil
 }
 
-// clusterDir is where fastadmit finds the cluster of the work "ten".
+// clusterDir is the directory from which fastadmit reads the cluster of the scenario "ten".
 func (a *Arena) clusterDir() string { return filepath.Join(a.dir, "cluster") }
 
-// policyConfig is the configuration of the work "policy".
+// policyConfig is the configuration of the scenario "policy".
 const policyConfig = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -107,7 +101,7 @@ plugins:
 
 func (a *Arena) policyFile() string { return filepath.Join(a.dir, "policy.yaml") }
 
-// writePolicy writes what fastadmit reads for the work "policy".
+// writePolicy writes fastadmit's files for the scenario "policy".
 func (a *Arena) writePolicy() error {
 	manifests := filepath.Join(a.dir, "policies")
 	if err := os.Mkdir(manifests, 0o700); err != nil {
@@ -119,29 +113,27 @@ func (a *Arena) writePolicy() error {
 	return os.WriteFile(a.policyFile(), fmt.Appendf(nil, policyConfig, manifests), 0o600)
 }
 
-// Settings are how a contender is started apart from its work.
+// Settings are settings for a contender that do not depend on the scenario.
 type Settings struct {
-	// Key is the kind of its certificate, ECDSA if empty.
+	// Key is the kind of its certificate's key, ECDSA if empty.
 	Key string
 	// Env is added to its environment.
 	Env []string
 }
 
-// A Process is a contender that serves.
+// A Process is a running contender.
 type Process struct {
 	Contender Contender
-	Work      *Work
-	// Target is where it is.
+	Scenario  *Scenario
+	// Target is its address.
 	Target bench.Target
 
-	cmd *exec.Cmd
+	server *process.Server
 }
 
-var readyLine = regexp.MustCompile(`serving on (https://\S+), metrics on (http://\S+?)(,|$)`)
-
-// Start starts a contender with a work and waits until it serves. The floor
-// gets the answer that it is to give; for others, it is empty.
-func (a *Arena) Start(c Contender, w *Work, settings Settings, answer []byte) (*Process, error) {
+// Start starts a contender for a scenario and waits until it serves. The floor is given the answer
+// that it sends; for others, answer is empty.
+func (a *Arena) Start(c Contender, s *Scenario, settings Settings, answer []byte) (*Process, error) {
 	key := settings.Key
 	if key == "" {
 		key = ECDSA
@@ -151,83 +143,61 @@ func (a *Arena) Start(c Contender, w *Work, settings Settings, answer []byte) (*
 	switch c.Name {
 	case Ours:
 		args = append([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-			"--profiling", "--cluster-state-dir=" + a.clusterDir(), "--allow-unauthenticated-writes", "--enable-admission-plugins=" + strings.Join(w.Plugins, ",")}, args...)
-		if w.Serves == "policy" {
+			"--profiling", "--cluster-state-dir=" + a.clusterDir(), "--allow-unauthenticated-writes", "--enable-admission-plugins=" + strings.Join(s.Plugins, ",")}, args...)
+		if s.Serves == "policy" {
 			args = append(args, "--admission-control-config-file="+a.policyFile())
 		}
-		path = w.Path
+		path = s.Path
 	case Floor:
-		file := filepath.Join(a.dir, w.Name+".answer")
+		file := filepath.Join(a.dir, s.Name+".answer")
 		if err := os.WriteFile(file, answer, 0o600); err != nil {
 			return nil, err
 		}
 		args = append(args, "--answer="+file)
 	default:
-		args = append(args, "--work="+w.Serves)
+		args = append(args, "--scenario="+s.Serves)
 	}
 	cmd := exec.Command(filepath.Join(a.dir, c.Name), args...)
 	cmd.Env = append(os.Environ(), settings.Env...)
-	log, err := os.Create(filepath.Join(a.dir, c.Name+".log"))
+	server, err := process.Start(cmd, filepath.Join(a.dir, c.Name+".log"), func() error { return a.cpus.start(cmd) })
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd.Stderr = log
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := a.cpus.start(cmd); err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", c.Name, err)
-	}
-	p := &Process{Contender: c, Work: w, cmd: cmd}
-	timer := time.AfterFunc(startMax, p.Stop)
-	defer timer.Stop()
-	line, _ := bufio.NewReader(stdout).ReadString('\n')
-	ready := readyLine.FindStringSubmatch(strings.TrimSpace(line))
-	if ready == nil {
-		p.Stop()
-		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("cannot start %s: got %q, want a line that says where it serves; it said %q", c.Name, line, said)
-	}
+	p := &Process{Contender: c, Scenario: s, server: server}
 	p.Target = bench.Target{
-		Name: c.Name, URL: ready[1] + path, TLS: a.tls, PID: cmd.Process.Pid,
-		MetricsURL: ready[2] + "/metrics", PprofURL: ready[2] + "/debug/pprof",
+		Name: c.Name, URL: server.URL + path, TLS: a.tls, PID: server.PID,
+		MetricsURL: server.Metrics + "/metrics", PprofURL: server.Metrics + "/debug/pprof",
 	}
 	return p, nil
 }
 
 // Stop ends the process.
-func (p *Process) Stop() {
-	p.cmd.Process.Kill() //nolint:errcheck // it has ended
-	p.cmd.Wait()         //nolint:errcheck // it was killed
-}
+func (p *Process) Stop() { p.server.Kill() }
 
-// StartAll starts contenders with a work and checks that each does it right.
-// They are in the order of Contenders, those left out that are not named or do not
-// do the work.
-func (a *Arena) StartAll(ctx context.Context, w *Work, named func(name string) bool) ([]*Process, error) {
+// StartAll starts contenders for a scenario and checks the answer of each. It returns them in the
+// order of Contenders, without those that are not named or that do not take part in the scenario.
+func (a *Arena) StartAll(ctx context.Context, s *Scenario, named func(name string) bool) ([]*Process, error) {
 	var all []*Process
 	err := func() error {
-		ours, err := a.Start(contender(Ours), w, Settings{}, nil)
+		ours, err := a.Start(contender(Ours), s, Settings{}, nil)
 		if err != nil {
 			return err
 		}
 		all = append(all, ours)
-		answer, err := ours.Check(ctx, w)
+		answer, err := ours.Check(ctx, s)
 		if err != nil {
 			return err
 		}
 		for _, c := range Contenders {
-			if c.Name == Ours || !named(c.Name) || !w.isBy(c) {
+			if c.Name == Ours || !named(c.Name) || !s.isBy(c) {
 				continue
 			}
-			p, err := a.Start(c, w, Settings{}, answer)
+			p, err := a.Start(c, s, Settings{}, answer)
 			if err != nil {
 				return err
 			}
 			all = append(all, p)
-			if _, err := p.Check(ctx, w); err != nil {
+			if _, err := p.Check(ctx, s); err != nil {
 				return err
 			}
 			if c.Name == Floor {

@@ -33,23 +33,23 @@ func TestMain(m *testing.M) {
 
 func everybody(string) bool { return true }
 
-// TestContenders has every contender do every work: what is measured, and
-// reviews beside them for which the plugins decide otherwise.
+// TestContenders checks the answers of every contender in every scenario, and to other reviews for
+// which the plugins decide differently.
 func TestContenders(t *testing.T) {
-	works, err := Works()
+	scenarios, err := Scenarios()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range works {
-		t.Run(w.Name, func(t *testing.T) {
-			all, err := arena.StartAll(t.Context(), w, everybody)
+	for _, s := range scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			all, err := arena.StartAll(t.Context(), s, everybody)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer StopAll(all)
 			var want []Contender
 			for _, c := range Contenders {
-				if w.isBy(c) {
+				if s.isBy(c) {
 					want = append(want, c)
 				}
 			}
@@ -60,12 +60,12 @@ func TestContenders(t *testing.T) {
 				if p.Contender != want[i] {
 					t.Errorf("got %s at place %d, want %s", p.Contender.Name, i, want[i].Name)
 				}
-				if p.Contender.Name == Floor { // it knows one answer
+				if p.Contender.Name == Floor { // it has only one answer
 					continue
 				}
-				for _, beside := range besides(t, w) {
-					if beside.Denied && w.Serves == "ten" && p.Contender.Name == "kubewebhook" {
-						continue // what mutates cannot deny there, only fail
+				for _, beside := range besides(t, s) {
+					if beside.Denied && s.Serves == "ten" && p.Contender.Name == "kubewebhook" {
+						continue // mutators cannot deny there, only fail
 					}
 					if _, err := p.Check(t.Context(), beside); err != nil {
 						t.Error(err)
@@ -76,12 +76,12 @@ func TestContenders(t *testing.T) {
 	}
 }
 
-// besides returns works for the same contenders with other reviews.
-func besides(t *testing.T, w *Work) []*Work {
+// besides returns scenarios with other reviews for the same contenders.
+func besides(t *testing.T, s *Scenario) []*Scenario {
 	t.Helper()
-	beside := func(about, object, oldObject, patch string) *Work {
+	beside := func(about, object, oldObject, patch string) *Scenario {
 		var r admissionv1.AdmissionReview
-		if err := json.Unmarshal(w.Review, &r); err != nil {
+		if err := json.Unmarshal(s.Review, &r); err != nil {
 			t.Fatal(err)
 		}
 		r.Request.Operation, r.Request.Name = admissionv1.Create, ""
@@ -93,23 +93,23 @@ func besides(t *testing.T, w *Work) []*Work {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &Work{Name: w.Name + ", " + about, Review: review, Patch: patch, Denied: patch == ""}
+		return &Scenario{Name: s.Name + ", " + about, Review: review, Patch: patch, Denied: patch == ""}
 	}
-	// Nothing is missing in it that the types would add.
+	// It has all fields that encoding the types would add.
 	pod := func(spec, requests, container string) string {
 		return `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web"},"spec":{` + spec +
 			`"containers":[{"name":"web","image":"docker.io/web","resources":{` + requests + `}` + container + `}]},"status":{}}`
 	}
 	const always = `{"op":"add","path":"/spec/containers/0/imagePullPolicy","value":"Always"}`
-	switch w.Serves {
+	switch s.Serves {
 	case "validate":
-		return []*Work{
+		return []*Scenario{
 			beside("privileged", pod("", "", `,"securityContext":{"privileged":true}`), "", ""),
 			beside("not privileged", pod("", "", `,"securityContext":{"privileged":false}`), "", "[]"),
 		}
 	case "policy":
 		good := strings.Replace(pod("", "", ""), `"name":"web"}`, `"name":"web","labels":{"app":"web"}}`, 1)
-		return []*Work{
+		return []*Scenario{
 			beside("good", good, "", "[]"),
 			beside("host network", strings.Replace(good, `"spec":{`, `"spec":{"hostNetwork":true,`, 1), "", ""),
 			beside("no label", pod("", "", ""), "", ""),
@@ -117,7 +117,7 @@ func besides(t *testing.T, w *Work) []*Work {
 			beside("privileged", strings.Replace(good, `"resources"`, `"securityContext":{"privileged":true},"resources"`, 1), "", ""),
 		}
 	case "mutate":
-		return []*Work{
+		return []*Scenario{
 			beside("bare", pod("", "", ""), "", "["+always+"]"),
 			beside("as it should be", pod("", "", `,"imagePullPolicy":"Always"`), "", "[]"),
 			beside("image volume", pod(`"volumes":[{"name":"v","image":{"reference":"r"}}],`, "", ""), "",
@@ -128,7 +128,7 @@ func besides(t *testing.T, w *Work) []*Work {
 	case "ten":
 		bare := strings.Replace(pod(`"automountServiceAccountToken":false,`, `"requests":{"cpu":"1"}`, ""),
 			`"name":"web"}`, `"name":"web","namespace":"shop"}`, 1)
-		return []*Work{
+		return []*Scenario{
 			beside("bare", bare, "", "["+always+`,
 				{"op":"add","path":"/metadata/annotations","value":{"kubernetes.io/limit-ranger":
 					"LimitRanger plugin set: memory request for container web; cpu, memory limit for container web"}},
@@ -148,13 +148,13 @@ func besides(t *testing.T, w *Work) []*Work {
 			beside("conflicting nodes", strings.Replace(bare, `"spec":{`, `"spec":{"nodeSelector":{"pool":"other"},`, 1), "", ""),
 		}
 	}
-	t.Fatalf("got the work %s, which has no other reviews", w.Serves)
+	t.Fatalf("got the scenario %s, which has no other reviews", s.Serves)
 	return nil
 }
 
-// TestJudge has answers that are wrong.
+// TestJudge checks wrong answers.
 func TestJudge(t *testing.T) {
-	works, err := Works()
+	scenarios, err := Scenarios()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,14 +168,14 @@ func TestJudge(t *testing.T) {
 		}
 		return text
 	}
-	const uid = "c2cabb77-c72c-463d-aa23-d78813cacd6b" // of the recording
-	f := func(w *Work, answer []byte, want string) {
+	const uid = "c2cabb77-c72c-463d-aa23-d78813cacd6b" // the uid of the recording
+	f := func(s *Scenario, answer []byte, want string) {
 		t.Helper()
-		if err := w.judge(answer); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := s.judge(answer); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	validate, mutate := works[0], works[1]
+	validate, mutate := scenarios[0], scenarios[1]
 	f(validate, answer(uid, true, ""), "")
 	f(mutate, answer(uid, true, mutate.Patch), "")
 	f(validate, answer(uid, true, pullAlways), "after top-level value")
@@ -189,14 +189,14 @@ func TestJudge(t *testing.T) {
 	f(mutate, []byte(`{`), "unexpected end")
 }
 
-// TestUpdateIsLarge holds the review of the update to what it is said to be.
+// TestUpdateIsLarge checks the size of the update's review.
 func TestUpdateIsLarge(t *testing.T) {
-	works, err := Works()
+	scenarios, err := Scenarios()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var r admissionv1.AdmissionReview
-	if err := json.Unmarshal(works[3].Review, &r); err != nil {
+	if err := json.Unmarshal(scenarios[3].Review, &r); err != nil {
 		t.Fatal(err)
 	}
 	for _, object := range [][]byte{r.Request.Object.Raw, r.Request.OldObject.Raw} {
@@ -206,18 +206,18 @@ func TestUpdateIsLarge(t *testing.T) {
 	}
 }
 
-// TestStart has a contender that cannot start, and one that is not there.
+// TestStart starts a contender that fails, and one that does not exist.
 func TestStart(t *testing.T) {
-	works, err := Works()
+	scenarios, err := Scenarios()
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong := *works[0]
+	wrong := *scenarios[0]
 	wrong.Plugins = []string{"NoSuchPlugin"}
 	if _, err := arena.Start(contender(Ours), &wrong, Settings{}, nil); err == nil || !strings.Contains(err.Error(), `unknown admission plugin`) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := arena.Start(Contender{Name: "nobody"}, works[0], Settings{}, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := arena.Start(Contender{Name: "nobody"}, scenarios[0], Settings{}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpus are the processors that this process and the contenders may run on. Another is one of
-// its own, and that of the servers if there is a single one.
+// cpus are the processors of this process (own) and of the contenders (servers). another is a
+// processor other than the servers', if there is one.
 type cpus struct{ own, servers, another unix.CPUSet }
 
-// splitCPUs gives the last processor to the servers and the others to this
-// process. A single one is shared.
+// splitCPUs gives the last processor to the servers and the others to this process. If there is
+// only one, they share it.
 func splitCPUs() (cpus, error) {
 	var all unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -38,8 +38,8 @@ func splitCPUs() (cpus, error) {
 		c.own.Clear(last)
 	}
 	runtime.GOMAXPROCS(c.own.Count())
-	// Threads inherit from the one that starts them; in the second round are
-	// those that were started during the first.
+	// Threads inherit the affinity of the thread that starts them. The second round catches those
+	// that were started during the first.
 	for range 2 {
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
@@ -58,7 +58,7 @@ func splitCPUs() (cpus, error) {
 	return c, nil
 }
 
-// String says which processors are whose.
+// String describes which processors the generator and the servers use.
 func (c *cpus) String() string {
 	if c.own == c.servers {
 		return "generator and server share one processor"
@@ -66,8 +66,8 @@ func (c *cpus) String() string {
 	return fmt.Sprintf("the server has one processor, the generator %d", c.own.Count())
 }
 
-// Trace moves the calling thread, and the thread of a server that it traces, to the same
-// processor, because they switch faster there: to that of the servers, or to another one if
+// Trace moves the calling thread and the thread that it traces to the same processor, because
+// switching is faster there: to the servers' processor, or to another one if another is set and
 // there is one.
 func (a *Arena) Trace(thread int, another bool) error {
 	at := a.cpus.servers
@@ -82,8 +82,8 @@ func (a *Arena) Trace(thread int, another bool) error {
 	return nil
 }
 
-// start starts a command on the processor of the servers: a process inherits
-// where the thread that starts it may run.
+// start starts a command on the servers' processor. A process inherits the affinity of the thread
+// that starts it.
 func (c *cpus) start(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

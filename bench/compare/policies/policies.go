@@ -1,4 +1,4 @@
-// Package policies is the work "policy": a ValidatingAdmissionPolicy of four
+// Package policies implements the scenario "policy": a ValidatingAdmissionPolicy of four
 // expressions.
 package policies
 
@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifest is the policy with a binding that denies, as Kubernetes' documents for a
-// directory of static ones.
+// Manifest contains the policy and a binding that denies, in the form of Kubernetes' static
+// manifests.
 //
 //go:embed policy.yaml
 var Manifest []byte
 
-// expressions returns those of the policy.
+// expressions returns the expressions of the policy.
 func expressions() (all []string, err error) {
 	policy, _, _ := bytes.Cut(Manifest, []byte("\n---\n"))
 	var document admissionregistrationv1.ValidatingAdmissionPolicy
@@ -32,8 +32,8 @@ func expressions() (all []string, err error) {
 	return all, nil
 }
 
-// A Policy is the policy compiled by cel-go, without the accounting of costs that
-// kube-apiserver and fastadmit have.
+// A Policy is the policy compiled by cel-go, without the cost limits of kube-apiserver and
+// fastadmit.
 type Policy []check
 
 type check struct {
@@ -66,7 +66,7 @@ func New() (Policy, error) {
 	return p, nil
 }
 
-// Check denies an object for which an expression does not hold, or fails.
+// Check denies an object if an expression is false or fails.
 func (p Policy) Check(object map[string]any) error {
 	variables := map[string]any{"object": object}
 	for i := range p {

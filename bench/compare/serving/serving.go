@@ -1,6 +1,6 @@
-// Package serving is how contenders are started: their flags, the line they
-// print when they serve, and where their memory and processor time can be
-// read. The flags and the line are those of "fastadmit serve".
+// Package serving is the contenders' common part: their flags, the line that they print when they
+// serve, and the metrics of their memory and processor time. The flags and the line are those of
+// "fastadmit serve".
 package serving
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// Options are what a contender is told.
+// Options are the settings of a contender.
 type Options struct {
-	// Work is what it does: "validate", "mutate", "ten" or "policy".
-	Work string
-	// CertFile and KeyFile hold the certificate that all contenders have, PEM.
+	// Scenario is "validate", "mutate", "ten" or "policy".
+	Scenario string
+	// CertFile and KeyFile are PEM files with the certificate of all contenders.
 	CertFile, KeyFile string
-	// Answer is a file with the answer that the floor gives. Others have none.
+	// Answer is a file with the floor's answer. Others have none.
 	Answer string
 }
 
 // Flags reads the options from the command line.
 func Flags() Options {
 	var o Options
-	flag.StringVar(&o.Work, "work", "validate", "validate, mutate, ten or policy")
+	flag.StringVar(&o.Scenario, "scenario", "validate", "validate, mutate, ten or policy")
 	flag.StringVar(&o.CertFile, "tls-cert-file", "", "file with the serving certificate, PEM")
 	flag.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with its key, PEM")
 	flag.StringVar(&o.Answer, "answer", "", "file with the answer of the floor")
@@ -35,8 +35,8 @@ func Flags() Options {
 	return o
 }
 
-// Listen opens a port of the system's choice on loopback, and a second one for
-// /metrics, and says where they are.
+// Listen opens a port on loopback that the system chooses, and a second one for /metrics, and
+// prints the addresses.
 func Listen() net.Listener {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// A Cluster is what the work "ten" is done in, by namespace and name.
+// A Cluster contains the objects that the scenario "ten" reads, by namespace and name.
 type Cluster struct {
 	Namespaces      map[string]*corev1.Namespace
 	LimitRanges     map[string][]*corev1.LimitRange
@@ -54,7 +54,7 @@ func (c *Cluster) add(document []byte) error {
 	case "PriorityClass":
 		return put(document, func(p *schedulingv1.PriorityClass) { c.PriorityClasses[p.Name] = p })
 	}
-	return fmt.Errorf("got the kind %q, which the work has no use for", meta.Kind)
+	return fmt.Errorf("got the kind %q, which the scenario has no use for", meta.Kind)
 }
 
 func put[T any](document []byte, put func(*T)) error {
@@ -66,12 +66,12 @@ func put[T any](document []byte, put func(*T)) error {
 	return nil
 }
 
-// What follows is what kube-apiserver's plugins of these names do with the Pods
-// of the work (k8s.io/kubernetes plugin/pkg/admission): not all that they can.
+// The functions below do with the scenario's Pods what kube-apiserver's plugins of these names do
+// (k8s.io/kubernetes plugin/pkg/admission). They do not handle other Pods.
 
 func (c *Cluster) namespaceAutoProvision(pod *corev1.Pod) error {
 	if c.Namespaces[pod.Namespace] == nil {
-		return fmt.Errorf("namespaces %q not found: the work makes none", pod.Namespace)
+		return fmt.Errorf("namespaces %q not found: the scenario makes none", pod.Namespace)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func limitContainer(kind string, container *corev1.Container, limit *corev1.Limi
 	return set
 }
 
-// serviceAccount is for accounts and Pods that do without tokens, or have them.
+// serviceAccount handles accounts and Pods with and without tokens.
 func (c *Cluster) serviceAccount(pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = "default"
@@ -191,8 +191,8 @@ func (c *Cluster) podTolerationRestriction(pod *corev1.Pod) error {
 	return nil
 }
 
-// hasResources reports whether the pod's quality of service is more than
-// BestEffort, for Pods that name no other resources.
+// hasResources reports whether the pod's quality of service is above BestEffort. It assumes that
+// Pods name no other resources.
 func hasResources(pod *corev1.Pod) bool {
 	found := false
 	eachContainer(pod, func(c *corev1.Container) { found = found || len(c.Resources.Requests)+len(c.Resources.Limits) > 0 })

@@ -1,5 +1,5 @@
-// Package typed is the work that the contenders do, for those that decode
-// Pods into Go types: written as one writes it with them.
+// Package typed implements the scenarios for the contenders that decode Pods into Go types, in the
+// usual style.
 package typed
 
 import (
@@ -9,15 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A Mutator changes a Pod. Old is nil but in an update. The error denies it.
+// A Mutator changes a Pod. old is nil unless the request is an update. An error denies the Pod.
 type Mutator func(pod, old *corev1.Pod) error
 
-// Mutators returns what mutates Pods in the work, in its order.
-func Mutators(work string) ([]Mutator, error) {
-	if work == "mutate" {
+// Mutators returns the mutators of a scenario, in their order.
+func Mutators(scenario string) ([]Mutator, error) {
+	if scenario == "mutate" {
 		return []Mutator{alwaysPullImages}, nil
 	}
-	if work != "ten" {
+	if scenario != "ten" {
 		return nil, nil
 	}
 	c, err := NewCluster()
@@ -68,8 +68,8 @@ func hasNewImage(pod, old *corev1.Pod) bool {
 	return found
 }
 
-// eachContainer visits all containers: an ephemeral one has the fields of the
-// others (k8s.io/api/core/v1 EphemeralContainerCommon).
+// eachContainer visits all containers. An ephemeral container has the fields of the others
+// (k8s.io/api/core/v1 EphemeralContainerCommon).
 func eachContainer(pod *corev1.Pod, visit func(*corev1.Container)) {
 	for i := range pod.Spec.InitContainers {
 		visit(&pod.Spec.InitContainers[i])

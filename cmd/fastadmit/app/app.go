@@ -1,5 +1,5 @@
-// Package app is the fastadmit command: its subcommands and the server. It can
-// be imported, so that anybody can build a binary with plugins of their own:
+// Package app is the fastadmit command with its subcommands. Import it to build a binary
+// with plugins of your own:
 //
 //	func main() {
 //		os.Exit(app.Execute(app.NewCommand(app.WithPlugin(myplugin.Plugin()))))
@@ -109,14 +109,14 @@ func Execute(cmd *cobra.Command) int {
 	return exitUsage
 }
 
-// A failure is an error of doing what was asked for. All other errors of the
-// command are wrong usage. Without an error inside, everything is said.
+// A failure is an error while the command does what it was asked for. All other errors are
+// wrong usage. Without an error inside, the command has printed what is wrong.
 type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
-// An exit ends the command with a code. Without an error inside, everything is
-// said.
+// An exit ends the command with a code. Without an error inside, the command has printed
+// what is wrong.
 type exit struct {
 	code int
 	error

@@ -51,7 +51,7 @@ type benchOptions struct {
 	htmlFile string
 }
 
-// benchTarget is a webhook to put load on, by flags.
+// benchTarget are the flags of a webhook to test.
 type benchTarget struct {
 	name       string
 	url        string
@@ -177,8 +177,7 @@ func (b *benchOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// checkHTML says before the load what would be said after it: that the page
-// cannot be written.
+// checkHTML checks before the load whether the page can be written.
 func (b *benchOptions) checkHTML() error {
 	if b.htmlFile == "" {
 		return nil
@@ -194,7 +193,7 @@ func (b *benchOptions) checkHTML() error {
 	return errors.Join(err, file.Close())
 }
 
-// explain adds to an error which flag helps.
+// explain adds to an error the flag that helps.
 func (b *benchOptions) explain(err error) error {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
 		return err
@@ -206,8 +205,7 @@ func (b *benchOptions) explain(err error) error {
 	return fmt.Errorf("%w; set its CA certificates with --%scertificate-authority, or skip the verification with --%[2]sinsecure-skip-tls-verify", err, prefix)
 }
 
-// hint says how to send only what the webhook is for, where most of what was sent
-// was denied.
+// hint shows how to send only suitable requests if most of them were denied.
 func (b *benchOptions) hint(r *bench.Report) string {
 	if len(b.weights) > 0 || len(b.sizes) > 0 || len(r.Series) == 0 || len(r.Series[0].Rounds) == 0 {
 		return ""
@@ -313,7 +311,7 @@ func (b *benchOptions) configs() ([]bench.Config, error) {
 	return configs, nil
 }
 
-// mix returns what is sent.
+// mix returns the requests to send.
 func (b *benchOptions) mix() (*bench.Mix, error) {
 	var recordings []*bench.Recording
 	var err error

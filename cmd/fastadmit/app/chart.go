@@ -15,21 +15,21 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
-// chartValues are the values by which the Helm chart knows plugins that are not
-// built in.
+// chartValues are the values of the Helm chart for plugins that are not built in.
 type chartValues struct {
 	ExtraPlugins map[string]*chartPlugin `json:"extraPlugins"`
 }
 
-// A chartPlugin is what the chart knows of a plugin, as in its files/plugins.yaml.
+// A chartPlugin describes a plugin to the chart, as files/plugins.yaml does.
 type chartPlugin struct {
-	// Everything says that the plugin takes every resource, if no rules of its
-	// settings narrow it.
+	// Everything is true if the plugin gets every resource, unless the rules in its
+	// settings narrow this.
 	Everything  bool   `json:"everything,omitempty"`
 	SideEffects string `json:"sideEffects,omitempty"`
-	// Cluster is what the process must be allowed to do in the cluster for it.
+	// Cluster are the permissions that the plugin needs in the cluster.
 	Cluster []rbacv1.PolicyRule `json:"cluster,omitempty"`
-	// Writes says that the plugin writes to the cluster, and must know who calls.
+	// Writes is true if the plugin writes to the cluster. Callers must be authenticated
+	// then.
 	Writes   bool                                         `json:"writes,omitempty"`
 	Mutate   []admissionregistrationv1.RuleWithOperations `json:"mutate,omitempty"`
 	Validate []admissionregistrationv1.RuleWithOperations `json:"validate,omitempty"`

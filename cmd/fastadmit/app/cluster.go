@@ -25,17 +25,17 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
-// syncMax bounds how long is waited for the state of the cluster.
+// syncMax is how long commands wait until the watched objects are cached.
 const syncMax = 30 * time.Second
 
-// knownCluster is what is known of the cluster. It is asked for from when
-// something first needs it.
+// knownCluster has the state of the cluster. It connects to the API server when something
+// first needs it.
 type knownCluster struct {
 	kubeconfig, dir string
-	kinds           []*cluster.Kind // those that plugins define themselves
+	kinds           []*cluster.Kind // the kinds that plugins define
 
-	// imagined says that a new cluster stands for one that is not named: nothing
-	// is served.
+	// imagined is true for commands that do not serve: if no cluster is named, they use the
+	// objects of a new cluster.
 	imagined  bool
 	userAgent string       // "fastadmit" if empty
 	log       *slog.Logger // may be nil
@@ -43,22 +43,22 @@ type knownCluster struct {
 
 	state      atomic.Pointer[cluster.State] // nil until it is needed
 	namespaces namespaces
-	access     atomic.Pointer[cluster.Access] // that match conditions ask
+	access     atomic.Pointer[cluster.Access] // for match conditions
 }
 
-// matchConditions is the name by which match conditions that ask about rights have
-// their share of the requests of the API server.
+// matchConditions is the name under which match conditions that check permissions share
+// the requests to the API server.
 const matchConditions = "matchConditions"
 
-// compileConditions implements config.Source.Compile: the variable authorizer is
-// answered by c.
+// compileConditions implements config.Source.Compile. The variable authorizer asks c.
 func (c *knownCluster) compileConditions(conditions []admissionregistrationv1.MatchCondition,
 	failurePolicy admissionregistrationv1.FailurePolicyType, path *field.Path,
 ) (config.Conditions, field.ErrorList) {
 	return matchconditions.Compile(conditions, failurePolicy, &c.access, path)
 }
 
-// follow makes known what is needed, which is who needs it. It does not wait.
+// follow starts the watches for needs; who names what has these needs. It does not wait
+// for the first objects.
 func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []string) error {
 	if len(needs) == 0 && c.kubeconfig == "" && c.dir == "" {
 		return nil
@@ -100,21 +100,20 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 	return nil
 }
 
-// garbagePercent is how much garbage there may be, in percent of what is in use, before the garbage
-// collector runs. What is known of a large cluster is most of what is in use, and requests
-// allocate little, so it still runs rarely. With Go's 100, a process with NodeRestriction in a cluster of
-// 10,000 pods had 71 MiB at most; with 50 it has 60.
+// garbagePercent is the value for debug.SetGCPercent while the cluster is watched. Cached
+// objects are most of the heap, and requests allocate little, so the collector still runs
+// rarely. With Go's default of 100, a process with NodeRestriction in a cluster of 10,000 pods
+// had 71 MiB at most; with 50 it has 60.
 const garbagePercent = 50
 
-// limitGarbage sets garbagePercent, unless GOGC says something else.
+// limitGarbage sets garbagePercent, unless GOGC is set.
 func limitGarbage() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
 }
 
-// put makes objects part of what is known of the cluster, those that somebody asks
-// for.
+// put adds objects to the state of the cluster, if plugins read their kinds.
 func (c *knownCluster) put(objects []manifest.Item) error {
 	state := c.state.Load()
 	if state == nil {
@@ -129,7 +128,7 @@ func (c *knownCluster) put(objects []manifest.Item) error {
 	return nil
 }
 
-// await waits for what is followed.
+// await waits until the watched objects are cached.
 func (c *knownCluster) await(ctx context.Context) error {
 	state := c.state.Load()
 	if state == nil {
@@ -140,7 +139,7 @@ func (c *knownCluster) await(ctx context.Context) error {
 	return state.Wait(waiting)
 }
 
-// check is a check of /readyz: it fails until what is followed is known.
+// check is a check of /readyz. It fails until the watched objects are cached.
 func (c *knownCluster) check() server.Check {
 	return server.Check{Name: "cluster", Ask: func() (bool, string) {
 		if state := c.state.Load(); state != nil {
@@ -152,7 +151,7 @@ func (c *knownCluster) check() server.Check {
 	}}
 }
 
-// namespaces are those that selectors ask for.
+// namespaces looks up the labels of namespaces for selectors.
 type namespaces struct {
 	known atomic.Pointer[cluster.Objects[*corev1.Namespace]]
 }
@@ -161,7 +160,7 @@ type namespaces struct {
 func (n *namespaces) Labels(ctx context.Context, name string) (labels.Set, error) {
 	known := n.known.Load()
 	if known == nil {
-		return nil, errors.New("the cluster is not watched") // which comes before a chain is used
+		return nil, errors.New("the cluster is not watched") // a chain is used only after follow
 	}
 	namespace, err := known.Get(ctx, "", name)
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
-// completeValues has shells complete the values of a flag.
+// completeValues makes shells complete the values of a flag.
 func completeValues(cmd *cobra.Command, flag string, values ...string) {
 	complete(cmd, flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values, cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
-// completeLists has shells complete the values of a flag that takes several,
-// with commas between.
+// completeLists makes shells complete the values of a flag that takes a comma-separated list.
 func completeLists(cmd *cobra.Command, flag string, values func() []string) {
 	complete(cmd, flag, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndexByte(typed, ',')+1]
@@ -36,8 +35,8 @@ func completeLists(cmd *cobra.Command, flag string, values func() []string) {
 	})
 }
 
-// completeFiles has shells complete the value of a flag with files that end in
-// these, or with folders if there are none.
+// completeFiles makes shells complete the value of a flag with files that have one of the
+// extensions, or with folders if there is no extension.
 func completeFiles(cmd *cobra.Command, flag string, extensions ...string) {
 	complete(cmd, flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		if len(extensions) == 0 {
@@ -62,7 +61,7 @@ func manifestExtensions() []string {
 	return all
 }
 
-// explainFlag adds to the error of a wrong flag which one may have been meant.
+// explainFlag adds to the error of an unknown flag the name that may have been meant.
 func explainFlag(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || len(unknown.GetSpecifiedName()) < 2 {

@@ -48,7 +48,7 @@ func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
 	return failed(err)
 }
 
-// onlyFlags has the settings that no field of the file is for, as comments.
+// onlyFlags returns the settings that have a flag but no field in the file, as comments.
 func (o *serveOptions) onlyFlags() string {
 	text := "# Only flags set:\n"
 	for _, name := range []string{"admission-control-config-file", "cluster-state-dir", "default-not-ready-toleration-seconds",
@@ -80,7 +80,7 @@ func (o *serveOptions) effective(in *selected) *config.Configuration {
 	return c
 }
 
-// fillSelectors makes selectors that are missing those that select everything.
+// fillSelectors sets missing selectors to empty ones, which select everything.
 func fillSelectors(selectors ...**metav1.LabelSelector) {
 	for _, selector := range selectors {
 		if *selector == nil {

@@ -22,16 +22,15 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
-// managed says that fastadmit keeps its certificates in a Secret, and registers
-// itself or has kube-apiserver trust it where others registered it.
+// managed keeps certificates in a Secret. It also registers the webhooks, or sets the
+// caBundle of webhooks that somebody else registered.
 type managed struct {
 	settings *config.Server
-	manager  *certs.Manager // nil if it does not
+	manager  *certs.Manager // nil without --cert-secret-name
 	last     selected       // what was registered last
 }
 
-// registeredByOthers returns the names in --webhook-configurations, by kind. The error says
-// what is wrong with them.
+// registeredByOthers returns the names in --webhook-configurations, by kind.
 func registeredByOthers(settings *config.Server) (mutating, validating []string, err error) {
 	for i, configuration := range settings.WebhookConfigurations {
 		kind, name, _ := strings.Cut(configuration, "/")
@@ -51,10 +50,10 @@ func registeredByOthers(settings *config.Server) (mutating, validating []string,
 	return mutating, validating, nil
 }
 
-// namespaceFile is where a pod finds its namespace.
+// namespaceFile contains the namespace of a pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// start begins to keep certificates, if it is asked for.
+// start starts the manager of the certificates, if there is a Secret for them.
 func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, callers *server.Callers, log *slog.Logger, set *metrics.Set) error {
 	if m.settings.CertSecretName == "" {
 		return nil
@@ -71,7 +70,7 @@ func (m *managed) start(ctx context.Context, kubeconfig string, in *selected, ca
 	return nil
 }
 
-// options returns what is kept and registered for what was selected.
+// options returns the options of the manager for the selected plugins.
 func (m *managed) options(kubeconfig string, in *selected, callers *server.Callers) (*certs.Options, error) {
 	if m.settings.CertSecretNamespace == "" {
 		content, err := files.Read(namespaceFile)
@@ -109,7 +108,7 @@ func (m *managed) options(kubeconfig string, in *selected, callers *server.Calle
 	return o, nil
 }
 
-// reload registers what was selected anew, unless others do.
+// reload registers the webhooks of the selected plugins, unless somebody else does.
 func (m *managed) reload(in *selected, callers *server.Callers) error {
 	if m.manager == nil || len(m.settings.WebhookConfigurations) > 0 {
 		return nil
@@ -126,8 +125,8 @@ func (m *managed) reload(in *selected, callers *server.Callers) error {
 	return err
 }
 
-// configurations returns both webhook configurations. One that no plugin needs
-// has no webhooks, so that those it may have had are taken away.
+// configurations returns both webhook configurations. One that no plugin needs has no
+// webhooks, which removes those that were registered before.
 func (m *managed) configurations(callers *server.Callers) (
 	mutating *admissionregistrationv1.MutatingWebhookConfiguration,
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration,
@@ -153,7 +152,7 @@ func (m *managed) configurations(callers *server.Callers) (
 	return mutating, validating, nil
 }
 
-// hosts returns what kube-apiserver calls the server, which is the same in all
+// hosts returns the host name that kube-apiserver uses for the server. It is the same in all
 // webhooks.
 func hosts(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration) []string {
 	var client admissionregistrationv1.WebhookClientConfig
@@ -172,8 +171,8 @@ func hosts(mutating *admissionregistrationv1.MutatingWebhookConfiguration, valid
 	return []string{address.Hostname()}
 }
 
-// checks call the server, which listens at that address, as kube-apiserver
-// does, and say whether it is registered.
+// checks are checks of /readyz: one calls the server at address as kube-apiserver does, the
+// other shows whether the webhooks are registered.
 func (m *managed) checks(address net.Addr) []server.Check {
 	certificate := func() (bool, string) {
 		host, port, err := net.SplitHostPort(address.String())

@@ -101,8 +101,8 @@ func (m *manifestsOptions) run(ctx context.Context, stdout, stderr io.Writer) er
 	return failed(err)
 }
 
-// printRole prints a ClusterRole with what the selected plugins and the selectors
-// do in the cluster.
+// printRole prints a ClusterRole with the permissions that the selected plugins and the
+// selectors need.
 func (m *manifestsOptions) printRole(stdout io.Writer, in *selected) error {
 	needs, _ := needed(m.options.table(), in.enabled, in.Loaded)
 	role := &rbacv1.ClusterRole{
@@ -123,7 +123,7 @@ func (m *manifestsOptions) printRole(stdout io.Writer, in *selected) error {
 	return failed(err)
 }
 
-// register returns what registers the selected plugins.
+// register returns the webhook configurations for the selected plugins.
 func (s *selected) register(options *registration.Options) (*registration.Registration, error) {
 	var plugins []registration.Plugin
 	for _, plugin := range s.chain.Plugins() {
@@ -144,8 +144,7 @@ func (s *selected) register(options *registration.Options) (*registration.Regist
 	return r, err
 }
 
-// marshal returns what there is of the kinds that are wanted, as documents of
-// YAML.
+// marshal returns the configurations of the requested kind, or both, as YAML documents.
 func (m *manifestsOptions) marshal(r *registration.Registration) ([]byte, error) {
 	if m.kind != "" && m.kind != mutatingKind && m.kind != validatingKind {
 		return nil, fmt.Errorf("--kind: got %q, want %s, %s or %s", m.kind, mutatingKind, validatingKind, roleKind)
@@ -171,8 +170,7 @@ func (m *manifestsOptions) marshal(r *registration.Registration) ([]byte, error)
 	return bytes.Join(documents, []byte("---\n")), nil
 }
 
-// registrationFlags are the flags for what --config says in its section
-// registration.
+// registrationFlags are the flags that override the section registration of --config.
 type registrationFlags struct {
 	flags          *pflag.FlagSet
 	name           string
@@ -200,8 +198,7 @@ func (r *registrationFlags) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&r.static, "static", false, "print the form that kube-apiserver loads from files; needs --url")
 }
 
-// override returns the options with what flags say. They may share what they
-// point to with o.
+// override returns the options with the values of flags. They may share memory with o.
 func (r *registrationFlags) override(o registration.Options) (*registration.Options, error) {
 	given := r.flags.Changed
 	byService := given("service-name") || given("service-port")
@@ -237,8 +234,7 @@ func (r *registrationFlags) override(o registration.Options) (*registration.Opti
 	return &o, nil
 }
 
-// service returns the service with what flags say, a new one in the namespace
-// if there is none.
+// service returns the service with the values of flags, a new one if there is none.
 func (r *registrationFlags) service(s *admissionregistrationv1.ServiceReference, namespace string) *admissionregistrationv1.ServiceReference {
 	if s == nil {
 		s = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: r.serviceName, Port: &r.servicePort}

@@ -60,19 +60,17 @@ plugins, the values that describe them to the Helm chart.`,
 	return cmd
 }
 
-// needsConfig is how the list says that a plugin does not run without a
-// configuration file.
+// needsConfig stands in the list for a configuration file that a plugin requires.
 const needsConfig = "a configuration"
 
-// listed is what is said of a plugin.
+// listed is a plugin in the list.
 type listed struct {
 	Name      string   `json:"name"`
 	Summary   string   `json:"summary"`
 	Mutates   bool     `json:"mutates"`
 	Validates bool     `json:"validates"`
 	Resources []string `json:"resources"`
-	// Needs are kinds of objects of the cluster, and what else the plugin does not
-	// run without.
+	// Needs are kinds of objects of the cluster, and needsConfig.
 	Needs         []string `json:"needs"`
 	KubeAPIServer string   `json:"kubeAPIServer"`
 
@@ -100,7 +98,7 @@ func (o *options) listed() []listed {
 	return all
 }
 
-// does says in which phases the plugin runs.
+// does returns the phases in which the plugin runs.
 func (l *listed) does() string {
 	var does []string
 	if l.Mutates {
@@ -112,7 +110,7 @@ func (l *listed) does() string {
 	return strings.Join(does, ",")
 }
 
-// resources lists what the plugin's rules select, once each.
+// resources returns the resources that the plugin's rules select, without duplicates.
 func resources(plugin *admission.Plugin) []string {
 	all := []string{}
 	for _, rule := range plugin.Rules {

@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// debounceTime is how long files must be left alone before they are read: a
-	// change of several files, or of a ConfigMap, is many events.
+	// debounceTime is how long no event may come before files are read. A change of
+	// several files, or of a ConfigMap, causes many events.
 	debounceTime = 100 * time.Millisecond
 
-	// readsMax is how often files are read that change while they are read. The
-	// events of the last change bring on the next try.
+	// readsMax is how often files are read again because they changed meanwhile. The
+	// events of the last change cause another try.
 	readsMax = 3
 )
 
-// A reloader reads files anew when they change. A change that is good takes
-// effect at once; one that is not changes nothing.
+// A reloader reads files again when they change. A valid change takes effect at once; an
+// invalid one changes nothing.
 type reloader struct {
 	log     *slog.Logger
 	metrics reloadMetrics
@@ -39,8 +39,8 @@ type reloader struct {
 	watched map[string]os.FileInfo // folders, as they were when watching began
 	parts   []*part
 
-	rules    <-chan struct{} // says that plugins want other reviews to be sent
-	register func() error    // registers them
+	rules    <-chan struct{} // receives a value when plugins need other reviews
+	register func() error    // registers the webhooks again
 }
 
 // reloadMetrics are about changes of the configuration files.
@@ -56,7 +56,7 @@ func (m *reloadMetrics) register(set *metrics.Set) {
 	set.NewGauge("fastadmit_config_reload_last_success_timestamp_seconds", func() float64 { return float64(m.lastSuccess.Load()) })
 }
 
-// A part is files that are read together, and folders of which all files are.
+// A part is a set of files, and of folders with all their files, that are read together.
 type part struct {
 	name    string
 	files   func() []string
@@ -64,7 +64,7 @@ type part struct {
 	reload  func(ctx context.Context) error
 
 	read    [sha256.Size]byte
-	refused atomic.Pointer[string] // why the last change was not good, nil if it was
+	refused atomic.Pointer[string] // the error of the last change, nil if it was valid
 }
 
 // newReloader watches the files of the parts, which were read just now.
@@ -106,7 +106,7 @@ func (r *reloader) watch(p *part) error {
 	return nil
 }
 
-// watchFolder watches a folder, again if another one has taken its place.
+// watchFolder watches a folder. If the folder was replaced, it watches the new one.
 func (r *reloader) watchFolder(folder string) error {
 	now, err := os.Stat(folder)
 	if err != nil {
@@ -123,9 +123,9 @@ func (r *reloader) watchFolder(folder string) error {
 	return nil
 }
 
-// run reloads until ctx ends: what changed, and everything when asked to.
+// run reloads until ctx ends: the parts that changed, and all parts after SIGHUP.
 func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
-	defer func() { _ = r.watcher.Close() }() // nobody is to be told
+	defer func() { _ = r.watcher.Close() }() // the process ends
 	settled := time.NewTimer(debounceTime)   // what changed before it was watched
 	defer settled.Stop()
 	for {
@@ -154,9 +154,9 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 	}
 }
 
-// reload reads a part anew if it changed, or in any case if it has files: a
-// certificate made in memory must stay. If a part changes, or comes to have other
-// files, while it is read, it is read once more.
+// reload reads a part again if it changed or, if always is true, in any case. A part without
+// files, such as a certificate in memory, is never read again. If a part changes while it is
+// read, or gets other files, it is read once more.
 func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 	unwatched := r.watch(p) // a folder may be another one, with the same files
 	now := p.contents()
@@ -187,7 +187,7 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 	r.log.Info(p.name + " reloaded")
 }
 
-// checks say for each part whether what is in use is what the files have.
+// checks are checks of /readyz that show, for each part, whether the last change was refused.
 func (r *reloader) checks() []server.Check {
 	var checks []server.Check
 	for _, p := range r.parts {
@@ -201,7 +201,7 @@ func (r *reloader) checks() []server.Check {
 	return checks
 }
 
-// configPart is the configuration, which in was loaded from.
+// configPart is the part with the files of the configuration. in was loaded from them.
 func (o *serveOptions) configPart(in selected) *part {
 	return &part{
 		name:    "configuration",

@@ -19,9 +19,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 )
 
-// A selection is which plugins run, and how they are configured: what the
-// commands that run plugins have in common. The flags are spelled as
-// kube-apiserver spells them.
+// A selection has the flags that select and configure plugins. All commands that run
+// plugins have them. Their names are those of kube-apiserver.
 type selection struct {
 	options         *options
 	flags           *pflag.FlagSet
@@ -29,12 +28,13 @@ type selection struct {
 	admissionFile   string
 	configFile      string
 	cluster         knownCluster
-	// policies are those that no folder of a configuration has.
+	// policies are policies from --policies or the input, not from a folder of the
+	// configuration.
 	policies policies.Set
-	// images says that the command also serves ImageReviews, for which no plugin has to
-	// be enabled.
+	// images is true for a command that also serves ImageReviews. It needs no enabled
+	// plugin.
 	images bool
-	// keep, if it is set, says which of the enabled plugins are run.
+	// keep, if it is set, returns whether an enabled plugin runs.
 	keep func(*admission.Plugin) bool
 }
 
@@ -77,17 +77,15 @@ func (o *options) names() []string {
 	return names
 }
 
-// useKubeconfig says in the help what --kubeconfig is for where it is not for what
-// serve uses it for.
+// useKubeconfig replaces the help of --kubeconfig and --cluster-state-dir.
 func (s *selection) useKubeconfig(kubeconfig, dir string) {
 	s.flags.Lookup("kubeconfig").Usage, s.flags.Lookup("cluster-state-dir").Usage = kubeconfig, dir
 }
 
-// unusedCluster is the help of the flags about the cluster where nobody looks at
-// it.
+// unusedCluster is the help of these flags in commands that do not read the cluster.
 const unusedCluster = "ignored; accepted so that you can pass the flags of serve"
 
-// selected are plugins that were made ready.
+// selected are the enabled plugins, with their configuration.
 type selected struct {
 	*config.Loaded
 	enabled map[string]admission.Enabled
@@ -103,10 +101,10 @@ func (s *selected) names() []string {
 	return names
 }
 
-// load reads the configuration and makes the plugins ready; those of last that
-// did not change are kept. What they need to know of the cluster is followed
-// until ctx ends, but is not waited for. What is loaded is there after an error,
-// too, for its Files. An error about flags is one of usage.
+// load reads the configuration and creates the plugins. It keeps the plugins of last whose
+// configuration did not change. It starts the watches that the plugins need, which go on
+// until ctx ends, and does not wait for their objects. After an error, only the Files of
+// the result may be used. An error about flags is one of usage.
 func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, error) {
 	table, names := s.options.table(), s.options.names()
 	if err := s.checkFlags(names); err != nil {
@@ -161,7 +159,7 @@ func (s *selection) locate(loaded *config.Loaded, err error) error {
 	return loaded.Locate(s.policies.Locate(err))
 }
 
-// checkPlugins says what is wrong with the plugins, without a cluster.
+// checkPlugins returns the errors in the configuration of plugins. It asks no cluster.
 func checkPlugins(table []admission.Plugin, enabled map[string]admission.Enabled) error {
 	state, err := cluster.New(cluster.Options{Embedded: true})
 	if err != nil {
@@ -177,14 +175,14 @@ func checkPlugins(table []admission.Plugin, enabled map[string]admission.Enabled
 	return err
 }
 
-// loadOnly loads without asking anybody about the cluster.
+// loadOnly loads without connecting to a cluster.
 func (s *selection) loadOnly(ctx context.Context) (selected, error) {
 	s.cluster.kubeconfig, s.cluster.dir, s.cluster.imagined = "", "", true
 	return s.load(ctx, nil)
 }
 
-// needed returns what the plugins and the selectors need to know of the cluster,
-// and who needs it.
+// needed returns the kinds that plugins, selectors and match conditions read from the
+// cluster, and the names of those that read them.
 func needed(table []admission.Plugin, enabled map[string]admission.Enabled, loaded *config.Loaded) (needs []cluster.Need, who []string) {
 	if loaded.NeedsNamespaces {
 		needs, who = append(needs, cluster.Namespaces.Watched()), append(who, "a namespaceSelector")
@@ -206,7 +204,8 @@ func needed(table []admission.Plugin, enabled map[string]admission.Enabled, load
 	return needs, who
 }
 
-// notHere returns why there is no plugin of names that plugins of Kubernetes had.
+// notHere returns the plugins of Kubernetes that fastadmit does not have, each with the
+// reason.
 func notHere() map[string]string {
 	reasons := make(map[string]string)
 	for _, p := range handlers.NotHere() {

@@ -22,8 +22,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
-// rulesMax bounds how long registration waits at the start for what plugins follow of
-// the cluster to know which reviews they want. Until they know, they want all.
+// rulesMax is how long the first registration waits until plugins have read from the cluster
+// which reviews they need. Until then they ask for all reviews.
 const rulesMax = 5 * time.Second
 
 type serveOptions struct {
@@ -36,7 +36,7 @@ type serveOptions struct {
 	server   *server.Server
 
 	hangup chan os.Signal // SIGHUP, to read all files again
-	rules  chan struct{}  // says that plugins want other reviews to be sent
+	rules  chan struct{}  // receives a value when plugins need other reviews
 }
 
 func newServeCommand(o *options) *cobra.Command {
@@ -61,7 +61,7 @@ exits.`,
 			s.hangup = make(chan os.Signal, 1)
 			signal.Notify(s.hangup, syscall.SIGHUP)
 			defer signal.Stop(s.hangup)
-			signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
+			signal.Ignore(syscall.SIGPIPE) // the process goes on if the reader of its log ends
 			lines := server.NewLogQueue(cmd.ErrOrStderr())
 			defer lines.Close()
 			return s.run(ctx, cmd.OutOrStdout(), lines)
@@ -90,7 +90,7 @@ func (o *serveOptions) use(in *selected) (err error) {
 	return nil
 }
 
-// run serves until ctx ends, then finishes what is in flight.
+// run serves until ctx ends, and then answers the requests in flight.
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	server.LimitMemory(os.ReadFile)
 	log, set := server.NewLog(stderr), metrics.NewSet()
@@ -138,7 +138,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return failed(err)
 }
 
-// newServer makes the server, which has no plugins yet.
+// newServer creates the server, without plugins.
 func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set) (err error) {
 	o.server, err = server.New(&server.Options{
 		Log: log, Metrics: set, Callers: o.callers,
@@ -152,7 +152,7 @@ func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set) (err error)
 	return err
 }
 
-// serveSelected answers with what was loaded from now on.
+// serveSelected makes the server use what was loaded.
 func (o *serveOptions) serveSelected(in *selected) {
 	o.server.Use(in.chain, in.Digest)
 	o.server.UseImages(in.ImageReview)
@@ -175,47 +175,47 @@ func (o *serveOptions) listen(c *certificates) (ports *server.Ports, about strin
 	return ports, fmt.Sprintf("metrics on http://%s", ports.Ops.Addr()), nil
 }
 
-// outlasting returns the context of what plugins follow and do beside reviews. It goes on
-// when ctx ends, for reviews are answered after that; but until started is called, nothing
-// is, and it ends with ctx.
+// outlasting returns the context for the watches and background tasks of plugins. Once
+// started was called, it goes on when ctx ends, because the server still answers reviews then.
+// Before, it ends with ctx.
 func outlasting(ctx context.Context) (background context.Context, started func() bool, end context.CancelFunc) {
 	background, end = context.WithCancel(context.WithoutCancel(ctx))
 	return background, context.AfterFunc(ctx, end), end
 }
 
-// pluginsEndMax is how long plugins may take to end what they do beside reviews: some
-// delete what they wrote about this process, which takes a request to kube-apiserver.
+// pluginsEndMax is how long plugins may take to end their background tasks. Some delete the
+// objects that they wrote about this process, which takes a request to kube-apiserver.
 const pluginsEndMax = 2 * time.Second
 
-// stopPlugins ends what plugins do beside reviews.
+// stopPlugins ends the background tasks of plugins.
 func (o *serveOptions) stopPlugins(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pluginsEndMax)
 	defer cancel()
 	o.server.Chain().Stop(ctx)
 }
 
-// startPlugins begins what plugins do beside reviews.
+// startPlugins starts the background tasks of plugins.
 func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
 	o.rules = make(chan struct{}, 1)
 	in.chain.Start(ctx, nil, o.ringRules)
 }
 
-// watchRules has what plugins want to be sent registered when that changes.
+// watchRules makes the reloader register again when plugins need other reviews.
 func (o *serveOptions) watchRules(r *reloader) *reloader {
 	r.rules, r.register = o.rules, func() error { return o.managed.reload(&o.managed.last, o.callers) }
 	return r
 }
 
-// ringRules says that plugins want other reviews to be sent.
+// ringRules is called when plugins need other reviews.
 func (o *serveOptions) ringRules() {
 	select {
 	case o.rules <- struct{}{}:
-	default: // it is not looked at yet
+	default: // the reloader has not seen the last value yet
 	}
 }
 
-// reloadCallers reads anew who may call. What fastadmit registers may have
-// another path token then.
+// reloadCallers reads the files of callers again. If the path token changed, it registers
+// again.
 func (o *serveOptions) reloadCallers(context.Context) error {
 	before := o.callers.FirstPathToken()
 	if err := o.callers.Load(); err != nil || o.callers.FirstPathToken() == before {
@@ -224,7 +224,7 @@ func (o *serveOptions) reloadCallers(context.Context) error {
 	return o.managed.reload(&o.managed.last, o.callers)
 }
 
-// certificates are what is served, and what goes with it.
+// certificates are the source of the serving certificate.
 type certificates struct {
 	get    func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	about  string
@@ -232,7 +232,7 @@ type certificates struct {
 	checks func(net.Addr) []server.Check
 }
 
-// certify makes the certificates ready: those of files, those that are kept in a Secret, or one in memory.
+// certify loads the serving certificate: from files, from a Secret, or a new one in memory.
 func (o *serveOptions) certify(ctx context.Context, in *selected, log *slog.Logger, set *metrics.Set) (*certificates, error) {
 	if o.settings.CertSecretName != "" {
 		waiting, cancel := context.WithTimeout(ctx, rulesMax)

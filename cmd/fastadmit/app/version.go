@@ -20,7 +20,7 @@ func newVersionCommand(o *options) *cobra.Command {
 	}
 }
 
-// versionLine says which build this is.
+// versionLine returns the line that the command version prints.
 func (o *options) versionLine() string {
 	return fmt.Sprintf("fastadmit %s %s %s/%s", o.shownVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// checkWrites returns an error if a plugin of the chain writes to the cluster
-// and whoever reaches the port could make it do so.
+// checkWrites returns an error if a plugin of the chain writes to the cluster and callers are
+// not authenticated.
 func (o *serveOptions) checkWrites(chain *admission.Chain) error {
 	if o.settings.AllowUnauthenticatedWrites || o.callers.Authenticates() {
 		return nil

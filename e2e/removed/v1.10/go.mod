@@ -5,6 +5,7 @@ module github.com/fastadmit/fastadmit/e2e/removed/v1.10
 go 1.26.0
 
 require (
+	github.com/fastadmit/fastadmit/e2e/removed v0.0.0
 	google.golang.org/api v0.1.0
 	k8s.io/api v0.0.0-20180308224125-73d903622b73
 	k8s.io/apimachinery v0.0.0-20180228050457-302974c03f7e
@@ -43,6 +44,8 @@ require (
 	k8s.io/apiextensions-apiserver v0.0.0-20180327033742-750feebe2038 // indirect
 	k8s.io/client-go v7.0.0+incompatible // indirect
 )
+
+replace github.com/fastadmit/fastadmit/e2e/removed => ../
 
 replace github.com/hawkular/hawkular-client-go => ./hawkular
 

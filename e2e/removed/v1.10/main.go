@@ -1,17 +1,12 @@
 // The command v1.10 answers AdmissionReviews as the admission plugin InitialResources of
-// Kubernetes v1.10 would, the last release that had it. Arguments are its name and what
-// containers used, as JSON. It reads reviews from standard input and writes a line for
-// each: an answer as package oracle reads it.
+// Kubernetes v1.10 would, the last release that had it. Its arguments are the plugin's name and
+// what containers used, as JSON. Package removed says what it reads and writes.
 //
-// Upstream's source of usage is Google Cloud Monitoring, whose client is stood for by
-// the package in googleapi: the one source that worked in that release.
-//
-// It is a process of its own because no two releases of Kubernetes can be
-// linked into one.
+// Upstream reads usage from Google Cloud Monitoring, the one source that worked in that release.
+// The package in googleapi replaces its client.
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"flag"
 	"io"
@@ -25,12 +20,13 @@ import (
 	cloudmonitoring "google.golang.org/api/cloudmonitoring/v2beta2"
 	admissionv1 "k8s.io/api/admission/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corescheme "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/plugin/pkg/admission/initialresources"
+
+	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
 const week = 7 * 24 * time.Hour
@@ -44,7 +40,7 @@ func main() {
 	if os.Stderr, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0); err != nil {
 		log.Fatal(err)
 	}
-	if err := run(os.Args[2], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[2]); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -141,14 +137,7 @@ func start(h *history) (admission.MutationInterface, error) {
 	return plugin.(admission.MutationInterface), nil
 }
 
-// An answer is what comes of a review: the object before and after as this release
-// knows it.
-type answer struct {
-	Status        *metav1.Status
-	Before, After *corev1.Pod
-}
-
-func run(usage string, in io.Reader, out io.Writer) error {
+func run(usage string) error {
 	h := new(history)
 	if err := json.Unmarshal([]byte(usage), h); err != nil {
 		return err
@@ -157,35 +146,16 @@ func run(usage string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	objects, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
-	for {
-		var review struct {
-			Phase   string
-			Request *admissionv1.AdmissionRequest
-		}
-		if err := objects.Decode(&review); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if review.Request == nil {
-			continue // an object of the world, at which the plugin does not look
-		}
-		a, err := ask(plugin, review.Request, review.Phase)
-		if err != nil {
-			return err
-		}
-		if err := answers.Encode(a); err != nil {
-			return err
-		}
-	}
+	return removed.Serve(nil, func(r *admissionv1.AdmissionRequest, phase string) (any, error) {
+		return ask(plugin, r, phase)
+	})
 }
 
-func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, phase string) (*answer, error) {
+func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, phase string) (*removed.Answer, error) {
 	if !plugin.Handles(admission.Operation(r.Operation)) || r.Kind.Kind != "Pod" || r.Kind.Group != "" || len(r.Object.Raw) == 0 || phase != "mutate" {
-		return &answer{}, nil
+		return &removed.Answer{}, nil
 	}
-	pod, internal, a := new(corev1.Pod), new(core.Pod), new(answer)
+	pod, internal, a := new(corev1.Pod), new(core.Pod), new(removed.Answer)
 	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
 		return nil, err
 	}

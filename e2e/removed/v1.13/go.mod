@@ -5,7 +5,9 @@ module github.com/fastadmit/fastadmit/e2e/removed/v1.13
 go 1.26.0
 
 require (
+	github.com/fastadmit/fastadmit/e2e/removed v0.0.0
 	k8s.io/api v0.0.0-20181213150558-05914d821849
+	k8s.io/apimachinery v0.0.0-20181127025237-2b1284ed4c93
 	k8s.io/apiserver v0.0.0-20181213151703-3ccfe8365421
 	k8s.io/client-go v0.0.0-20181213151034-8d9ed539ba31
 )
@@ -48,8 +50,9 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
-	k8s.io/apimachinery v0.0.0-20181127025237-2b1284ed4c93 // indirect
 	k8s.io/klog v0.1.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20181114233023-0317810137be // indirect
 	sigs.k8s.io/yaml v1.1.0 // indirect
 )
+
+replace github.com/fastadmit/fastadmit/e2e/removed => ../

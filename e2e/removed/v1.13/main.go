@@ -1,21 +1,17 @@
-// The command v1.13 answers AdmissionReviews as the admission plugin Initializers of
-// Kubernetes v1.13 would, the last release that had it. Arguments are its name and a list
-// of InitializerConfigurations. It reads reviews from standard input and writes a line for each: an answer as package oracle reads it. The API of today has no
-// metadata.initializers, so the list is read from where fastadmit's plugin has it, and
-// written there. Creations are answered in the mutating phase and updates in the validating
-// one, as by fastadmit.
+// The command v1.13 answers AdmissionReviews as the admission plugin Initializers of Kubernetes
+// v1.13 would, the last release that had it. Its arguments are the plugin's name and a list of
+// InitializerConfigurations. Package removed says what it reads and writes.
 //
-// Users whose name is "bob" may initialize.
+// Today's API has no metadata.initializers. So the list is read from where fastadmit's plugin
+// keeps it, and written there. As in fastadmit, creations are answered in the mutating phase and
+// updates in the validating one.
 //
-// It is a process of its own because no two releases of Kubernetes can be
-// linked into one.
+// The user "bob" may initialize.
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"io"
 	"log"
 	"os"
 	"strings"
@@ -34,6 +30,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
 const (
@@ -45,66 +43,36 @@ func main() {
 	if len(os.Args) != 3 || os.Args[1] != initialization.PluginName {
 		log.Fatalf("got arguments %q, want %s and a list", os.Args[1:], initialization.PluginName)
 	}
-	if err := run(os.Args[2], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[2]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// An answer is what comes of a review: the object before and after.
-type answer struct {
-	Status        *metav1.Status
-	Before, After json.RawMessage
-}
+// initializers is the authorizer that says who may initialize.
+type initializers struct{}
 
-// who says who may initialize.
-type who struct{}
-
-func (who) Authorize(a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (initializers) Authorize(a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.GetUser().GetName() == "bob" && a.GetVerb() == "initialize" {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "denied", nil
 }
 
-func run(configurations string, in io.Reader, out io.Writer) error {
-	objects, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
+func run(configurations string) error {
 	var list v1alpha1.InitializerConfigurationList
 	if err := json.Unmarshal([]byte(configurations), &list); err != nil {
 		return err
 	}
-	plugin := start(&list)
-	for {
-		var raw json.RawMessage
-		if err := objects.Decode(&raw); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		var review struct {
-			metav1.TypeMeta
-			Phase   string
-			Request *admissionv1.AdmissionRequest
-		}
-		if err := json.Unmarshal(raw, &review); err != nil {
-			return err
-		}
-		if review.Request == nil {
-			continue
-		}
-		a, err := ask(plugin.(admission.MutationInterface), review.Request, review.Phase)
-		if err != nil {
-			return err
-		}
-		if err := answers.Encode(a); err != nil {
-			return err
-		}
-	}
+	plugin := start(&list).(admission.MutationInterface)
+	return removed.Serve(nil, func(r *admissionv1.AdmissionRequest, phase string) (any, error) {
+		return ask(plugin, r, phase)
+	})
 }
 
 // start makes the plugin ready, and waits until it has read the configurations.
 func start(known runtime.Object) admission.Interface {
 	plugin := initialization.NewInitializer()
-	plugin.(interface{ SetAuthorizer(authorizer.Authorizer) }).SetAuthorizer(who{})
+	plugin.(interface{ SetAuthorizer(authorizer.Authorizer) }).SetAuthorizer(initializers{})
 	plugin.(interface {
 		SetExternalKubeClientSet(kubernetes.Interface)
 	}).SetExternalKubeClientSet(fake.NewSimpleClientset(known))
@@ -121,10 +89,10 @@ func start(known runtime.Object) admission.Interface {
 	}
 }
 
-func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, phase string) (*answer, error) {
+func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, phase string) (*removed.Answer, error) {
 	asked := r.Operation == admissionv1.Create && phase == "mutate" || r.Operation == admissionv1.Update && phase == "validate"
 	if !asked || len(r.Object.Raw) == 0 {
-		return &answer{}, nil
+		return &removed.Answer{}, nil
 	}
 	isPod := r.Resource.Group == "" && r.Resource.Resource == "pods"
 	object, before, err := read(r.Object.Raw, isPod)
@@ -140,11 +108,12 @@ func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, ph
 	}
 	bypass := object.GetInitializers() != nil && len(object.GetInitializers().Pending) == 0
 	err = plugin.Admit(admission.NewAttributesRecord(object, old, schema.GroupVersionKind(r.Kind), r.Namespace, r.Name,
-		schema.GroupVersionResource(r.Resource), r.SubResource, admission.Operation(r.Operation), false, &user.DefaultInfo{Name: r.UserInfo.Username}))
+		schema.GroupVersionResource(r.Resource), r.SubResource, admission.Operation(r.Operation), false,
+		&user.DefaultInfo{Name: r.UserInfo.Username}))
 	if err != nil {
 		if status, ok := err.(apierrors.APIStatus); ok {
 			s := status.Status()
-			return &answer{Status: place(&s, isPod)}, nil
+			return &removed.Answer{Status: place(&s, isPod)}, nil
 		}
 		return nil, err
 	}
@@ -158,10 +127,10 @@ func ask(plugin admission.MutationInterface, r *admissionv1.AdmissionRequest, ph
 			return nil, err
 		}
 	}
-	return &answer{Before: r.Object.Raw, After: after}, nil
+	return &removed.Answer{Before: r.Object.Raw, After: after}, nil
 }
 
-// read decodes an object, with the list where v1.13 has it.
+// read decodes an object and puts the list where v1.13 keeps it.
 func read(raw []byte, isPod bool) (*unstructured.Unstructured, json.RawMessage, error) {
 	object := &unstructured.Unstructured{Object: map[string]interface{}{}}
 	if len(raw) == 0 {
@@ -190,7 +159,7 @@ func read(raw []byte, isPod bool) (*unstructured.Unstructured, json.RawMessage, 
 	return object, raw, nil
 }
 
-// write returns the object with the list where fastadmit has it.
+// write returns the object with the list where fastadmit keeps it.
 func write(raw []byte, isPod bool, names []string) (json.RawMessage, error) {
 	object := &unstructured.Unstructured{Object: map[string]interface{}{}}
 	if err := decode(raw, &object.Object); err != nil {
@@ -222,7 +191,7 @@ func write(raw []byte, isPod bool, names []string) (json.RawMessage, error) {
 	return json.Marshal(object.Object)
 }
 
-// place says in a status where fastadmit has the list.
+// place replaces the field of the list in a status by the one in which fastadmit keeps it.
 func place(s *metav1.Status, isPod bool) *metav1.Status {
 	at := "metadata.annotations[" + pendingKey + "]"
 	if isPod {
@@ -237,7 +206,7 @@ func place(s *metav1.Status, isPod bool) *metav1.Status {
 	return s
 }
 
-// decode leaves numbers as they are written.
+// decode does not convert numbers.
 func decode(raw []byte, into interface{}) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -1,21 +1,14 @@
-// The command v1.19 answers AdmissionReviews as an admission plugin of Kubernetes
-// v1.19 would, the last release that had it: PodPreset, whose name is the argument. It
-// reads from standard input the objects that there are, of which it knows PodPresets,
-// and then reviews. It writes a line for each review: an answer as package oracle
-// reads it.
-//
-// It is a process of its own because no two releases of Kubernetes can be linked into
-// one.
+// The command v1.19 answers AdmissionReviews as the admission plugin PodPreset of Kubernetes
+// v1.19 would, the last release that had it. Its argument is the plugin's name. It uses the
+// PodPresets among the objects. Package removed says what it reads and writes.
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"regexp"
@@ -39,6 +32,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	settingsdefaults "k8s.io/kubernetes/pkg/apis/settings/v1alpha1"
 	"k8s.io/kubernetes/plugin/pkg/admission/podpreset"
+
+	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
 var pods = metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -52,71 +47,29 @@ func main() {
 	if len(os.Args) != 2 || os.Args[1] != podpreset.PluginName {
 		log.Fatalf("got arguments %q, want %s", os.Args[1:], podpreset.PluginName)
 	}
-	if err := run(os.Stdin, os.Stdout); err != nil {
+	if err := run(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// An answer is what comes of a review: the object before and after as this release
-// knows it.
-type answer struct {
-	Status        *metav1.Status
-	Before, After *corev1.Pod
-	Warnings      []string
-}
-
-func run(in io.Reader, out io.Writer) error {
+func run() error {
 	known := presets{}
 	plugin := podpreset.NewPlugin()
 	plugin.SetExternalKubeInformerFactory(factory{informers.NewSharedInformerFactory(nil, 0), known})
 	plugin.SetReadyFunc(func() bool { return true })
-	objects, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
-	for {
-		var raw json.RawMessage
-		if err := objects.Decode(&raw); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
+	return removed.Serve(known.add, func(r *admissionv1.AdmissionRequest, phase string) (any, error) {
+		if phase != "mutate" {
+			return new(removed.Answer), nil
 		}
-		var object metav1.TypeMeta
-		if err := json.Unmarshal(raw, &object); err != nil {
-			return err
-		}
-		switch object.Kind {
-		case "PodPreset":
-			preset := new(settingsv1alpha1.PodPreset)
-			if err := json.Unmarshal(raw, preset); err != nil {
-				return err
-			}
-			settingsdefaults.SetObjectDefaults_PodPreset(preset)
-			known[preset.Namespace] = append(known[preset.Namespace], preset)
-		case "AdmissionReview":
-			var review struct {
-				admissionv1.AdmissionReview
-				Phase string `json:"phase"`
-			}
-			if err := json.Unmarshal(raw, &review); err != nil {
-				return err
-			}
-			a := new(answer)
-			if review.Phase == "mutate" {
-				var err error
-				if a, err = ask(plugin, review.Request); err != nil {
-					return err
-				}
-			}
-			if err := answers.Encode(a); err != nil {
-				return err
-			}
-		}
-	}
+		return ask(plugin, r)
+	})
 }
 
-func ask(plugin *podpreset.Plugin, r *admissionv1.AdmissionRequest) (*answer, error) {
+func ask(plugin *podpreset.Plugin, r *admissionv1.AdmissionRequest) (*removed.Answer, error) {
 	if !plugin.Handles(admission.Operation(r.Operation)) || *r.RequestResource != pods || len(r.Object.Raw) == 0 {
-		return &answer{}, nil
+		return &removed.Answer{}, nil
 	}
-	pod, a := new(corev1.Pod), new(answer)
+	pod, a := new(corev1.Pod), new(removed.Answer)
 	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
 		return nil, err
 	}
@@ -144,18 +97,33 @@ func ask(plugin *podpreset.Plugin, r *admissionv1.AdmissionRequest) (*answer, er
 	return a, err
 }
 
-// conflicts finds in the log which presets were not applied, and the first reason. The
-// name of a pod that was not checked yet may have lines in it.
-var conflicts = regexp.MustCompile(`conflict occurred while applying podpresets: (\S+) on pod: (?s:.*?) err: [\[]*(merging (?:env|volumes|volume mounts) for \S+ has a conflict on .*): \n`)
+// conflicts finds in the log which presets were not applied, and the first reason. The pod's name
+// may have newlines, because admission comes before validation.
+var conflicts = regexp.MustCompile(`conflict occurred while applying podpresets: (\S+) on pod: (?s:.*?) err: ` +
+	`[\[]*(merging (?:env|volumes|volume mounts) for \S+ has a conflict on .*): \n`)
 
 func external(internal *core.Pod) (*corev1.Pod, error) {
 	pod := new(corev1.Pod)
 	return pod, legacyscheme.Scheme.Convert(internal.DeepCopy(), pod, nil)
 }
 
-// presets are those of each namespace. They are listed by name: the lister of an
-// informer has them in any order.
+// presets are the PodPresets of each namespace. They are listed by name, unlike by an informer,
+// whose order is random.
 type presets map[string][]*settingsv1alpha1.PodPreset
+
+// add adds an object that is a PodPreset.
+func (p presets) add(kind string, object []byte) error {
+	if kind != "PodPreset" {
+		return nil
+	}
+	preset := new(settingsv1alpha1.PodPreset)
+	if err := json.Unmarshal(object, preset); err != nil {
+		return err
+	}
+	settingsdefaults.SetObjectDefaults_PodPreset(preset)
+	p[preset.Namespace] = append(p[preset.Namespace], preset)
+	return nil
+}
 
 type (
 	factory struct {

@@ -1,20 +1,14 @@
-// The command v1.20 answers AdmissionReviews as an admission plugin of
-// Kubernetes v1.20 would, the last release that had it: DenyEscalatingExec or
-// DenyExecOnPrivileged, whose name is the argument. It reads from standard
-// input the objects that there are, of which it knows pods, and then reviews. It
-// writes a line for each review: the metav1.Status of the denial, or null.
-//
-// It is a process of its own because no two releases of Kubernetes can be
-// linked into one.
+// The command v1.20 answers AdmissionReviews as the admission plugin DenyEscalatingExec or
+// DenyExecOnPrivileged of Kubernetes v1.20 would, the last release that had them. Its argument is
+// the plugin's name. It uses the pods among the objects, and writes the Status alone. Package
+// removed says what it reads and writes.
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net/http"
 	"net/url"
@@ -31,10 +25,12 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/plugin/pkg/admission/exec"
+
+	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
 func main() {
-	if err := answer(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -51,7 +47,7 @@ func newPlugin(arguments []string) (*exec.DenyExec, error) {
 	return nil, fmt.Errorf("got arguments %q, want %s or %s", arguments, exec.DenyEscalatingExec, exec.DenyExecOnPrivileged)
 }
 
-func answer(arguments []string, in io.Reader, out io.Writer) error {
+func run(arguments []string) error {
 	plugin, err := newPlugin(arguments)
 	if err != nil {
 		return err
@@ -59,42 +55,23 @@ func answer(arguments []string, in io.Reader, out io.Writer) error {
 	client := fake.NewSimpleClientset()
 	client.PrependReactor("get", "pods", refuse)
 	plugin.SetExternalKubeClientSet(client)
-	objects := json.NewDecoder(bufio.NewReader(in))
-	statuses := json.NewEncoder(out)
-	for {
-		var raw json.RawMessage
-		if err := objects.Decode(&raw); err == io.EOF {
+	know := func(kind string, object []byte) error {
+		if kind != "Pod" {
 			return nil
-		} else if err != nil {
+		}
+		pod := new(corev1.Pod)
+		if err := json.Unmarshal(object, pod); err != nil {
 			return err
 		}
-		var object metav1.TypeMeta
-		if err := json.Unmarshal(raw, &object); err != nil {
-			return err
-		}
-		switch object.Kind {
-		case "Pod":
-			pod := new(corev1.Pod)
-			if err := json.Unmarshal(raw, pod); err != nil {
-				return err
-			}
-			if err := client.Tracker().Add(pod); err != nil {
-				return err
-			}
-		case "AdmissionReview":
-			var review admissionv1.AdmissionReview
-			if err := json.Unmarshal(raw, &review); err != nil {
-				return err
-			}
-			if err := statuses.Encode(ask(plugin, review.Request)); err != nil {
-				return err
-			}
-		}
+		return client.Tracker().Add(pod)
 	}
+	return removed.Serve(know, func(r *admissionv1.AdmissionRequest, _ string) (any, error) {
+		return ask(plugin, r), nil
+	})
 }
 
-// refuse answers requests that the client of an API server does not send, which
-// the fake one does not look at (k8s.io/client-go rest).
+// refuse returns the error of a request that a real client refuses to send, such as one for an
+// invalid name. The fake client does not check that (k8s.io/client-go rest).
 func refuse(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
 	err = rest.NewRequestWithClient(new(url.URL), "", rest.ClientContentConfig{}, &http.Client{Transport: unsent{}}).Verb("GET").
 		NamespaceIfScoped(action.GetNamespace(), action.GetNamespace() != "").Resource(action.GetResource().Resource).
@@ -105,14 +82,14 @@ func refuse(action clienttesting.Action) (handled bool, object runtime.Object, e
 	return true, nil, err
 }
 
-// unsent sends no request.
+// unsent is a transport that sends no request.
 type unsent struct{}
 
 var errUnsent = errors.New("not sent")
 
 func (unsent) RoundTrip(*http.Request) (*http.Response, error) { return nil, errUnsent }
 
-// ask asks the plugin, which looks at nothing of the object.
+// ask asks the plugin, which does not look at the object.
 func ask(plugin *exec.DenyExec, r *admissionv1.AdmissionRequest) *metav1.Status {
 	if !plugin.Handles(admission.Operation(r.Operation)) {
 		return nil

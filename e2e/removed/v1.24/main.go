@@ -1,22 +1,15 @@
-// The command v1.24 answers AdmissionReviews as an admission plugin of Kubernetes
-// v1.24 would, the last release that had it: PodSecurityPolicy, whose name is the
-// argument. It reads from standard input the objects that there are, of which it knows
-// PodSecurityPolicies, and then reviews. It writes a line for each review: an answer as
-// package oracle reads it.
+// The command v1.24 answers AdmissionReviews as the admission plugin PodSecurityPolicy of
+// Kubernetes v1.24 would, the last release that had it. Its argument is the plugin's name. It uses
+// the PodSecurityPolicies among the objects. Package removed says what it reads and writes.
 //
 // The names of policies say who may use them: see mayUse.
-//
-// It is a process of its own because no two releases of Kubernetes can be linked into
-// one.
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"strings"
@@ -25,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
@@ -38,6 +32,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	defaults "k8s.io/kubernetes/pkg/apis/policy/v1beta1"
 	"k8s.io/kubernetes/plugin/pkg/admission/security/podsecuritypolicy"
+
+	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
 var pods = metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -46,12 +42,12 @@ func main() {
 	if len(os.Args) != 2 || os.Args[1] != podsecuritypolicy.PluginName {
 		log.Fatalf("got arguments %q, want %s", os.Args[1:], podsecuritypolicy.PluginName)
 	}
-	if err := run(os.Stdin, os.Stdout); err != nil {
+	if err := run(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// A plugin is the plugin, and where its policies are.
+// A plugin is upstream's, and the store of the policies that it reads.
 type plugin struct {
 	*podsecuritypolicy.Plugin
 	policies interface{ Add(any) error }
@@ -82,9 +78,15 @@ func find(made admission.Interface) (*podsecuritypolicy.Plugin, error) {
 	return p, nil
 }
 
-// mayUse says who may use a policy, by the letter in front of its name: "a" all, "p" all
-// by the group policy, "e" all by the group extensions, "s" service accounts, "u" who is
-// none, "k" all in kube-system; the others nobody may.
+// mayUse says who may use a policy, by the first letter of its name:
+//   - a: everyone
+//   - p: everyone, by a rule for the API group policy
+//   - e: everyone, by a rule for the API group extensions
+//   - s: service accounts
+//   - u: users that are no service accounts
+//   - k: everyone in the namespace kube-system
+//
+// Nobody may use a policy with another name.
 func mayUse(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	_, isAccount := strings.CutPrefix(a.GetUser().GetName(), "system:serviceaccount:")
 	may := false
@@ -109,61 +111,30 @@ func mayUse(_ context.Context, a authorizer.Attributes) (authorizer.Decision, st
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// An answer is what comes of a review: the object before and after as this release
-// knows it.
-type answer struct {
-	Status        *metav1.Status
-	Before, After *corev1.Pod
-	Annotations   map[string]string
-}
-
-func run(in io.Reader, out io.Writer) error {
+func run() error {
 	p, err := newPlugin()
 	if err != nil {
 		return err
 	}
-	objects, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
-	for {
-		var raw json.RawMessage
-		if err := objects.Decode(&raw); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		var object metav1.TypeMeta
-		if err := json.Unmarshal(raw, &object); err != nil {
-			return err
-		}
-		switch object.Kind {
-		case "PodSecurityPolicy":
-			policy := new(policyv1beta1.PodSecurityPolicy)
-			if err := json.Unmarshal(raw, policy); err != nil {
-				return err
-			}
-			defaults.SetObjectDefaults_PodSecurityPolicy(policy)
-			if err := p.policies.Add(policy); err != nil {
-				return err
-			}
-		case "AdmissionReview":
-			var review struct {
-				admissionv1.AdmissionReview
-				Phase string `json:"phase"`
-			}
-			if err := json.Unmarshal(raw, &review); err != nil {
-				return err
-			}
-			a, err := p.ask(review.Request, review.Phase == "mutate")
-			if err != nil {
-				return err
-			}
-			if err := answers.Encode(a); err != nil {
-				return err
-			}
-		}
-	}
+	return removed.Serve(p.add, func(r *admissionv1.AdmissionRequest, phase string) (any, error) {
+		return p.ask(r, phase == "mutate")
+	})
 }
 
-// podOf decodes a pod. Nil if there is none.
+// add adds an object that is a PodSecurityPolicy.
+func (p *plugin) add(kind string, object []byte) error {
+	if kind != "PodSecurityPolicy" {
+		return nil
+	}
+	policy := new(policyv1beta1.PodSecurityPolicy)
+	if err := json.Unmarshal(object, policy); err != nil {
+		return err
+	}
+	defaults.SetObjectDefaults_PodSecurityPolicy(policy)
+	return p.policies.Add(policy)
+}
+
+// podOf decodes a pod. It returns nil if there is none.
 func podOf(raw []byte) (*core.Pod, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -180,7 +151,7 @@ func external(internal *core.Pod) (*corev1.Pod, error) {
 	return pod, legacyscheme.Scheme.Convert(internal.DeepCopy(), pod, nil)
 }
 
-// recorded are attributes whose annotations can be read.
+// recorded are attributes that record the annotations of the audit event.
 type recorded struct {
 	admission.Attributes
 	annotations map[string]string
@@ -191,8 +162,8 @@ func (r *recorded) AddAnnotation(key, value string) error {
 	return nil
 }
 
-func (p *plugin) ask(r *admissionv1.AdmissionRequest, mutates bool) (*answer, error) {
-	a := new(answer)
+func (p *plugin) ask(r *admissionv1.AdmissionRequest, mutates bool) (*removed.Answer, error) {
+	a := new(removed.Answer)
 	if !p.Handles(admission.Operation(r.Operation)) || *r.RequestResource != pods || len(r.Object.Raw) == 0 || r.RequestSubResource != "" {
 		return a, nil
 	}
@@ -212,19 +183,14 @@ func (p *plugin) ask(r *admissionv1.AdmissionRequest, mutates bool) (*answer, er
 		given[key] = value
 	}
 	synchronize(pod, mutates)
-	var oldObject *core.Pod
+	var oldObject runtime.Object // stays nil without an old pod, which a nil pointer in it would not be
 	if old != nil {
 		synchronize(old, mutates)
 		oldObject = old
 	}
-	attributes := &recorded{admission.NewAttributesRecord(pod, nil, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
+	attributes := &recorded{admission.NewAttributesRecord(pod, oldObject, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
 		schema.GroupVersionResource(*r.RequestResource), "", admission.Operation(r.Operation), nil, *r.DryRun,
 		&user.DefaultInfo{Name: r.UserInfo.Username, Groups: r.UserInfo.Groups}), make(map[string]string)}
-	if oldObject != nil {
-		attributes.Attributes = admission.NewAttributesRecord(pod, oldObject, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
-			schema.GroupVersionResource(*r.RequestResource), "", admission.Operation(r.Operation), nil, *r.DryRun,
-			&user.DefaultInfo{Name: r.UserInfo.Username, Groups: r.UserInfo.Groups})
-	}
 	a.Annotations = attributes.annotations
 	ask := p.Validate
 	if mutates {
@@ -262,10 +228,10 @@ func seccompKeys(pod *core.Pod) []string {
 	return keys
 }
 
-// synchronize makes the pod's annotation of seccomp what its field is, as the API server of
-// this release does when it stores a pod, and where translates is true also fields of
-// annotations. Later releases look at the fields alone, so these count where both are
-// there, and without translating the annotations do not count at all.
+// synchronize sets the pod's seccomp annotation from its field, as the API server of this release
+// does when it stores a pod. If translates is set, fields that are missing are set from
+// annotations; otherwise annotations are removed first. Later releases read only the fields, so a
+// field wins over its annotation.
 func synchronize(pod *core.Pod, translates bool) {
 	if !translates {
 		for _, key := range seccompKeys(pod) {
@@ -285,7 +251,7 @@ func synchronize(pod *core.Pod, translates bool) {
 	}
 	podutil.VisitContainers(&pod.Spec, podutil.AllContainers, func(c *core.Container, _ podutil.ContainerType) bool {
 		if c.SecurityContext != nil && c.SecurityContext.SeccompProfile != nil {
-			return true // which the plugin looks at first
+			return true // the plugin prefers the field
 		}
 		if field := podutil.SeccompFieldForAnnotation(pod.Annotations[core.SeccompContainerAnnotationKeyPrefix+c.Name]); field != nil {
 			if c.SecurityContext == nil {

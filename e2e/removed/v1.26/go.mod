@@ -4,9 +4,12 @@ module github.com/fastadmit/fastadmit/e2e/removed/v1.26
 go 1.26.0
 
 require (
+	github.com/fastadmit/fastadmit/e2e/removed v0.0.0
 	k8s.io/api v0.26.15
+	k8s.io/apimachinery v0.26.15
 	k8s.io/apiserver v0.26.15
 	k8s.io/cloud-provider v0.0.0
+	k8s.io/klog/v2 v2.80.1
 	k8s.io/kubernetes v1.26.15
 )
 
@@ -90,11 +93,9 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/apimachinery v0.26.15 // indirect
 	k8s.io/client-go v0.26.15 // indirect
 	k8s.io/component-base v0.26.15 // indirect
 	k8s.io/component-helpers v0.26.15 // indirect
-	k8s.io/klog/v2 v2.80.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20221012153701-172d655c2280 // indirect
 	k8s.io/utils v0.0.0-20221107191617-1a15be271d1d // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.0.37 // indirect
@@ -105,6 +106,7 @@ require (
 
 // The staging modules of k8s.io/kubernetes, at its own version.
 replace (
+	github.com/fastadmit/fastadmit/e2e/removed => ../
 	k8s.io/api => k8s.io/api v0.26.15
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.26.15
 	k8s.io/apimachinery => k8s.io/apimachinery v0.26.15

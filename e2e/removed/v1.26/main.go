@@ -1,15 +1,10 @@
-// The command v1.26 answers AdmissionReviews as the admission plugin
-// PersistentVolumeLabel of Kubernetes v1.26 would, the last release that had it for AWS,
-// GCE, Azure and vSphere. Arguments are its name and the configuration of fastadmit's
-// plugin, JSON with a table of volumes, which is the cloud. It reads reviews from standard
-// input. It writes a line for each: an answer as package oracle reads it.
-//
-// It is a process of its own because no two releases of Kubernetes can be
-// linked into one.
+// The command v1.26 answers AdmissionReviews as the admission plugin PersistentVolumeLabel of
+// Kubernetes v1.26 would, the last release that had it for AWS, GCE, Azure and vSphere. Its
+// arguments are the plugin's name and the configuration of fastadmit's plugin, as JSON, whose table
+// of volumes is the cloud. Package removed says what it reads and writes.
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +15,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -29,6 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	corescheme "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/plugin/pkg/admission/storage/persistentvolume/label"
+
+	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
 func main() {
@@ -37,7 +33,7 @@ func main() {
 	if len(os.Args) != 3 || os.Args[1] != label.PluginName {
 		log.Fatalf("got arguments %q, want %s and a configuration", os.Args[1:], label.PluginName)
 	}
-	if err := run(os.Args[2], os.Stdin, os.Stdout); err != nil {
+	if err := run(os.Args[2]); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -49,7 +45,7 @@ type cloud struct {
 	labels map[string]map[string]string // by id
 }
 
-// GetLabelsForVolume is what the plugin asks.
+// GetLabelsForVolume is the method that the plugin calls.
 func (c *cloud) GetLabelsForVolume(_ context.Context, pv *corev1.PersistentVolume) (map[string]string, error) {
 	labels, ok := c.labels[c.id(&pv.Spec)]
 	if !ok {
@@ -85,14 +81,7 @@ func register(config string) error {
 	return nil
 }
 
-// An answer is what comes of a review: the object before and after as this release
-// knows it.
-type answer struct {
-	Status        *metav1.Status
-	Before, After *corev1.PersistentVolume
-}
-
-func run(config string, in io.Reader, out io.Writer) error {
+func run(config string) error {
 	if err := register(config); err != nil {
 		return err
 	}
@@ -102,58 +91,40 @@ func run(config string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	objects, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
-	for {
-		var review struct {
-			admissionv1.AdmissionReview
-			Phase string `json:"phase"`
-		}
-		if err := objects.Decode(&review); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if review.Request == nil {
-			continue // an object of the world, at which the plugin does not look
-		}
-		a, err := ask(plugin, review.Request, review.Phase)
-		if err != nil {
-			return err
-		}
-		if err := answers.Encode(a); err != nil {
-			return err
-		}
-	}
+	return removed.Serve(nil, func(r *admissionv1.AdmissionRequest, phase string) (any, error) {
+		return ask(plugin, r, phase)
+	})
 }
 
-func ask(plugin admission.Interface, r *admissionv1.AdmissionRequest, phase string) (*answer, error) {
+func ask(plugin admission.Interface, r *admissionv1.AdmissionRequest, phase string) (*removed.Answer, error) {
 	if !plugin.Handles(admission.Operation(r.Operation)) || r.RequestKind.Kind != "PersistentVolume" || len(r.Object.Raw) == 0 || phase != "mutate" {
-		return &answer{}, nil
+		return &removed.Answer{}, nil
 	}
-	volume, internal, a := new(corev1.PersistentVolume), new(core.PersistentVolume), new(answer)
+	volume, internal := new(corev1.PersistentVolume), new(core.PersistentVolume)
 	if err := json.Unmarshal(r.Object.Raw, volume); err != nil {
 		return nil, err
 	}
 	if err := corescheme.Convert_v1_PersistentVolume_To_core_PersistentVolume(volume, internal, nil); err != nil {
 		return nil, err
 	}
-	var err error
-	if a.Before, err = external(internal); err != nil {
+	before, err := external(internal)
+	if err != nil {
 		return nil, err
 	}
-	attributes := admission.NewAttributesRecord(internal, nil, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
-		schema.GroupVersionResource(*r.RequestResource), r.RequestSubResource, admission.Operation(r.Operation), nil, *r.DryRun, nil)
 	if r.RequestSubResource != "" {
-		return &answer{}, nil // of which there is none that is created
+		return &removed.Answer{}, nil // no subresource is created
 	}
+	attributes := admission.NewAttributesRecord(internal, nil, schema.GroupVersionKind(*r.RequestKind), r.Namespace, r.Name,
+		schema.GroupVersionResource(*r.RequestResource), "", admission.Operation(r.Operation), nil, *r.DryRun, nil)
 	if err := plugin.(admission.MutationInterface).Admit(context.Background(), attributes, nil); err != nil {
-		a.Status = responsewriters.ErrorToAPIStatus(err)
-		return a, nil
+		return &removed.Answer{Status: responsewriters.ErrorToAPIStatus(err), Before: before}, nil
 	}
-	if a.After, err = external(internal); err == nil {
-		order(a.Before, a.After)
+	after, err := external(internal)
+	if err != nil {
+		return nil, err
 	}
-	return a, err
+	order(before, after)
+	return &removed.Answer{Before: before, After: after}, nil
 }
 
 func external(internal *core.PersistentVolume) (*corev1.PersistentVolume, error) {
@@ -161,8 +132,8 @@ func external(internal *core.PersistentVolume) (*corev1.PersistentVolume, error)
 	return volume, corescheme.Convert_core_PersistentVolume_To_v1_PersistentVolume(internal.DeepCopy(), volume, nil)
 }
 
-// order sorts by key the expressions that the plugin added to each term: it adds them in
-// the order of a Go map.
+// order sorts by key the expressions that the plugin added to each term. The plugin adds them in
+// the random order of a Go map.
 func order(before, after *corev1.PersistentVolume) {
 	terms := func(v *corev1.PersistentVolume) []corev1.NodeSelectorTerm {
 		if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {

@@ -4,6 +4,7 @@ module github.com/fastadmit/fastadmit/e2e/removed/v1.29
 go 1.26.0
 
 require (
+	github.com/fastadmit/fastadmit/e2e/removed v0.0.0
 	k8s.io/api v0.29.15
 	k8s.io/apimachinery v0.29.15
 	k8s.io/apiserver v0.29.15
@@ -68,6 +69,7 @@ require (
 
 // The staging modules of k8s.io/kubernetes, at its own version.
 replace (
+	github.com/fastadmit/fastadmit/e2e/removed => ../
 	k8s.io/api => k8s.io/api v0.29.15
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.29.15
 	k8s.io/apimachinery => k8s.io/apimachinery v0.29.15

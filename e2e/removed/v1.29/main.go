@@ -1,19 +1,12 @@
-// The command v1.29 answers AdmissionReviews as the admission plugin
-// SecurityContextDeny of Kubernetes v1.29 would, the last release that had it.
-// It reads them from standard input, one a line, and writes a line for each:
-// the metav1.Status of the denial, or null.
-//
-// It is a process of its own because no two releases of Kubernetes can be
-// linked into one.
+// The command v1.29 answers AdmissionReviews as the admission plugin SecurityContextDeny of
+// Kubernetes v1.29 would, the last release that had it. It writes the Status alone. Package removed
+// says what it reads and writes.
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"log"
-	"os"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,36 +19,17 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	corescheme "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/plugin/pkg/admission/securitycontext/scdeny"
+
+	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
 func main() {
 	utilruntime.ErrorHandlers = nil
-	if err := answer(os.Stdin, os.Stdout); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func answer(in io.Reader, out io.Writer) error {
 	plugin := scdeny.NewSecurityContextDeny()
-	reviews := json.NewDecoder(bufio.NewReader(in))
-	statuses := json.NewEncoder(out)
-	for {
-		var review admissionv1.AdmissionReview
-		if err := reviews.Decode(&review); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if review.Request == nil {
-			continue // an object of the world, at which the plugin does not look
-		}
-		status, err := ask(plugin, review.Request)
-		if err != nil {
-			return err
-		}
-		if err := statuses.Encode(status); err != nil {
-			return err
-		}
+	if err := removed.Serve(nil, func(r *admissionv1.AdmissionRequest, _ string) (any, error) {
+		return ask(plugin, r)
+	}); err != nil {
+		log.Fatal(err)
 	}
 }
 
@@ -75,7 +49,7 @@ func ask(plugin *scdeny.Plugin, r *admissionv1.AdmissionRequest) (*metav1.Status
 	return nil, nil
 }
 
-// internal returns a Pod as the API server works on it, nil for anything else.
+// internal returns a Pod in the API server's internal type, nil for other kinds.
 func internal(raw []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
 	if kind != corev1.SchemeGroupVersion.WithKind("Pod") {
 		return nil, nil

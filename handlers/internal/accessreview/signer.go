@@ -17,7 +17,7 @@ import (
 // RBAC. As in kube-apiserver, an answer with an evaluation error gives no permission. An
 // error of MayUseSigner means that it could not ask the API server.
 //
-// Behaviour: k8s.io/kubernetes pkg/certauthorization v1.36.3.
+// Behaviour: k8s.io/kubernetes pkg/certauthorization.
 func MayUseSigner(ctx context.Context, access *cluster.Access, review *codec.Review, verb, signer string) (bool, error) {
 	attributes := &authorizationv1.ResourceAttributes{Verb: verb, Group: certificatesv1.GroupName, Version: "*", Resource: "signers"}
 	spec, err := Spec(review, attributes)

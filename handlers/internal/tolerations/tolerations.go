@@ -1,5 +1,5 @@
 // Package tolerations compares tolerations as kube-apiserver's plugins do
-// (k8s.io/kubernetes pkg/util/tolerations v1.36.3).
+// (k8s.io/kubernetes pkg/util/tolerations).
 package tolerations
 
 import (

@@ -1,5 +1,5 @@
 // Package webhook calls other admission webhooks, as the plugins MutatingAdmissionWebhook
-// and ValidatingAdmissionWebhook of kube-apiserver do (k8s.io/apiserver v0.36.3
+// and ValidatingAdmissionWebhook of kube-apiserver do (k8s.io/apiserver
 // pkg/admission/plugin/webhook and pkg/util/webhook).
 //
 // It does not use these packages because they depend on most of an API server, decode

@@ -1,6 +1,6 @@
 // Package cel compiles and evaluates the CEL expressions of admission policies. The
 // environment, the cost limits and the error messages are those of kube-apiserver
-// (k8s.io/apiserver v0.36.3 pkg/cel/environment and pkg/admission/plugin/cel). The
+// (k8s.io/apiserver pkg/cel/environment and pkg/admission/plugin/cel). The
 // expressions read the JSON text of a review; only the fields that they use are parsed.
 //
 // The CEL environment takes some milliseconds and megabytes to create. It is created

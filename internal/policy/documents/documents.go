@@ -1,6 +1,6 @@
 // Package documents reads objects from the manifest files of plugins, such as policies,
 // webhook configurations and PodPresets. It reads them as kube-apiserver reads the folder
-// staticManifestsDir (k8s.io/apiserver v0.36.3 pkg/admission/plugin/manifest).
+// staticManifestsDir (k8s.io/apiserver pkg/admission/plugin/manifest).
 package documents
 
 import (

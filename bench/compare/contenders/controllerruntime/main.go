@@ -1,5 +1,5 @@
-// Command controllerruntime is sigs.k8s.io/controller-runtime as its users use
-// it: its webhook, a decoder for the Pod, and PatchResponseFromRaw.
+// Command controllerruntime uses sigs.k8s.io/controller-runtime as its users do: its webhook, a
+// decoder for the Pod, and PatchResponseFromRaw.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 func main() {
 	ctrllog.SetLogger(logr.Discard())
 	o := serving.Flags()
-	mutators, err := typed.Mutators(o.Work)
+	mutators, err := typed.Mutators(o.Scenario)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func main() {
 	}
 	decoder := admission.NewDecoder(scheme)
 	handle := func(request admission.Request) admission.Response { return review(decoder, request, mutators) }
-	if o.Work == "policy" {
+	if o.Scenario == "policy" {
 		policy, err := policies.New()
 		if err != nil {
 			log.Fatal(err)
@@ -43,8 +43,8 @@ func main() {
 	hook := &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
 		return handle(request)
 	})}
-	// Its own server has no port of the system's choice. This is the handler
-	// that it would serve, metrics included.
+	// Its own server cannot listen on a port that the system chooses. This is the handler that it
+	// would serve, with metrics.
 	handler, err := admission.StandaloneWebhook(hook, admission.StandaloneOptions{MetricsPath: "/"})
 	if err != nil {
 		log.Fatal(err)
@@ -52,8 +52,8 @@ func main() {
 	o.HTTP(handler)
 }
 
-// evaluate is the work "policy": the Pod is decoded, and made maps for cel-go as
-// kube-apiserver makes them.
+// evaluate implements the scenario "policy": it decodes the Pod and converts it to maps for cel-go,
+// as kube-apiserver does.
 func evaluate(decoder admission.Decoder, request admission.Request, policy policies.Policy) admission.Response {
 	var pod corev1.Pod
 	if err := decoder.Decode(request, &pod); err != nil {

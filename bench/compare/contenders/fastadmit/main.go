@@ -1,5 +1,5 @@
-// Command fastadmit is the contender that the others are compared with: the
-// command of fastadmit, with the plugin that its table does not have.
+// Command fastadmit is the contender that the others are compared with: the command fastadmit with
+// one more plugin.
 package main
 
 import (

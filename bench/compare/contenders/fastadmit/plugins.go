@@ -9,8 +9,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// privilegedContainers is the plugin of the work "validate", which is not in the
-// table of fastadmit.
+// privilegedContainers is the plugin of the scenario "validate". fastadmit does not have it.
 func privilegedContainers() admission.Plugin {
 	return admission.Plugin{
 		Name: "PrivilegedContainers", Summary: "denies privileged containers",

@@ -1,6 +1,5 @@
-// Command fastjson is fast libraries put together without more thought:
-// fasthttp, fastjson for the whole review, and a patch that jsondiff finds
-// between two documents.
+// Command fastjson combines fast libraries in a straightforward way: fasthttp, fastjson for the
+// whole review, and a patch that jsondiff finds between two documents.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 
 var (
 	parsers fastjson.ParserPool
-	cluster *inCluster // of the work "ten"
+	cluster *inCluster // of the scenario "ten"
 )
 
 func main() {
@@ -31,7 +30,7 @@ func main() {
 	cluster = &inCluster{known}
 	server := &fasthttp.Server{
 		Handler: func(ctx *fasthttp.RequestCtx) {
-			answer, err := review(ctx.PostBody(), o.Work)
+			answer, err := review(ctx.PostBody(), o.Scenario)
 			if err != nil {
 				ctx.Error(err.Error(), fasthttp.StatusBadRequest)
 				return
@@ -44,7 +43,7 @@ func main() {
 	log.Fatal(server.Serve(tls.NewListener(serving.Listen(), o.TLS())))
 }
 
-// A response is the part of an AdmissionReview that answers.
+// A response is the response in an AdmissionReview.
 type response struct {
 	UID       string          `json:"uid"`
 	Allowed   bool            `json:"allowed"`
@@ -53,7 +52,7 @@ type response struct {
 	PatchType string          `json:"patchType,omitempty"`
 }
 
-func review(body []byte, work string) ([]byte, error) {
+func review(body []byte, scenario string) ([]byte, error) {
 	parser := parsers.Get()
 	defer parsers.Put(parser)
 	document, err := parser.ParseBytes(body)
@@ -62,11 +61,11 @@ func review(body []byte, work string) ([]byte, error) {
 	}
 	request := document.Get("request")
 	answer := response{UID: string(request.GetStringBytes("uid")), Allowed: true}
-	if pod := request.Get("object"); work == "validate" {
+	if pod := request.Get("object"); scenario == "validate" {
 		if privileged(pod) {
 			answer.Allowed, answer.Status = false, json.RawMessage(`{"code":403,"message":"a container is privileged"}`)
 		}
-	} else if err := mutate(work, pod, request, &answer); err != nil {
+	} else if err := mutate(scenario, pod, request, &answer); err != nil {
 		return nil, err
 	}
 	return json.Marshal(map[string]any{
@@ -74,13 +73,13 @@ func review(body []byte, work string) ([]byte, error) {
 	})
 }
 
-func mutate(work string, pod, request *fastjson.Value, answer *response) error {
+func mutate(scenario string, pod, request *fastjson.Value, answer *response) error {
 	before := pod.MarshalTo(nil)
 	isUpdate := string(request.GetStringBytes("operation")) == "UPDATE"
 	if !isUpdate || hasNewImage(pod, request.Get("oldObject")) {
 		alwaysPullImages(pod)
 	}
-	if work == "ten" {
+	if scenario == "ten" {
 		if err := cluster.mutate(pod); err != nil {
 			answer.Allowed, answer.Status = false, json.RawMessage(fmt.Sprintf(`{"code":403,"message":%q}`, err))
 			return nil

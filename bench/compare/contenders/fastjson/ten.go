@@ -17,10 +17,10 @@ import (
 	"github.com/fastadmit/fastadmit/bench/compare/typed"
 )
 
-// inCluster does on JSON what typed.Cluster does with types.
+// inCluster does with JSON what typed.Cluster does with types.
 type inCluster struct{ *typed.Cluster }
 
-// ensure returns the member of an object, which it makes if it is missing.
+// ensure returns a member of an object. It creates the member if it is missing.
 func ensure(v *fastjson.Value, name, empty string) *fastjson.Value {
 	if !v.Exists(name) {
 		v.Set(name, fastjson.MustParse(empty))
@@ -32,7 +32,7 @@ func text(v *fastjson.Value, path ...string) string { return string(v.GetStringB
 
 func quoted(s string) *fastjson.Value { return new(fastjson.Arena).NewString(s) }
 
-// mutate does what is behind AlwaysPullImages.
+// mutate runs the plugins after AlwaysPullImages.
 func (c *inCluster) mutate(pod *fastjson.Value) error {
 	namespace := c.Namespaces[text(pod, "metadata", "namespace")]
 	if namespace == nil || namespace.Status.Phase == corev1.NamespaceTerminating {

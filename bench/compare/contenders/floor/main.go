@@ -1,7 +1,6 @@
-// Command floor is what the transport costs: fasthttp and TLS with the
-// settings of fastadmit's server. It reads the body and answers with constant
-// bytes, those that fastadmit answered. Only the uid is copied into them, from
-// where kube-apiserver writes it.
+// Command floor is the transport alone: fasthttp and TLS with the settings of fastadmit's server.
+// It reads the body and sends the answer that fastadmit gave. Only the uid is copied into it, from
+// the place where kube-apiserver writes it.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 
 const uidBytes = 36
 
-// A listener reads and writes as fastadmit's does.
+// A listener opens connections that read and write as fastadmit's do.
 type listener struct{ net.Listener }
 
 // Accept implements net.Listener.

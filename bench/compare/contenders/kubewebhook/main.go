@@ -1,5 +1,5 @@
-// Command kubewebhook is github.com/slok/kubewebhook as its users use it: a
-// webhook for Pods, behind net/http.
+// Command kubewebhook uses github.com/slok/kubewebhook as its users do: a webhook for Pods, behind
+// net/http.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 func main() {
 	o := serving.Flags()
-	hook, err := newWebhook(o.Work)
+	hook, err := newWebhook(o.Scenario)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,19 +33,19 @@ func main() {
 	o.HTTP(handler)
 }
 
-func newWebhook(work string) (webhook.Webhook, error) {
-	if work == "validate" {
+func newWebhook(scenario string) (webhook.Webhook, error) {
+	if scenario == "validate" {
 		return validating.NewWebhook(validating.WebhookConfig{
-			ID: work, Obj: new(corev1.Pod), Validator: validating.ValidatorFunc(validate),
+			ID: scenario, Obj: new(corev1.Pod), Validator: validating.ValidatorFunc(validate),
 		})
 	}
-	mutators, err := typed.Mutators(work)
+	mutators, err := typed.Mutators(scenario)
 	if err != nil {
 		return nil, err
 	}
 	mutate := func(_ context.Context, review *model.AdmissionReview, object metav1.Object) (*mutating.MutatorResult, error) {
 		var old *corev1.Pod
-		if review.Operation == model.OperationUpdate { // it decodes the new object only
+		if review.Operation == model.OperationUpdate { // kubewebhook decodes only the new object
 			old = new(corev1.Pod)
 			if err := json.Unmarshal(review.OldObjectRaw, old); err != nil {
 				return nil, err
@@ -58,7 +58,7 @@ func newWebhook(work string) (webhook.Webhook, error) {
 		}
 		return &mutating.MutatorResult{}, nil
 	}
-	return mutating.NewWebhook(mutating.WebhookConfig{ID: work, Obj: new(corev1.Pod), Mutator: mutating.MutatorFunc(mutate)})
+	return mutating.NewWebhook(mutating.WebhookConfig{ID: scenario, Obj: new(corev1.Pod), Mutator: mutating.MutatorFunc(mutate)})
 }
 
 func validate(_ context.Context, _ *model.AdmissionReview, object metav1.Object) (*validating.ValidatorResult, error) {

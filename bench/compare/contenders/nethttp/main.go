@@ -1,6 +1,5 @@
-// Command nethttp is what one writes without a library for webhooks: net/http
-// and encoding/json into the types of k8s.io/api. The patch is made by
-// comparing two encodings of the Pod.
+// Command nethttp is a webhook written without a webhook library: net/http, and encoding/json into
+// the types of k8s.io/api. It makes the patch by comparing two encodings of the Pod.
 package main
 
 import (
@@ -22,14 +21,14 @@ import (
 
 func main() {
 	o := serving.Flags()
-	mutators, err := typed.Mutators(o.Work)
+	mutators, err := typed.Mutators(o.Scenario)
 	if err != nil {
 		log.Fatal(err)
 	}
 	decide := func(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		return decide(request, mutators)
 	}
-	if o.Work == "policy" {
+	if o.Scenario == "policy" {
 		policy, err := policies.New()
 		if err != nil {
 			log.Fatal(err)
@@ -70,7 +69,7 @@ func review(body io.Reader, decide func(*admissionv1.AdmissionRequest) (*admissi
 	return json.Marshal(&review)
 }
 
-// evaluate is the work "policy", for which the object is decoded into maps.
+// evaluate implements the scenario "policy", for which it decodes the object into maps.
 func evaluate(policy policies.Policy, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	var object map[string]any
 	if err := json.Unmarshal(request.Object.Raw, &object); err != nil {

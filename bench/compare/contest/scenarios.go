@@ -20,27 +20,27 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// A Work is what contenders do to a review.
-type Work struct {
+// A Scenario is a review, and what contenders do with it.
+type Scenario struct {
 	Name string
-	// About says what it is, in Markdown.
+	// About describes it in Markdown.
 	About string
-	// Serves is how contenders call it: validate, mutate, ten or policy.
+	// Serves is the contenders' name for what they do: validate, mutate, ten or policy.
 	Serves string
-	// By are the contenders that do it, all if it is empty.
+	// By are the contenders that take part; all, if it is empty.
 	By []string
-	// Plugins and Path are how fastadmit does it.
+	// Plugins and Path are fastadmit's plugins and the path of its endpoint.
 	Plugins []string
 	Path    string
-	// Review is what is sent, as kube-apiserver writes it.
+	// Review is the request, as kube-apiserver writes it.
 	Review []byte
-	// Patch is what the answer must come to, by RFC 6902. The review is denied
-	// if Denied is set.
+	// Patch is a JSON Patch (RFC 6902). The answer's patch must have the same result. If Denied is
+	// set, the review must be denied.
 	Patch  string
 	Denied bool
 }
 
-// The plugins of the works, in the order of fastadmit.
+// The plugins of the scenarios, in fastadmit's order.
 var (
 	validating = []string{"PrivilegedContainers"}
 	mutating   = []string{"AlwaysPullImages"}
@@ -50,25 +50,25 @@ var (
 	}
 )
 
-// recorded is the Pod that all works are about: three containers, three
-// volumes, affinity, tolerations, managed fields.
+// recorded is the recording of all scenarios: a Pod with three containers, three volumes, affinity,
+// tolerations and managed fields.
 const recorded = "pods-create-v1-1.json"
 
-// updateBytes is the size of each of the two objects of the work "update".
+// updateBytes is the size of each of the two objects of the scenario "update".
 const updateBytes = 1 << 20
 
 const pullAlways = `{"op":"replace","path":"/spec/initContainers/0/imagePullPolicy","value":"Always"},
 {"op":"replace","path":"/spec/containers/0/imagePullPolicy","value":"Always"},
 {"op":"replace","path":"/spec/containers/1/imagePullPolicy","value":"Always"}`
 
-// Works returns all works.
-func Works() ([]*Work, error) {
+// Scenarios returns all scenarios.
+func Scenarios() ([]*Scenario, error) {
 	pod := corpus.MustRead(recorded)
 	update, err := largeUpdate(pod, updateBytes)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the review of the update: %w", err)
 	}
-	return []*Work{
+	return []*Scenario{
 		{
 			Name: "validate", About: "one plugin that validates: no privileged containers", Serves: "validate",
 			Plugins: validating, Path: "/validate", Review: pod, Patch: "[]",
@@ -92,11 +92,11 @@ func Works() ([]*Work, error) {
 	}, nil
 }
 
-// isBy reports whether a contender does the work.
-func (w *Work) isBy(c Contender) bool { return len(w.By) == 0 || slices.Contains(w.By, c.Name) }
+// isBy reports whether a contender takes part in the scenario.
+func (s *Scenario) isBy(c Contender) bool { return len(s.By) == 0 || slices.Contains(s.By, c.Name) }
 
-// largeUpdate makes an UPDATE of the Pod that a review creates: with a new
-// image, and with so many variables that each of the two objects has the size.
+// largeUpdate makes an UPDATE of the Pod that a review creates, with a new image, and with so many
+// environment variables that each of the two objects has the size.
 func largeUpdate(review []byte, size int) ([]byte, error) {
 	var r admissionv1.AdmissionReview
 	var pod corev1.Pod
@@ -127,36 +127,36 @@ func largeUpdate(review []byte, size int) ([]byte, error) {
 	return json.Marshal(&r)
 }
 
-// Check sends the process the review of a work and returns its answer, or what
-// is wrong with it.
-func (p *Process) Check(ctx context.Context, w *Work) ([]byte, error) {
+// Check sends the review of a scenario and returns the answer. It returns an error if the answer is
+// wrong.
+func (p *Process) Check(ctx context.Context, s *Scenario) ([]byte, error) {
 	client := p.NewClient()
 	defer client.CloseIdleConnections()
-	return p.Ask(ctx, client, w)
+	return p.Ask(ctx, client, s)
 }
 
-// askMax bounds the wait for an answer. A process that is stepped through takes
-// seconds for one, and a minute on a busy machine.
+// askMax bounds the wait for an answer. A process that is stepped through needs seconds for one, and
+// a minute on a busy machine.
 const askMax = 5 * time.Minute
 
-// NewClient returns a client that trusts the process. It sends a request in one
-// write, so that how the process reads it does not depend on what arrives when.
+// NewClient returns a client that trusts the process. It sends a request in one write, so that the
+// process always reads it in the same way.
 func (p *Process) NewClient() *http.Client {
 	transport := &http.Transport{TLSClientConfig: p.Target.TLS.Clone(), WriteBufferSize: 1 << 20}
 	transport.TLSClientConfig.DynamicRecordSizingDisabled = true
 	return &http.Client{Transport: transport, Timeout: askMax}
 }
 
-// Ask is Check with a client of the process's, which keeps its connection.
-func (p *Process) Ask(ctx context.Context, client *http.Client, w *Work) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Target.URL+"?timeout=30s", bytes.NewReader(w.Review))
+// Ask is Check with a client from NewClient, which keeps its connection.
+func (p *Process) Ask(ctx context.Context, client *http.Client, s *Scenario) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Target.URL+"?timeout=30s", bytes.NewReader(s.Review))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot do %s: %w", p.Contender.Name, w.Name, err)
+		return nil, fmt.Errorf("%s cannot do %s: %w", p.Contender.Name, s.Name, err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
@@ -164,18 +164,18 @@ func (p *Process) Ask(ctx context.Context, client *http.Client, w *Work) ([]byte
 		err = fmt.Errorf("got status %s", response.Status)
 	}
 	if err == nil {
-		err = w.judge(answer)
+		err = s.judge(answer)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s does %s wrong: %w; the answer is %.2000s", p.Contender.Name, w.Name, err, answer)
+		return nil, fmt.Errorf("%s does %s wrong: %w; the answer is %.2000s", p.Contender.Name, s.Name, err, answer)
 	}
 	return answer, nil
 }
 
-// judge says what is wrong with an answer.
-func (w *Work) judge(answer []byte) error {
+// judge returns an error if an answer is wrong.
+func (s *Scenario) judge(answer []byte) error {
 	var sent, got admissionv1.AdmissionReview
-	if err := errors.Join(json.Unmarshal(w.Review, &sent), json.Unmarshal(answer, &got)); err != nil {
+	if err := errors.Join(json.Unmarshal(s.Review, &sent), json.Unmarshal(answer, &got)); err != nil {
 		return err
 	}
 	switch r := got.Response; {
@@ -183,26 +183,26 @@ func (w *Work) judge(answer []byte) error {
 		return fmt.Errorf("got %s of %s, want %s of %s with a response", got.Kind, got.APIVersion, sent.Kind, sent.APIVersion)
 	case r.UID != sent.Request.UID:
 		return fmt.Errorf("got uid %q, want %q", r.UID, sent.Request.UID)
-	case r.Allowed == w.Denied:
-		return fmt.Errorf("got allowed %t, want %t", r.Allowed, !w.Denied)
-	case w.Denied:
+	case r.Allowed == s.Denied:
+		return fmt.Errorf("got allowed %t, want %t", r.Allowed, !s.Denied)
+	case s.Denied:
 		return nil
 	}
 	gotObject, err := apply(sent.Request.Object.Raw, got.Response.Patch)
 	if err != nil {
 		return err
 	}
-	wantObject, err := apply(sent.Request.Object.Raw, []byte(w.Patch))
+	wantObject, err := apply(sent.Request.Object.Raw, []byte(s.Patch))
 	if err != nil {
 		return err
 	}
 	if !reflect.DeepEqual(gotObject, wantObject) {
-		return fmt.Errorf("got the patch %s, want one that comes to %s", got.Response.Patch, w.Patch)
+		return fmt.Errorf("got the patch %s, want one that comes to %s", got.Response.Patch, s.Patch)
 	}
 	return nil
 }
 
-// apply returns the object as it is with a patch, which may be empty.
+// apply applies a patch, which may be empty, to an object.
 func apply(object, patch []byte) (patched any, err error) {
 	if len(patch) > 0 {
 		operations, err := jsonpatch.DecodePatch(patch)

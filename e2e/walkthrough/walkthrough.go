@@ -1,5 +1,6 @@
-// Package operator follows docs/operations.md on the cluster of a test.
-package operator
+// Package walkthrough follows the documents step by step on the cluster of a test: it runs their
+// commands and applies their files, as an administrator would.
+package walkthrough
 
 import (
 	"bytes"
@@ -17,84 +18,84 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 )
 
-// An Operator is somebody who follows docs/operations.md, in a folder with what it
-// names: deploy, values.yaml, tls.crt, tls.key and ca.crt. The kubeconfig is also where
-// kubectl has it.
-type Operator struct {
-	Document string // whose blocks are run
+// An Admin follows a document, at first docs/operations.md, in a folder with the files that the
+// document names: deploy, values.yaml, tls.crt, tls.key and ca.crt. The kubeconfig is also at
+// kubectl's default path.
+type Admin struct {
+	Document string // its text
 	dir      string
 	env      []string
 }
 
-// New returns one whose kubectl and helm talk to the cluster of the kubeconfig. The
-// values are the document's for an installation.
-func New(t testing.TB, kubeconfig string) *Operator {
+// New returns an Admin whose kubectl and helm use the cluster of the kubeconfig. values.yaml has the
+// document's values for an installation.
+func New(t testing.TB, kubeconfig string) *Admin {
 	t.Helper()
 	document, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Operator{dir: t.TempDir(), Document: string(document)}
+	a := &Admin{dir: t.TempDir(), Document: string(document)}
 	home := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(home, ".kube"), 0o700), os.Symlink(kubeconfig, filepath.Join(home, ".kube", "config"))); err != nil {
 		t.Fatal(err)
 	}
-	o.env = []string{
-		"PATH=" + o.dir + ":" + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig, "HOME=" + home,
+	a.env = []string{
+		"PATH=" + a.dir + ":" + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig, "HOME=" + home,
 		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
 	}
 	for name, path := range map[string]string{
 		"deploy": "../../deploy", "helm": Tool(t, "helm"), "kubectl": cluster.Built("kubernetes/kubectl"),
 		"fastadmit": cluster.Binary, "my-fastadmit": cluster.Built("example"),
 	} {
-		o.Link(t, name, path)
+		a.Link(t, name, path)
 	}
 	certificate, key := NewCertificate(t)
 	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate} {
-		if err := os.WriteFile(filepath.Join(o.dir, name), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(a.dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o.Values(t, o.Installed(t))
-	return o
+	a.Values(t, a.Installed(t))
+	return a
 }
 
-// On returns one in the same folder who follows another document of docs.
-func (o *Operator) On(t testing.TB, name string) *Operator {
+// On returns an Admin who follows another document of docs in the same folder.
+func (a *Admin) On(t testing.TB, name string) *Admin {
 	t.Helper()
 	document, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := *o
+	other := *a
 	other.Document = string(document)
 	return &other
 }
 
-// Installed are the document's values, with which pods end sooner than users
-// would have it.
-func (o *Operator) Installed(t testing.TB) string {
+// Installed returns the document's values for an installation. Pods end sooner with it than with
+// the default.
+func (a *Admin) Installed(t testing.TB) string {
 	t.Helper()
-	return o.Documented(t, "yaml", "image: ") + "\nshutdownDelaySeconds: 2\n"
+	return a.Documented(t, "yaml", "image: ") + "\nshutdownDelaySeconds: 2\n"
 }
 
-// Values writes the operator's file of that name.
-func (o *Operator) Values(t testing.TB, text string) { o.Write(t, "values.yaml", text) }
+// Values writes values.yaml.
+func (a *Admin) Values(t testing.TB, text string) { a.Write(t, "values.yaml", text) }
 
-// Write writes a file for the operator's commands.
-func (o *Operator) Write(t testing.TB, name, text string) {
+// Write writes a file for the document's commands.
+func (a *Admin) Write(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(a.dir, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Link lets the operator's commands find a file or folder by a name.
-func (o *Operator) Link(t testing.TB, name, path string) {
+// Link lets the document's commands find a file or folder by a name.
+func (a *Admin) Link(t testing.TB, name, path string) {
 	t.Helper()
 	absolute, err := filepath.Abs(path)
 	if err == nil {
-		err = os.Symlink(absolute, filepath.Join(o.dir, name))
+		err = os.Symlink(absolute, filepath.Join(a.dir, name))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -103,11 +104,11 @@ func (o *Operator) Link(t testing.TB, name, path string) {
 
 var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 
-// Documented returns the block of the document with all of these words.
-func (o *Operator) Documented(t testing.TB, language string, words ...string) string {
+// Documented returns the document's only block of the language that has all of these words.
+func (a *Admin) Documented(t testing.TB, language string, words ...string) string {
 	t.Helper()
 	var found []string
-	for _, match := range fence.FindAllStringSubmatch(o.Document, -1) {
+	for _, match := range fence.FindAllStringSubmatch(a.Document, -1) {
 		lacks := slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(match[2], word) })
 		if match[1] == language && !lacks {
 			found = append(found, match[2])
@@ -119,21 +120,21 @@ func (o *Operator) Documented(t testing.TB, language string, words ...string) st
 	return found[0]
 }
 
-// Does runs such a block and returns what it prints.
-func (o *Operator) Does(t testing.TB, words ...string) string {
+// Does runs the shell block with these words, which must succeed, and returns what it prints.
+func (a *Admin) Does(t testing.TB, words ...string) string {
 	t.Helper()
-	printed, err := o.Tries(t, words...)
+	printed, err := a.Tries(t, words...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return printed
 }
 
-// Tries is does for what may fail.
-func (o *Operator) Tries(t testing.TB, words ...string) (string, error) {
+// Tries is Does for a block that may fail.
+func (a *Admin) Tries(t testing.TB, words ...string) (string, error) {
 	t.Helper()
-	cmd := exec.Command("sh", "-euc", o.Documented(t, "sh", words...))
-	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), o.env...)
+	cmd := exec.Command("sh", "-euc", a.Documented(t, "sh", words...))
+	cmd.Dir, cmd.Env = a.dir, append(os.Environ(), a.env...)
 	printed, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s: %w: %s", cmd, err, printed)
@@ -141,7 +142,7 @@ func (o *Operator) Tries(t testing.TB, words ...string) (string, error) {
 	return string(printed), err
 }
 
-// Tool returns the path of a tool that tools/deploy/go.mod pins, which make chart has built.
+// Tool returns the path of a tool that tools/deploy/go.mod pins and make chart builds.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("../../bin/tools", name))
@@ -167,8 +168,7 @@ func Run(t testing.TB, env []string, command string, arguments ...string) string
 	return stdout.String()
 }
 
-// NewCertificate returns one for the Service that is its own authority, and its
-// key, in PEM.
+// NewCertificate returns a self-signed certificate for the Service, and its key, in PEM.
 func NewCertificate(t testing.TB) (certificate, encodedKey []byte) {
 	t.Helper()
 	return cluster.SelfSigned(t, cluster.Serving(time.Now().Add(24*time.Hour), "fastadmit.fastadmit.svc"))
