@@ -18,8 +18,7 @@ fuzz e2e-full: FASTADMIT_SEED := $(if $(findstring file,$(origin FASTADMIT_SEED)
 export FASTADMIT_SEED
 
 # The tools have go.mod files of their own, so that users of the packages do not get their
-# dependencies. The linters and govulncheck need different versions of shared modules. They
-# are built to bin/tools, because "go tool" ignores GOFLAGS: it would compile again what
+# dependencies. They are built to bin/tools, because "go tool" ignores GOFLAGS: it would compile again what
 # others have compiled, and Prometheus with the clients of clouds.
 tools = go build -modfile=tools/$(1)go.mod -o bin/tools/ tool
 
@@ -63,9 +62,8 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@# The other modules that .ci/run tests.
 	@linter=$$PWD/bin/tools/golangci-lint; lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
 	for module in deploy bench/compare tools/release adapters/controllerruntime adapters/controllerruntime/clusterapi adapters/volumelabels \
-		e2e e2e/behind/controllerruntime admission/admissiontest/envtest; do lint $$module; done
+		e2e admission/admissiontest/envtest; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
-	$(call tools,vuln/)
 	bin/tools/govulncheck ./... || [ $$? -ne 3 ]
 	@# The platforms of make release: code for one platform must not break the others.
 	go -C tools build -o ../bin/platforms ./platforms
@@ -93,8 +91,7 @@ e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated ca
 	@echo "FASTADMIT_SEED=$(FASTADMIT_SEED)"
 	@# In these modules, reading other releases of Kubernetes and its clients of the clouds takes minutes.
 	$(call tools,)
-	@linter=$$PWD/bin/tools/golangci-lint; for module in e2e/removed e2e/removed/v*; do (cd "$$module" && "$$linter" run ./...); done; \
-		cd adapters/volumelabels/upstream && "$$linter" run ./...
+	@linter=$$PWD/bin/tools/golangci-lint; for module in e2e/removed e2e/removed/v*; do (cd "$$module" && "$$linter" run ./...); done
 	cd adapters/volumelabels && FASTADMIT_E2E_FULL=1 go test -vet=off -count 1 -timeout 60m -run TestUpstream -v .
 	FASTADMIT_E2E_FULL=1 e2e/run
 	cd e2e && go test -vet=off -count 1 -timeout 60m -v ./scale -namespaces=10000 -nodes=5000 -pods=50000

@@ -181,7 +181,7 @@ func TestConventionsExample(t *testing.T) {
 // import each other.
 var layers = []string{
 	"codec",
-	"internal/alike", "internal/discovery", "internal/files", "internal/protobuf", "internal/quantity", "internal/seed", "internal/socket", "internal/strictyaml",
+	"internal/alike", "internal/discovery", "internal/files", "internal/protobuf", "internal/quantity", "internal/seed", "internal/socket", "internal/strictyaml", "internal/wake",
 	"corpus", // recordings and no code
 	"diff",
 	"cluster",
@@ -191,6 +191,7 @@ var layers = []string{
 	"admission/admissiontest",
 	"admission/example/*",
 	"internal/registration/...",
+	"internal/customresource/...",
 	"internal/policy/...",
 	"handlers/internal/...",
 	"handlers/*",

@@ -41,6 +41,10 @@ type Plugin struct {
 	SideEffects admissionregistrationv1.SideEffectClass
 	// RequiresConfig is true if the plugin needs a configuration file.
 	RequiresConfig bool
+	// Calls is true if the plugin calls addresses that its configuration file names.
+	// fastadmit review and test, whose input may be a stranger's, do not run it then,
+	// unless the user allows it.
+	Calls bool
 	// Needs are the kinds that the plugin reads and writes in the cluster. The plugin
 	// is not called before the objects that it watches are cached. The RBAC rules of
 	// the process are derived from Needs.
@@ -201,8 +205,8 @@ func Forbidden(review *codec.Review, err error) error {
 		schema.GroupResource{Group: resource.Group, Resource: resource.Resource}, objectName(review), err)
 }
 
-// objectName is the name NewForbidden shows (extractResourceName there): that
-// of the request, or the one that the object has or is going to get.
+// objectName returns the name that NewForbidden shows (extractResourceName there): the
+// name of the request, or metadata.name or metadata.generateName of the object.
 func objectName(review *codec.Review) string {
 	if name := review.Name(); name != "" {
 		return name

@@ -36,7 +36,7 @@ type Outcome uint8
 const (
 	OutcomeAllowed  Outcome = iota
 	OutcomePatched          // allowed, and the object changed
-	OutcomeDenied           // by decision
+	OutcomeDenied           // the plugin denied
 	OutcomeWarned           // a denial that is enforced as a warning
 	OutcomeAudited          // a denial that is enforced as an audit annotation
 	OutcomeErrored          // the plugin could not decide, broke its contract, or took too long
@@ -77,11 +77,11 @@ type Chain struct {
 
 type entry struct {
 	Enabled
-	plugin  *Plugin
-	index   int // in the chain that NewChain made
-	handler Handler
-	view    *cluster.View // what handler knows of the cluster
-	beside  *beside       // nil for a handler that does nothing beside reviews
+	plugin     *Plugin
+	index      int // in the chain that NewChain made
+	handler    Handler
+	view       *cluster.View // what handler knows of the cluster
+	background *background   // nil if the handler has no Run
 }
 
 // Enabled is the configuration of a plugin in a chain.
@@ -99,14 +99,18 @@ type Enabled struct {
 	Settings Settings
 }
 
-// isSame reports whether a handler made of one would do for the other.
+// isSame reports whether a handler for e can be used for other.
 func (e *Enabled) isSame(other *Enabled) bool {
-	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) && e.Params == nil && other.Params == nil && slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
-		return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
-	})
+	if e.Params != nil || other.Params != nil {
+		return false
+	}
+	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) &&
+		slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
+			return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
+		})
 }
 
-// pluginsMax is how many plugins a chain can have: several times as many as
+// pluginsMax is the maximum number of plugins in a chain: several times as many as
 // kube-apiserver ever had.
 const pluginsMax = 128
 
@@ -134,12 +138,12 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 		if state != nil && len(needs) > 0 {
 			view = state.View(needs...).For(plugin.Name)
 		}
-		handler, beside, err := newHandler(plugin, e, view, last)
+		handler, background, err := newHandler(plugin, e, view, last)
 		if err != nil {
 			errs = append(errs, &EnableError{Plugin: plugin.Name, Err: err})
 			continue
 		}
-		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view, beside: beside})
+		c.entries = append(c.entries, entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view, background: background})
 	}
 	return c, errors.Join(errs...)
 }
@@ -157,18 +161,19 @@ func (e *EnableError) Error() string {
 
 func (e *EnableError) Unwrap() error { return e.Err }
 
-func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Handler, *beside, error) {
+func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Handler, *background, error) {
 	if !codec.IsAnnotationKey(plugin.Name) {
-		return Handler{}, nil, fmt.Errorf("its name cannot be used in paths and audit annotations: want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
+		return Handler{}, nil, errors.New("its name cannot be used in paths and audit annotations: " +
+			"want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
 	}
 	if err := e.Settings.check(); err != nil {
 		return Handler{}, nil, err
 	}
 	if same := last.find(plugin.Name); same != nil && same.isSame(&e) {
-		return same.handler, same.beside, nil
+		return same.handler, same.background, nil
 	}
 	if view == nil && len(plugin.AllNeeds(e.Config)) > 0 {
-		return Handler{}, nil, errors.New("it needs access to a cluster, and there is none")
+		return Handler{}, nil, errors.New("it needs access to a cluster, and none is configured")
 	}
 	series := e.Metrics
 	if series == nil {
@@ -181,12 +186,13 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 		return Handler{}, nil, err
 	}
 	if (handler.Admit != nil) != plugin.Mutates || (handler.Validate != nil) != plugin.Validates {
-		return Handler{}, nil, errors.New("its handler does not implement what the plugin declares")
+		return Handler{}, nil, fmt.Errorf("its handler has Admit: %t, Validate: %t, but the plugin declares Mutates: %t, Validates: %t",
+			handler.Admit != nil, handler.Validate != nil, plugin.Mutates, plugin.Validates)
 	}
-	return handler, newBeside(handler.Run), nil
+	return handler, newBackground(handler.Run), nil
 }
 
-// find returns the entry of the plugin of that name, nil if there is none.
+// find returns the entry of the plugin with that name, nil if there is none.
 func (c *Chain) find(name string) *entry {
 	if c == nil {
 		return nil

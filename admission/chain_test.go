@@ -368,7 +368,7 @@ func TestCluster(t *testing.T) {
 
 	enabled := map[string]admission.Enabled{"Asks": {}}
 	_, err := admission.NewChain([]admission.Plugin{plugin}, enabled, nil, nil)
-	if err == nil || err.Error() != "cannot enable plugin Asks: it needs access to a cluster, and there is none" {
+	if err == nil || err.Error() != "cannot enable plugin Asks: it needs access to a cluster, and none is configured" {
 		t.Errorf("without a cluster: got %v", err)
 	}
 	configured := plugin

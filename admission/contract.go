@@ -12,8 +12,8 @@ import (
 // errNothing is the error of a plugin that failed without one.
 var errNothing = errors.New("it failed and did not say why: admission.Errored was called with nil")
 
-// checkDenial says what is wrong with a plugin's denial. kube-apiserver would
-// make a code of its own of one that is no HTTP error.
+// checkDenial returns an error if the code of a plugin's denial is not that of an HTTP
+// error. kube-apiserver would replace such a code.
 func checkDenial(denial *codec.Status) error {
 	if denial.Code < http.StatusBadRequest || denial.Code > 599 {
 		return fmt.Errorf("it denied with code %d and message %q, want a code from 400 to 599", denial.Code, denial.Message)
@@ -21,20 +21,20 @@ func checkDenial(denial *codec.Status) error {
 	return nil
 }
 
-// mayPatch says why an object must not have been changed. kube-apiserver fails
-// the request on such a patch, even under failurePolicy Ignore.
+// mayPatch returns an error if a plugin must not change the object. kube-apiserver would
+// fail the request because of such a patch, even with failurePolicy Ignore.
 func mayPatch(review *codec.Review, phase Phase) error {
 	switch op := review.Operation(); {
 	case phase == Validate:
 		return errors.New("it changed the object while validating")
-	case op != codec.Create && op != codec.Update && op != codec.Connect: // whose options are an object, too
+	case op != codec.Create && op != codec.Update && op != codec.Connect: // the object of CONNECT is its options
 		return fmt.Errorf("it changed the object of a %s request", op)
 	}
 	return nil
 }
 
-// truncate returns the status with its text within the bounds of package codec.
-// Nothing that the plugin holds is changed.
+// truncate returns the status with its texts truncated to the limits of package codec. It
+// does not change the plugin's own status.
 func truncate(status codec.Status) codec.Status {
 	status.Message = codec.TruncateString(status.Message, codec.MessageBytesMax)
 	left := codec.DetailsBytesMax

@@ -72,7 +72,7 @@ func has[T ~string](list []T, s T) bool {
 func (r *Rule) matchesResource(a *Attributes) bool {
 	for _, pattern := range r.Resources {
 		if pattern == a.Resource.Resource && a.SubResource == "" {
-			return true // as nearly always
+			return true // the usual case
 		}
 		resource, sub, _ := strings.Cut(pattern, "/")
 		if (resource == "*" || resource == a.Resource.Resource) && (sub == "*" || sub == a.SubResource) {

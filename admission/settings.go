@@ -78,10 +78,10 @@ func (s *Settings) reinvokes() bool {
 	return s.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
 }
 
-// restores says whether what the plugin did may have to be undone.
+// restores reports whether the changes of the plugin may have to be undone.
 func (s *Settings) restores() bool { return s.ignores() || len(s.Enforcement) > 0 }
 
-// action returns what a denial of the review means.
+// action returns the effect of a denial of the review.
 func (s *Settings) action(ctx context.Context, review *codec.Review, attributes Attributes) (Action, error) {
 	for i := range s.Enforcement {
 		e := &s.Enforcement[i]
@@ -95,7 +95,7 @@ func (s *Settings) action(ctx context.Context, review *codec.Review, attributes 
 	return ActionDeny, nil
 }
 
-// check says what is wrong with the settings.
+// check returns all errors in the settings.
 func (s *Settings) check() error {
 	var errs []error
 	refuse := func(field string, got, want any) {

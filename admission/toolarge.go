@@ -15,10 +15,9 @@ import (
 // codec.MessageBytesMax anyway.
 const MessagesBytesMax = 4 << 20
 
-// tooLarge returns the denial that a fault of a review amounts to if that is a
-// *codec.SizeError, otherwise nil. It is a denial whatever the failure policies
-// and enforcements are, or who sends an object could switch plugins off by its
-// size.
+// tooLarge returns the denial for a *codec.SizeError of a review, nil for other errors.
+// Failure policies and enforcements do not apply to this denial: otherwise users could
+// bypass plugins by sending large objects.
 func tooLarge(fault error) *codec.Status {
 	size, ok := errors.AsType[*codec.SizeError](fault)
 	if !ok {

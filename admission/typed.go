@@ -66,14 +66,14 @@ func ValidateTyped[T any](validate func(ctx context.Context, review *codec.Revie
 	}
 }
 
-// decodeTyped returns copies of the object and the old object, each nil when there
-// is none, or the answer to a review where that cannot be done.
+// decodeTyped returns copies of the object and the old object, each nil if there is none.
+// If one cannot be decoded, it returns the result of the plugin instead.
 func decodeTyped[T any](review *codec.Review) (object, old *T, refusal *Result) {
 	if !review.Object.Root().FitsDecoded() || !review.OldObject.Root().FitsDecoded() {
-		return nil, nil, new(Allowed()) // which the chain makes a denial of
+		return nil, nil, new(Allowed()) // the chain denies because of the review's error
 	}
 	if quantity.CheckDecoded[T](review.Object.Root()) != nil || quantity.CheckDecoded[T](review.OldObject.Root()) != nil {
-		return nil, nil, new(Allowed()) // likewise
+		return nil, nil, new(Allowed()) // see above
 	}
 	object, err := decode[T](&review.Object)
 	if err == nil {
@@ -85,7 +85,7 @@ func decodeTyped[T any](review *codec.Review) (object, old *T, refusal *Result) 
 	return object, old, nil
 }
 
-// decode decodes a document as Kubernetes does: names of fields with their case.
+// decode decodes a document as Kubernetes does: field names are case-sensitive.
 func decode[T any](document *codec.Object) (*T, error) {
 	if !document.Root().IsSet() {
 		return nil, nil

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// allowedTTL and deniedTTL are how long answers are remembered: as
-	// kube-apiserver does with those of an authorization webhook
+	// allowedTTL and deniedTTL are how long answers are cached: as long as
+	// kube-apiserver caches those of an authorization webhook by default
 	// (--authorization-webhook-cache-authorized-ttl and -unauthorized-ttl).
 	allowedTTL = 5 * time.Minute
 	deniedTTL  = 30 * time.Second
 
-	// accessBytesMax is how long a question may be, as JSON. What is longer is not
-	// allowed, without asking. kube-apiserver knows users by the headers of their
-	// requests, which have 1 MiB at most (net/http DefaultMaxHeaderBytes), and takes
-	// bodies of 3 MiB (k8s.io/apiserver pkg/server/config.go), so it takes all that
-	// are not longer. What makes one longer is a value that a user chose, such as the
-	// audience of a token.
+	// accessBytesMax is the maximum length of a question as JSON. The answer to a
+	// longer one is "not allowed", without a request. kube-apiserver gets the name and
+	// groups of users from the headers of their requests, which have at most 1 MiB
+	// (net/http DefaultMaxHeaderBytes), and accepts bodies of 3 MiB (k8s.io/apiserver
+	// pkg/server/config.go), so it accepts all shorter questions. A question is longer
+	// only because of a value that a user chose, such as the audience of a token.
 	accessBytesMax = 1 << 20
 
-	// questionsMax is about how many questions one review may ask: one second's worth
-	// of all requests of the API server, see qps. They are asked one after the other
-	// and have to be answered within the ten seconds that a webhook has by default.
+	// questionsMax is how many questions one review may ask: as many as the process may
+	// send in one second, see qps. They are sent one after the other and must be
+	// answered within the ten seconds that a webhook has by default.
 	questionsMax = 50
 
-	// accessMax is how many answers are remembered, as there (k8s.io/apiserver
+	// accessMax is how many answers are cached, as in kube-apiserver (k8s.io/apiserver
 	// plugin/pkg/authorizer/webhook). An answer takes some 400 bytes.
 	accessMax = 8192
 )
@@ -43,9 +43,9 @@ const (
 // same time.
 type Access struct {
 	reviews *Objects[*authorizationv1.SubjectAccessReview]
-	answers *cache.LRUExpireCache // statuses, by digest of the spec: users choose how long that is
+	answers *cache.LRUExpireCache // statuses by digest of the spec, which users can make long
 
-	long, many *metrics.Counter // what was not asked
+	long, many *metrics.Counter // questions that were refused: too long, or too many in one review
 }
 
 // AccessIn returns the Access of a cluster. It panics if
@@ -69,7 +69,7 @@ func (a *Access) MayAsk(questions int) (most int, ok bool) {
 	return questionsMax, true
 }
 
-// encode returns a question as JSON, and how it is answered if it is too long.
+// encode returns a question as JSON and, if it is too long, the answer to it.
 func (a *Access) encode(spec *authorizationv1.SubjectAccessReviewSpec) (text []byte, refused *authorizationv1.SubjectAccessReviewStatus, err error) {
 	text, err = json.Marshal(spec)
 	if err == nil && len(text) > accessBytesMax {
@@ -116,7 +116,7 @@ func (a *Access) Review(ctx context.Context, spec *authorizationv1.SubjectAccess
 	store := a.reviews.store
 	answer, err := store.share(asCaller(ctx, a.reviews.plugin, ""), string(text), store.kind.String(), func(ctx context.Context) (runtime.Object, error) {
 		review := new(authorizationv1.SubjectAccessReview)
-		if err := json.Unmarshal(text, &review.Spec); err != nil { // a copy that nobody else has
+		if err := json.Unmarshal(text, &review.Spec); err != nil { // a copy, because the request outlives the call
 			return nil, err
 		}
 		return store.create(ctx, review)

@@ -44,10 +44,10 @@ type State struct {
 	// requests with all others; nil if there is no API server.
 	dial func(kind *Kind) (rest.Interface, error)
 
-	mu      sync.Mutex               // for those who add stores
-	series  map[string]*series       // by the resource
-	dynamic dynamicKinds             // those that were named at run time
-	stores  atomic.Pointer[[]*store] // of the kinds that are needed; with files, of all
+	mu      sync.Mutex               // held while stores are added
+	series  map[string]*series       // by resource
+	dynamic dynamicKinds             // the kinds that were named at run time
+	stores  atomic.Pointer[[]*store] // of the needed kinds; with files, of all kinds
 }
 
 // New returns a State. It reads files, but does not connect to an API server yet. The
@@ -90,16 +90,16 @@ func New(o Options) (*State, error) {
 // Kinds and of Options.Kinds.
 func (s *State) Kinds() []*Kind { return slices.Clone(s.kinds) }
 
-// add adds the store of a kind, if there is none.
+// add adds a store for a kind, unless there is one.
 func (s *State) add(kind *Kind) error {
 	if s.find(kind) != nil {
 		return nil
 	}
 	store := newStore(kind, s.options.Log)
 	if s.dial == nil {
-		store.files = newStored(store)
+		store.files = newFileAPI(store)
 		store.files.authorize = s.options.Authorize
-		store.sync.Do(func() { close(store.synced) }) // New reads the files before anybody asks
+		store.sync.Do(func() { close(store.synced) }) // New reads the files before it returns
 	} else {
 		client, err := s.dial(kind)
 		if err != nil {

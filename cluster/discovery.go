@@ -16,23 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// discovered stands for what there are no objects of: the resources that the API
-// server serves.
+// discovered is the kind of the need for discovery. It has no objects.
 var discovered = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "APIResourceList", resource: "discovery", protobuf: true}
 
-// discoveryURLs are what discovery asks for. Everybody who is authenticated may,
-// unless somebody took that away (ClusterRole system:discovery).
+// discoveryURLs are the paths that discovery requests. By default, every authenticated
+// user may (ClusterRole system:discovery).
 var discoveryURLs = []string{"/api/*", "/apis/*"}
 
-// schemaURLs are what Schema asks for, which everybody may as well.
+// schemaURLs are the paths that Schema requests. The same role allows them.
 var schemaURLs = []string{"/openapi/v3", "/openapi/v3/*"}
 
 // schemas is the subresource of discovered for schemaURLs.
 const schemas = "schemas"
 
-// schemaBytesMax is how long the OpenAPI document of a group version may be. The longest
-// of Kubernetes' own has 1 MiB; a CustomResourceDefinition has 1.5 MiB at most, because
-// etcd stores no more, and few groups have more than ten.
+// schemaBytesMax is the maximum length of the OpenAPI document of a group version. The
+// longest of Kubernetes' own has 1 MiB; a CustomResourceDefinition has at most 1.5 MiB,
+// because etcd stores no more, and few groups have more than ten.
 const schemaBytesMax = 32 << 20
 
 // Discovered is the need for Discovery.Resources.
@@ -59,7 +58,7 @@ func DiscoveryIn(v *View) *Discovery {
 			return &Discovery{store, v.plugin}
 		}
 	}
-	panic("cluster state: discovery is asked for, but not declared as needed")
+	panic("cluster state: the plugin uses discovery, but does not declare it in its Needs")
 }
 
 // Resources asks the API server for the resources of a group version. The result is
@@ -75,7 +74,7 @@ func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) 
 	if version.Group == "" {
 		url = path.Join("/api", version.Version)
 	} else if len(validation.IsDNS1123Subdomain(version.Group)) > 0 {
-		return nil, nil // nobody can serve that, and it may be meant to be another path
+		return nil, nil // no API server can have that group, and in a URL it may be another path
 	}
 	if len(validation.IsDNS1123Label(version.Version)) > 0 {
 		return nil, nil
@@ -85,7 +84,7 @@ func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) 
 		list := new(metav1.APIResourceList)
 		err := s.client.Get().AbsPath(url).Do(ctx).Into(list)
 		if apierrors.IsNotFound(err) { // the API server has no Status for a path that it does not know
-			err = apierrors.NewNotFound(s.kind.Resource(), url) // version may be a view of a review that is over
+			err = apierrors.NewNotFound(s.kind.Resource(), url) // not version: it may be a view of a review, and the error may outlive that
 		}
 		return list, s.counted(verbGet, what, err)
 	})
@@ -114,7 +113,7 @@ func (d *Discovery) SchemaPaths(ctx context.Context) (map[schema.GroupVersion]st
 		err = json.Unmarshal(text, &index)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cluster state: cannot read which schemas the API server has: %w", err)
+		return nil, fmt.Errorf("cluster state: cannot read the API server's list of schemas: %w", err)
 	}
 	paths := make(map[schema.GroupVersion]string, len(index.Paths))
 	for name, document := range index.Paths {
@@ -144,7 +143,7 @@ func (d *Discovery) Schema(ctx context.Context, path string) ([]byte, error) {
 // the objects of the cluster come from files.
 func IsWithoutAPIServer(err error) bool { return errors.Is(err, errNoAPIServer) }
 
-// document asks for an OpenAPI document.
+// document requests an OpenAPI document.
 func (d *Discovery) document(ctx context.Context, url string) ([]byte, error) {
 	s := d.store
 	if s.client == nil {
@@ -172,7 +171,7 @@ func readAll(document io.ReadCloser, err error) ([]byte, error) {
 	defer document.Close()
 	text, err := io.ReadAll(io.LimitReader(document, schemaBytesMax+1))
 	if len(text) > schemaBytesMax {
-		err = fmt.Errorf("it has more than %d bytes, which is the most that is read", schemaBytesMax)
+		err = fmt.Errorf("got more than %d bytes, the maximum for a schema", schemaBytesMax)
 	}
 	return text, err
 }

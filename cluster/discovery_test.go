@@ -39,13 +39,13 @@ func TestSchemas(t *testing.T) {
 	}
 	f(fmt.Sprint(map[schema.GroupVersion]string{{Version: "v1"}: "/openapi/v3/api/v1?hash=1", {Group: "example.com", Version: "v1"}: "/openapi/v3/x?hash=2"}, nil))
 	text = "{"
-	f("cluster state: cannot read which schemas the API server has: unexpected end of JSON input")
+	f("cluster state: cannot read the API server's list of schemas: unexpected end of JSON input")
 	status, text = http.StatusNotFound, "404 page not found"
 	if paths, err := discovery.SchemaPaths(t.Context()); paths != nil || err != nil {
 		t.Errorf("an API server without schemas: got %v, %v, want nothing", paths, err)
 	}
 	status = http.StatusForbidden
-	f("cluster state: cannot read which schemas the API server has: cluster state: cannot get discovery \"/openapi/v3\": ")
+	f("cluster state: cannot read the API server's list of schemas: cluster state: cannot get discovery \"/openapi/v3\": ")
 	if got, err := discovery.Schema(t.Context(), "/openapi/v3/x?hash=2"); err != nil || string(got) != "of application/json" {
 		t.Errorf("got %s, %v, want a document", got, err)
 	}

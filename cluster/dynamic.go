@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// dynamicKindsMax is how many kinds that are named at run time are watched at a
-	// time. A watch is a goroutine here and a connection's stream there; Kubernetes'
-	// own kinds that people take parameters from are two (ConfigMap, Secret).
+	// dynamicKindsMax is how many kinds that were named at run time are watched at the
+	// same time. A watch costs a goroutine here and a stream in the API server. Of
+	// Kubernetes' own kinds, two are used for parameters (ConfigMap, Secret).
 	dynamicKindsMax = 32
 
-	// dynamicBytesMax is how much text of one such kind is kept. It is that of 10,000
-	// ConfigMaps of 3 KB; with all kinds at this size it would be 1 GiB. Parameters
-	// are few and small, so a kind with more was named by mistake.
+	// dynamicBytesMax is how much JSON the cache of one such kind may have: as much as
+	// 10,000 ConfigMaps of 3 KB. With dynamicKindsMax kinds of this size it is 1 GiB.
+	// Parameters are few and small, so a kind with more was named by mistake.
 	dynamicBytesMax = 32 << 20
 )
 
-// dynamic stands for the kinds that are named at run time.
+// dynamic is the kind of the need for kinds that are named at run time.
 var dynamic = &Kind{version: schema.GroupVersion{Version: "v1"}, name: "Dynamic", resource: "dynamic"}
 
 // Dynamic is the need to watch kinds that are named at run time. Rules does not contain
@@ -63,10 +63,10 @@ func DynamicIn(v *View) *DynamicKinds {
 			return &DynamicKinds{v.state, DiscoveryIn(v)}
 		}
 	}
-	panic("cluster state: kinds are to be watched that are named at run time, but that is not declared as needed")
+	panic("cluster state: the plugin watches kinds that are named at run time, but does not declare Dynamic in its Needs")
 }
 
-// errTooManyKinds is why a kind is not watched.
+// errTooManyKinds is the error if too many kinds are watched.
 var errTooManyKinds = fmt.Errorf("%d kinds are watched already, the maximum", dynamicKindsMax)
 
 // Watch watches a kind until Stop is called. It waits for discovery of the kind, but not
@@ -98,7 +98,7 @@ func (d *DynamicKinds) Watch(ctx context.Context, gvk schema.GroupVersionKind) (
 	return &DynamicKind{store: k.store, stop: sync.OnceFunc(func() { d.state.stopDynamic(gvk) })}, nil
 }
 
-// find asks the API server which resource a kind is.
+// find asks the API server for the resource of a kind.
 func (d *DynamicKinds) find(ctx context.Context, gvk schema.GroupVersionKind) (*Kind, error) {
 	list, err := d.discovery.Resources(ctx, gvk.GroupVersion())
 	if err != nil {
@@ -114,7 +114,7 @@ func (d *DynamicKinds) find(ctx context.Context, gvk schema.GroupVersionKind) (*
 	return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 }
 
-// newDynamicKind is DefineJSON for a kind that the API server has.
+// newDynamicKind is DefineJSON for a kind that discovery found.
 func newDynamicKind(gvk schema.GroupVersionKind, r *metav1.APIResource) *Kind {
 	k := DefineJSON(Definition{
 		Group: gvk.Group, Version: gvk.Version, Resource: r.Name, Kind: gvk.Kind, Namespaced: r.Namespaced,
@@ -130,7 +130,7 @@ func newDynamicKind(gvk schema.GroupVersionKind, r *metav1.APIResource) *Kind {
 	return k
 }
 
-// watchDynamic begins to watch a kind.
+// watchDynamic starts to watch a kind.
 func (s *State) watchDynamic(kind *Kind) (*dynamicKind, error) {
 	client, err := s.dial(kind)
 	if err != nil {
@@ -150,7 +150,8 @@ func (s *State) watchDynamic(kind *Kind) (*dynamicKind, error) {
 	return &dynamicKind{store: store, end: end}, nil
 }
 
-// stopDynamic forgets a kind that nobody watches any more.
+// stopDynamic ends one user's watch of a kind. The last one stops the watch and removes
+// the cache.
 func (s *State) stopDynamic(gvk schema.GroupVersionKind) {
 	s.dynamic.mu.Lock()
 	defer s.dynamic.mu.Unlock()
@@ -165,7 +166,7 @@ func (s *State) stopDynamic(gvk schema.GroupVersionKind) {
 	s.removeMetrics(k.store)
 }
 
-// dynamicRefusals counts kinds that are not watched, or not any more.
+// dynamicRefusals counts kinds that are not watched because of a limit.
 func (s *State) dynamicRefusals(reason string) *metrics.Counter {
 	return s.options.Metrics.GetOrCreateCounter(fmt.Sprintf(`fastadmit_cluster_kind_refusals_total{reason=%q}`, reason))
 }
@@ -178,7 +179,7 @@ type DynamicKind struct {
 	stop  func()
 }
 
-// Stop ends this watch. The kind is watched on if there are other watches of it.
+// Stop ends this watch. Other watches of the kind continue.
 func (k *DynamicKind) Stop() { k.stop() }
 
 // Kind returns the watched kind.
@@ -199,7 +200,7 @@ func (k *DynamicKind) Err() error {
 // IsFull reports whether the objects exceed the limit, so that they are not cached.
 func (k *DynamicKind) IsFull() bool { return k.store.isFull() }
 
-// errFull is why the objects of a kind are not kept.
+// errFull is the error if the objects of a kind exceed dynamicBytesMax.
 var errFull = fmt.Errorf("the objects of the kind have more than %d bytes, the limit for a kind of parameters", dynamicBytesMax)
 
 // Synced returns a channel that is closed when all objects are cached.
@@ -236,8 +237,8 @@ func (k *Kind) typed(j *JSON) (*JSON, error) {
 	return NewJSON(o.Root().AppendJSON(nil))
 }
 
-// sizeOf returns how many bytes of memory an object of a kind that was named at run time
-// counts as: those of its text. Others do not count.
+// sizeOf returns the length of an object's JSON, for the limit of kinds that were named
+// at run time. For other kinds it returns 0.
 func (s *store) sizeOf(object Object) int64 {
 	if s.bytesMax == 0 {
 		return 0

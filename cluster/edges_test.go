@@ -79,7 +79,7 @@ func TestNamed(t *testing.T) {
 	if got := s.named("shop", "c") + s.named("", "c"); got != `configmaps "shop/c"configmaps "c"` {
 		t.Errorf("got %s", got)
 	}
-	if err := Namespaces.impossible("", "a/b"); err == nil || err.Error() != `invalid resource name "a/b": [may not contain '/']` {
+	if err := Namespaces.checkName("", "a/b"); err == nil || err.Error() != `invalid resource name "a/b": [may not contain '/']` {
 		t.Errorf("got %v", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestStoreOfOthers(t *testing.T) {
 	if err := namespaces.Add(&corev1.Pod{}); err == nil || !strings.Contains(err.Error(), "got a *v1.Pod, want a *v1.Namespace") {
 		t.Errorf("got %v", err)
 	}
-	if err := namespaces.Delete("one"); err == nil || err.Error() != "got a string to delete, want one of namespaces" {
+	if err := namespaces.Delete("one"); err == nil || err.Error() != "cannot delete a string, want an object of namespaces" {
 		t.Errorf("got %v", err)
 	}
 	size := func(want int, deleted string) {

@@ -12,15 +12,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// callerNameMax is how many bytes of a user's name and of a namespace tell
-// callers apart. Longer names are cut, so that two of them may count as one
-// caller. Names of namespaces have at most 63 bytes, and names of users that
-// need more are not in use.
+// callerNameMax is how many bytes of a user's name and of a namespace identify a caller.
+// Longer names are truncated, so two of them may count as one caller. Names of
+// namespaces have at most 63 bytes, and users have no names that need more.
 const callerNameMax = 256
 
-// A caller is on whose behalf the API server is asked: the plugin, the user of
-// the request under review, and the namespace of that request. Controllers make
-// requests for all namespaces under one name, so the user alone is not enough.
+// A caller is the origin of a request to the API server: the plugin, the user of the
+// reviewed request, and its namespace. A controller sends requests for all namespaces
+// as one user, so the user alone is not enough.
 type caller [3]string
 
 const (
@@ -41,12 +40,12 @@ type Requester interface {
 
 type callerContextKey struct{}
 
-// asCaller returns ctx with the caller: the plugin, and the requester that ctx
-// has. Without one, the namespace is that of the object that is asked for. The
-// names are copies.
+// asCaller returns ctx with the caller: the plugin and the Requester in ctx. If there is
+// none, or it has no namespace, the caller gets the namespace of the requested object.
+// The names are copied.
 func asCaller(ctx context.Context, plugin, namespace string) context.Context {
 	c := caller{callerPlugin: plugin}
-	if known, ok := ctx.Value(callerContextKey{}).(caller); ok { // of Detach
+	if known, ok := ctx.Value(callerContextKey{}).(caller); ok { // set by Detach
 		c = known
 		c[callerPlugin] = plugin
 	} else if r, ok := ctx.Value(CallerKey{}).(Requester); ok {
@@ -62,8 +61,9 @@ func asCaller(ctx context.Context, plugin, namespace string) context.Context {
 	return context.WithValue(ctx, callerContextKey{}, c)
 }
 
-// tenantOf returns the name that a user's share belongs to: all ServiceAccounts
-// of a namespace have one, because whoever may create one may create many.
+// tenantOf returns the name under which a user's requests are counted. All
+// ServiceAccounts of a namespace count as one, because a user who may create one may
+// create many.
 func tenantOf(user string) string {
 	const prefix = "system:serviceaccount:"
 	if name, ok := strings.CutPrefix(user, prefix); ok {
@@ -82,24 +82,24 @@ func Detach(ctx context.Context) context.Context {
 	return context.WithValue(context.Background(), callerContextKey{}, c)
 }
 
-// callerOf returns the caller of a context, an empty one for none.
+// callerOf returns the caller in a context, an empty one if there is none.
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerContextKey{}).(caller)
 	return c
 }
 
-// A fairLimiter bounds the rate of requests of the API server. While requests
-// have to wait, plugins take turns; within a plugin, users do; and for a user,
-// namespaces do. So a caller that asks a lot waits for its own requests, and
-// before any other caller's request there is at most one of each caller.
+// A fairLimiter bounds the rate of requests to the API server. While requests wait,
+// plugins take turns; within a plugin, users do; and for a user, namespaces do. So a
+// caller with many requests waits for its own requests, and a request of another caller
+// waits for at most one request of each caller.
 //
-// It is a flowcontrol.RateLimiter. It remembers only those that wait: not more
-// than there are reviews at work.
+// It is a flowcontrol.RateLimiter. It stores only waiting requests, of which there are
+// at most as many as reviews in progress.
 type fairLimiter struct {
 	tokens *rate.Limiter
 
-	waits   atomic.Int64     // how many requests wait
-	givenUp *metrics.Counter // requests whose time ended while they waited
+	waits   atomic.Int64     // the number of waiting requests
+	givenUp *metrics.Counter // requests whose context ended while they waited
 
 	mu          sync.Mutex
 	waiting     line
@@ -115,17 +115,17 @@ func newFairLimiter(qps float64, burst int, set *metrics.Set) *fairLimiter {
 	return l
 }
 
-// A line is where requests wait: those of one caller, or lines that take turns.
+// A line is a queue of waiting requests of one caller, or of lines that take turns.
 type line struct {
-	queue list.List                // of *line or, for one caller, of *turn; the next one is in front
+	queue list.List                // of *line or, for one caller, of *turn; the front is next
 	lines map[string]*list.Element // the lines in queue, by name
 }
 
-// A turn is a request that waits.
+// A turn is a waiting request.
 type turn struct {
 	caller  caller
 	element *list.Element // in the line of the caller
-	granted chan struct{} // closed when it may be made
+	granted chan struct{} // closed when the request may be sent
 }
 
 func (l *line) isEmpty() bool { return l.queue.Len() == 0 }
@@ -147,8 +147,7 @@ func (l *line) add(t *turn, path []string) {
 	e.Value.(*line).add(t, path[1:])
 }
 
-// remove takes t out of the line that path leads to, and forgets lines that are
-// empty then.
+// remove removes t from the line that path leads to, and lines that are empty then.
 func (l *line) remove(t *turn, path []string) {
 	if len(path) == 0 {
 		l.queue.Remove(t.element)
@@ -162,7 +161,7 @@ func (l *line) remove(t *turn, path []string) {
 	}
 }
 
-// next returns whose turn it is, and moves the lines that it is in to the end.
+// next returns the turn that is next, and moves its lines to the end.
 func (l *line) next() *turn {
 	front := l.queue.Front()
 	inside, ok := front.Value.(*line)
@@ -173,8 +172,8 @@ func (l *line) next() *turn {
 	return inside.next()
 }
 
-// Wait waits until a request may be made on behalf of the caller that ctx has.
-// The error is that of ctx.
+// Wait waits until a request of the caller in ctx may be sent. If ctx ends before, it
+// returns its error.
 func (l *fairLimiter) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -201,7 +200,7 @@ func (l *fairLimiter) Wait(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-t.granted: // meanwhile
+	case <-t.granted: // between ctx.Done and the lock
 		return nil
 	default:
 		l.waiting.remove(t, t.caller[:])
@@ -231,18 +230,18 @@ func (l *fairLimiter) grant() (more bool) {
 	return l.dispatching
 }
 
-// Accept waits until a request may be made.
+// Accept waits until a request may be sent.
 func (l *fairLimiter) Accept() { _ = l.Wait(context.Background()) }
 
-// TryAccept reports whether a request may be made now.
+// TryAccept reports whether a request may be sent now.
 func (l *fairLimiter) TryAccept() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.waiting.isEmpty() && l.tokens.Allow()
 }
 
-// QPS returns how many requests may be made a second.
+// QPS returns how many requests may be sent each second.
 func (l *fairLimiter) QPS() float32 { return float32(l.tokens.Limit()) }
 
-// Stop does nothing: there is nothing to stop when nobody waits.
+// Stop does nothing: the limiter has no goroutine while no request waits.
 func (l *fairLimiter) Stop() {}

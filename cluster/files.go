@@ -28,7 +28,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/files"
 )
 
-// embedded is what a new cluster has.
+// embedded has the objects of a new cluster.
 //
 //go:embed default/*.yaml
 var embedded embed.FS
@@ -37,11 +37,11 @@ var embedded embed.FS
 // "kubectl get pods -A -o yaml" prints them.
 const stateBytesMax = 512 << 20
 
-// extensions are those of the files that are read, which kubectl -f takes too.
+// extensions are the extensions of files that are read, the same as in kubectl -f.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// read fills the stores with what is in files, or with the objects given. The
-// error joins all that is wrong with them.
+// read fills the stores with the objects in files or in Options.Objects. The error joins
+// all errors in them.
 func (s *State) read() error {
 	r := &reader{state: s, decoders: make(map[*Kind]runtime.Decoder), seen: make(map[identity]string)}
 	var err error
@@ -54,7 +54,7 @@ func (s *State) read() error {
 		read := func(name string) ([]byte, error) { return embedded.ReadFile(path.Join("default", name)) }
 		err = r.readDir(embedded, "default", read, func(name string) string { return path.Join("embedded", name) })
 		s.find(Namespaces.Kind).files.assumed = func(string) bool { return true }
-		// kube-controller-manager makes one in every namespace.
+		// kube-controller-manager creates one in every namespace.
 		s.find(ServiceAccounts.Kind).files.assumed = func(name string) bool { return name == "default" }
 	}
 	for i, object := range s.options.Objects {
@@ -67,19 +67,19 @@ func (s *State) read() error {
 // A reader reads files into stores.
 type reader struct {
 	state    *State
-	decoders map[*Kind]runtime.Decoder // of those kinds that something was read of
-	seen     map[identity]string       // where each object is
+	decoders map[*Kind]runtime.Decoder // made when the first object of a kind is read
+	seen     map[identity]string       // the place of each object, for errors
 	errs     []error
 }
 
-// An identity tells objects apart.
+// An identity identifies an object.
 type identity struct {
 	kind *Kind
 	name cache.ObjectName
 }
 
-// readDir reads the files of a folder, but not of those below it. Shown is what
-// a file is called in errors.
+// readDir reads the files of a folder, without subfolders. shown returns the name of a
+// file for errors.
 func (r *reader) readDir(in fs.FS, dir string, read func(name string) ([]byte, error), shown func(name string) string) error {
 	entries, err := fs.ReadDir(in, dir)
 	if err != nil {
@@ -114,25 +114,24 @@ func (r *reader) readFile(file string, content []byte) {
 		if !utilyaml.IsJSONBuffer(document) {
 			var err error
 			if asJSON, err = yaml.YAMLToJSONStrict(document); err != nil {
-				// Once more, for the line in the file.
+				// Decode it again behind as many empty lines, so that the error has the line in the file.
 				_, err = yaml.YAMLToJSONStrict(append(bytes.Repeat([]byte("\n"), line-1), document...))
 				r.refuse(at, err)
 				continue
 			}
 		}
-		if string(bytes.TrimSpace(asJSON)) != "null" { // more than comments
+		if string(bytes.TrimSpace(asJSON)) != "null" { // null: the document has only comments
 			r.readDocument(at, asJSON)
 		}
 	}
 }
 
-// documents returns the documents of a file, and the line that each begins in.
-// They begin with a line that begins with "---" and may end with one of "..."
-// (YAML 1.2.2, section 9.1). The YAML library would read the first and leave
-// the rest unread.
+// documents yields the documents of a file and their first lines. A document starts
+// with a line that starts with "---", and may end with the line "..." (YAML 1.2.2,
+// section 9.1). The YAML library reads only the first document.
 func documents(content []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
-		begin, first := 0, 1 // of a document: its offset, its line
+		begin, first := 0, 1 // offset and line of the current document
 		at, line := 0, 0
 		for text := range bytes.Lines(content) {
 			line++
@@ -154,8 +153,8 @@ func documents(content []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// readDocument reads an object, or each of a list, into the stores of all kinds
-// that may have it, but of those that have it already.
+// readDocument adds an object, or each object of a list, to the stores of all Kinds with
+// its apiVersion and kind, except those that have it already.
 func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 	gvk, err := json.DefaultMetaFactory.Interpret(document)
 	if err != nil {
@@ -191,7 +190,7 @@ func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 	}
 }
 
-// listKind is that of lists of anything.
+// listKind is the kind of lists of objects of any kind.
 var listKind = schema.GroupVersionKind{Version: "v1", Kind: "List"}
 
 func (r *reader) readItems(at string, list *metav1.List) {
@@ -200,13 +199,13 @@ func (r *reader) readItems(at string, list *metav1.List) {
 	}
 }
 
-// reads reports whether objects or lists of a kind are those of k. Nothing is stored
-// of a kind without lists.
+// reads reports whether gvk is the kind of k or of its lists. It is false for kinds
+// without lists, whose objects are not stored.
 func (k *Kind) reads(gvk schema.GroupVersionKind) bool {
 	return k.list != nil && gvk.GroupVersion() == k.version && (gvk.Kind == k.name || gvk.Kind == k.listName)
 }
 
-// decode refuses fields that objects of the kind do not have.
+// decode decodes an object. A field that objects of the kind do not have is an error.
 func (r *reader) decode(kind *Kind, document []byte) (runtime.Object, error) {
 	strict := kind
 	if kind.whole != nil {
@@ -228,8 +227,8 @@ func (r *reader) decoder(kind *Kind) runtime.Decoder {
 	return decoder
 }
 
-// readObject reads an object of Options.Objects, or each of a list. Kinds that have
-// another type than it read it as JSON.
+// readObject adds an object of Options.Objects, or each object of a list, to the stores.
+// Kinds with another Go type get it as JSON.
 func (r *reader) readObject(at string, object runtime.Object) {
 	if list, ok := object.(*metav1.List); ok {
 		r.readItems(at, list)
@@ -257,14 +256,14 @@ func (r *reader) readObject(at string, object runtime.Object) {
 		return
 	}
 	if gvk, err := json.DefaultMetaFactory.Interpret(document); err != nil || gvk.Kind == "" {
-		r.refuse(at, fmt.Errorf("got a %T without apiVersion and kind, by which its kind is known; want them set, to one of %s", object, r.supportedKinds()))
+		r.refuse(at, fmt.Errorf("got a %T without apiVersion and kind, want them set to one of %s", object, r.supportedKinds()))
 		return
 	}
 	r.readDocument(at, document, same...)
 }
 
-// nameOf returns the kind that an object or list has which is of a type of k's; ok
-// is false if its type does not tell.
+// nameOf returns the field kind of an object or list that has a Go type of k. ok is false
+// if it has another type.
 func (k *Kind) nameOf(object runtime.Object) (name string, ok bool) {
 	if _, isJSON := k.object.(*JSON); isJSON || k.list == nil {
 		return "", false
@@ -278,8 +277,8 @@ func (k *Kind) nameOf(object runtime.Object) (name string, ok bool) {
 	return "", false
 }
 
-// addAll puts an object, or each of a list, into the store of a kind. It returns
-// false if there is something wrong with it.
+// addAll adds an object, or each object of a list, to the store of a kind. It returns
+// false after an error.
 func (r *reader) addAll(at string, kind *Kind, decoded runtime.Object) bool {
 	if reflect.TypeOf(decoded) != reflect.TypeOf(kind.list) {
 		return r.add(at, kind, decoded.(Object))
@@ -297,8 +296,7 @@ func (r *reader) addAll(at string, kind *Kind, decoded runtime.Object) bool {
 	return true
 }
 
-// add puts an object into the store of its kind. It returns false if there is
-// something wrong with it.
+// add adds an object to the store of its kind. It returns false after an error.
 func (r *reader) add(at string, kind *Kind, object Object) bool {
 	errs := len(r.errs)
 	if reflect.ValueOf(object).IsNil() {
@@ -328,14 +326,14 @@ func (r *reader) add(at string, kind *Kind, object Object) bool {
 	return len(r.errs) == errs
 }
 
-// refuse notes that something is wrong with a document, unless err is nil.
+// refuse records the error of a document, unless err is nil.
 func (r *reader) refuse(at string, err error) {
 	if err != nil {
 		r.errs = append(r.errs, fmt.Errorf("cluster state: %s: %w", at, err))
 	}
 }
 
-// supportedKinds says of what kinds objects may be.
+// supportedKinds lists the kinds that files may contain.
 func (r *reader) supportedKinds() string {
 	var known []string
 	for _, kind := range r.state.kinds {

@@ -269,17 +269,17 @@ func TestUndeclared(t *testing.T) {
 		}()
 		ask()
 	}
-	const not = " asked for, but not declared as needed"
-	f("cluster state: namespaces are"+not, func() { Namespaces.In(s.View(configMap.Watched())) })
+	const not = ", but does not declare it in its Needs"
+	f("cluster state: the plugin reads namespaces, but does not declare them in its Needs", func() { Namespaces.In(s.View(configMap.Watched())) })
 	called := Namespaces.In(s.View(Namespaces.Called("create")))
-	f("cluster state: watch of namespaces is"+not, func() { called.Cached("", "one") })
-	f("cluster state: watch of namespaces is"+not, func() { called.List("") })
-	f("cluster state: watch of namespaces is"+not, func() { called.Subscribe(func() {}) })
-	f("cluster state: delete of namespaces is"+not, func() { _ = called.Delete(t.Context(), "", "one") })
-	f("cluster state: get of namespaces is"+not, func() { _, _ = called.GetLive(t.Context(), "", "one") })
-	f("cluster state: list of namespaces is"+not, func() { _, _ = called.ListLive(t.Context(), "") })
-	f("cluster state: update of namespaces/status is"+not, func() { _, _ = called.UpdateStatus(t.Context(), &corev1.Namespace{}) })
-	f("cluster state: create of namespaces is"+not, func() {
+	f("cluster state: the plugin calls watch for namespaces"+not, func() { called.Cached("", "one") })
+	f("cluster state: the plugin calls watch for namespaces"+not, func() { called.List("") })
+	f("cluster state: the plugin calls watch for namespaces"+not, func() { called.Subscribe(func() {}) })
+	f("cluster state: the plugin calls delete for namespaces"+not, func() { _ = called.Delete(t.Context(), "", "one") })
+	f("cluster state: the plugin calls get for namespaces"+not, func() { _, _ = called.GetLive(t.Context(), "", "one") })
+	f("cluster state: the plugin calls list for namespaces"+not, func() { _, _ = called.ListLive(t.Context(), "") })
+	f("cluster state: the plugin calls update for namespaces/status"+not, func() { _, _ = called.UpdateStatus(t.Context(), &corev1.Namespace{}) })
+	f("cluster state: the plugin calls create for namespaces"+not, func() {
 		_, _ = Namespaces.In(s.View(Namespaces.Watched())).Create(t.Context(), &corev1.Namespace{})
 	})
 }

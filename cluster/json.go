@@ -93,19 +93,19 @@ func (j *JSON) SetResourceVersion(version string) {
 	j.text = o.Root().AppendJSON(nil)
 }
 
-// fields are names of members, and what of them is meant: nil for all.
+// fields are names of members, each with the selected fields below it: nil for all.
 type fields map[string]fields
 
-// alwaysKept are the fields that tell which object it is.
-var alwaysKept = []string{
+// identityFields are the fields that identify an object and its version.
+var identityFields = []string{
 	"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
 	"metadata.creationTimestamp", "metadata.deletionTimestamp",
 }
 
-// history are the fields that say how an object came to be.
-var history = fields{"metadata": {"managedFields": nil, "annotations": {lastApplied: nil}}}
+// originFields are the fields that only tell how an object was created and changed.
+var originFields = fields{"metadata": {"managedFields": nil, "annotations": {lastApplied: nil}}}
 
-// add adds a path, unless what is above it is meant already.
+// add adds a path, unless a field above it is selected already.
 func (f fields) add(path []string) {
 	below, known := f[path[0]]
 	switch {
@@ -120,13 +120,13 @@ func (f fields) add(path []string) {
 	}
 }
 
-// keepFields returns what makes an object one with these fields, and those that
-// are always kept; without fields, one without its history.
+// keepFields returns the function that reduces an object to the fields of keep and
+// identityFields. If keep is empty, it removes originFields.
 func keepFields(kind string, keep []string) func(*JSON) (*JSON, error) {
-	names, drop := history, true
+	names, drop := originFields, true
 	if len(keep) > 0 {
 		names, drop = make(fields), false
-		for _, field := range slices.Concat(alwaysKept, keep) {
+		for _, field := range slices.Concat(identityFields, keep) {
 			path := strings.Split(field, ".")
 			for _, name := range path {
 				if name == "" {
@@ -146,8 +146,8 @@ func keepFields(kind string, keep []string) func(*JSON) (*JSON, error) {
 	}
 }
 
-// appendFields appends the object v with the fields that are named, or without
-// them if they are to be dropped.
+// appendFields appends the object v with the fields in names or, if drop is true, with all
+// other fields.
 func appendFields(dst []byte, v codec.Value, names fields, drop bool) []byte {
 	start := len(dst)
 	for name, member := range v.Members() {

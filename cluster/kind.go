@@ -14,25 +14,25 @@ import (
 type Kind struct {
 	version    schema.GroupVersion
 	name       string // as in the field "kind"
-	listName   string // the same of lists
+	listName   string // the kind of lists
 	resource   string // as in a path of the API
 	namespaced bool
-	optional   bool // API servers may not have the resource
+	optional   bool // the API server may lack the resource
 	protobuf   bool // object and list can be read from protobuf
 
-	// object and list are empty ones. Of what is not stored, such as a review,
-	// there are no lists.
+	// object and list are empty values of the Go types. list is nil for objects that
+	// are not stored, such as reviews.
 	object, list runtime.Object
 
-	// whole is the kind with all fields of the same objects; nil if this one has them.
+	// whole is a kind of the same objects with all fields, nil if this one has them.
 	whole *Kind
 
-	// trim returns an object with the fields that the cache keeps. The object that
-	// it is given may become part of it.
+	// trim returns an object with the fields that the cache keeps. The result may
+	// share memory with the argument.
 	trim func(runtime.Object) (runtime.Object, error)
 
-	// setDefaults adds what kube-apiserver adds to an object that it is sent, so
-	// that a file may hold what one would send; nil for nothing.
+	// setDefaults sets the defaults that kube-apiserver sets in new objects, so files
+	// need not contain them. It may be nil.
 	setDefaults func(runtime.Object)
 }
 
@@ -79,7 +79,7 @@ type Need struct {
 	SubResource string
 	Verbs       []string // of RBAC
 
-	plugin string // whose need it is, for messages
+	plugin string // the name of the plugin with the need, for messages
 
 	background bool
 }

@@ -48,7 +48,7 @@ func Kinds() []*Kind {
 // (k8s.io/api/core/v1 LastAppliedConfigAnnotation).
 const lastApplied = corev1.LastAppliedConfigAnnotation
 
-// trimMeta returns the metadata that tell which object it is, and which version.
+// trimMeta returns the metadata that identify an object and its version.
 func trimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:              meta.Name,
@@ -67,8 +67,8 @@ func trimAnnotated(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return trimmed
 }
 
-// trimClass is trimAnnotated with the time when the object was created: of
-// several defaults, the youngest counts.
+// trimClass is trimAnnotated with creationTimestamp: of several default classes, the
+// newest is used.
 func trimClass(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	trimmed := trimAnnotated(meta)
 	trimmed.CreationTimestamp = meta.CreationTimestamp
@@ -92,7 +92,7 @@ var Namespaces = Define(Definition{
 	},
 })
 
-// setDefaultsNamespace does as k8s.io/kubernetes pkg/apis/core/v1
+// setDefaultsNamespace sets the defaults of k8s.io/kubernetes pkg/apis/core/v1
 // SetDefaults_Namespace and SetDefaults_NamespaceStatus.
 func setDefaultsNamespace(n *corev1.Namespace) {
 	if n.Labels == nil {
@@ -167,7 +167,7 @@ var LimitRanges = Define(Definition{
 	},
 })
 
-// setDefaultsLimitRangeItem does as k8s.io/kubernetes pkg/apis/core/v1
+// setDefaultsLimitRangeItem sets the defaults of k8s.io/kubernetes pkg/apis/core/v1
 // SetDefaults_LimitRangeItem and SetDefaults_ResourceList.
 func setDefaultsLimitRangeItem(item *corev1.LimitRangeItem) {
 	fill := func(into *corev1.ResourceList, from corev1.ResourceList) {

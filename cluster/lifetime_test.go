@@ -154,7 +154,7 @@ func TestSharedRequestOutlivesItsCaller(t *testing.T) {
 // TestImpossibleNameIsOwned keeps the error about a name, and reads the next review.
 func TestImpossibleNameIsOwned(t *testing.T) {
 	review, end := reviewIn(t, "VICTIM", "ATTACK")
-	err := Namespaces.impossible("", review.Namespace())
+	err := Namespaces.checkName("", review.Namespace())
 	end()
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details.Name != "VICTIM" || err.Error() != `namespaces "VICTIM" not found` {

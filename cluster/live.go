@@ -14,11 +14,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// getLive asks the API server for an object. One that has been created while it
-// was asked is found. It does not ask for a name that no object can have. The names
-// may be views of a request: what is shared or returned has copies.
+// getLive gets an object from the API server. It finds an object that was created before
+// the call, also if it shares a request that was sent earlier. It sends no request for a
+// name that no object can have. The names may be views of a review; getLive copies them.
 func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Object, error) {
-	if err := s.kind.impossible(namespace, name); err != nil {
+	if err := s.kind.checkName(namespace, name); err != nil {
 		return nil, err
 	}
 	namespace, name = strings.Clone(namespace), strings.Clone(name)
@@ -36,12 +36,11 @@ func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Ob
 	})
 }
 
-// listLive asks the API server for the objects of a namespace, or for all. There
-// are none in a namespace that no object can be in. The namespace may be a view of
-// a request.
+// listLive gets the objects of a namespace, or all objects, from the API server. The list
+// is empty if no object can be in the namespace. The namespace may be a view of a review.
 func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object, error) {
 	if namespace != "" {
-		switch err := s.kind.impossible(namespace, namespace); {
+		switch err := s.kind.checkName(namespace, namespace); {
 		case apierrors.IsNotFound(err):
 			return s.kind.list.DeepCopyObject(), nil
 		case err != nil:
@@ -72,10 +71,9 @@ func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object,
 	return list, meta.SetList(list, s.withPinned(namespace, items))
 }
 
-// share makes a request of the API server once for all that wait for it at the
-// same time on behalf of the same caller: it waits in the line of that caller,
-// which may be longer than that of another one. Each waits as long as its own
-// context allows.
+// share sends a request to the API server once for all equal calls of the same caller at
+// the same time. Calls of different callers do not share one, because each caller has its
+// own line in the fairLimiter. Each call waits as long as its own context allows.
 //
 // The request outlives the caller that started it: client-go builds its URL after
 // waiting for the rate limiter, and again for each retry. So neither key nor ask
@@ -99,8 +97,8 @@ func (s *store) share(ctx context.Context, key, what string, ask func(ctx contex
 			return nil, fmt.Errorf("cluster state: no answer for %s in time: %w", what, ctx.Err())
 		case answer := <-flight:
 			if apierrors.IsNotFound(answer.Err) && !own && attempt == 0 {
-				// The API server may have looked before this call began, and the
-				// object may be new. Whatever is under way now is younger.
+				// The shared request may have been answered before this call began, and
+				// the object may have been created since. The next request is newer.
 				continue
 			}
 			if answer.Err != nil {
@@ -111,8 +109,8 @@ func (s *store) share(ctx context.Context, key, what string, ask func(ctx contex
 	}
 }
 
-// logging returns ctx with the State's log, for what client-go has to say of a
-// request: it would write that to stderr, with names that users chose.
+// logging returns ctx with the State's log, for client-go. Without it, client-go logs to
+// stderr, with names that users chose.
 func (s *store) logging(ctx context.Context) context.Context {
 	return klog.NewContext(ctx, logr.FromSlogHandler(s.log.Handler()))
 }
@@ -153,7 +151,7 @@ func (s *store) remove(ctx context.Context, namespace, name string) error {
 	return s.counted(verbDelete, s.named(namespace, name), err)
 }
 
-// named is how errors call an object.
+// named returns the resource and the name of an object, for errors.
 func (s *store) named(namespace, name string) string {
 	if namespace != "" {
 		name = namespace + "/" + name
@@ -161,11 +159,11 @@ func (s *store) named(namespace, name string) string {
 	return fmt.Sprintf("%s %q", s.kind, name)
 }
 
-// counted counts a request. It returns the error with what it was about, unless
-// that is in the API server's own.
+// counted counts a request and returns its error. It adds the verb and the object to the
+// error, unless the message of the API server contains them.
 func (s *store) counted(verb int, what string, err error) error {
 	if apierrors.IsUnexpectedServerError(err) {
-		err = errors.New(err.Error()) // a page of some proxy: its 404 says nothing about the object
+		err = errors.New(err.Error()) // it came from a proxy, whose 404 does not mean that the object is missing
 	}
 	result := failed
 	switch {

@@ -30,12 +30,12 @@ const (
 	failed
 )
 
-// series are what the metrics about the cache of a resource are made of: the stores
-// of all kinds that plugins defined of it.
+// series has the stores from which the cache metrics of a resource are computed: those of
+// all Kinds of the resource.
 type series struct{ stores atomic.Pointer[[]*store] }
 
-// addMetrics makes the series about the cache: those about the API server only
-// if there is one. The caller holds s.mu.
+// addMetrics adds the cache metrics of a store, and those of its watch if there is an API
+// server. The caller holds s.mu.
 func (s *State) addMetrics(added *store) {
 	set, resource := s.options.Metrics, added.kind.String()
 	if added.client != nil {
@@ -56,8 +56,8 @@ func (s *State) addMetrics(added *store) {
 	}
 }
 
-// removeMetrics takes away the series about the cache, unless another store has the
-// same resource. The caller holds s.mu.
+// removeMetrics removes the cache metrics of a store, unless another store has the same
+// resource. The caller holds s.mu.
 func (s *State) removeMetrics(removed *store) {
 	set, resource := s.options.Metrics, removed.kind.String()
 	known := s.series[resource]
@@ -72,7 +72,7 @@ func (s *State) removeMetrics(removed *store) {
 	}
 }
 
-// size returns how many objects the caches have together.
+// size returns the number of objects in all caches of the resource.
 func (s *series) size() float64 {
 	size := 0
 	for _, store := range *s.stores.Load() {
@@ -81,7 +81,7 @@ func (s *series) size() float64 {
 	return float64(size)
 }
 
-// synced returns 1 if all of them were listed.
+// synced returns 1 if all stores have listed their objects, otherwise 0.
 func (s *series) synced() float64 {
 	for _, store := range *s.stores.Load() {
 		if !store.isSynced() {
@@ -91,7 +91,7 @@ func (s *series) synced() float64 {
 	return 1
 }
 
-// age returns how many seconds old the oldest is.
+// age returns the age of the oldest store in seconds.
 func (s *series) age() float64 {
 	var oldest time.Duration
 	for _, store := range *s.stores.Load() {
@@ -100,8 +100,7 @@ func (s *series) age() float64 {
 	return oldest.Seconds()
 }
 
-// addLiveMetrics makes the series about requests of the API server with the
-// verbs that are needed.
+// addLiveMetrics adds the metrics of requests to the API server, for the needed verbs.
 func (s *store) addLiveMetrics(set *metrics.Set, needed []string) {
 	for i, verb := range verbs {
 		if !slices.Contains(needed, verb) || s.live[i][0] != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A nameError is client-go's refusal to ask the API server for a name.
+// A nameError is client-go's error for a name that cannot be part of a path.
 type nameError struct{ error }
 
 // IsInvalidName reports whether err means that no request can be sent for a name because
@@ -25,14 +25,14 @@ func IsInvalidName(err error) bool {
 	return ok
 }
 
-// impossible returns the error for a name that no object of the kind can have, nil
-// if one can have it: one for IsInvalidName, or what the API server would answer, which is
-// not asked. So no name can spoil a request, by its length for example, and
-// nonsense does not use up the requests that others need.
+// checkName returns an error if no object of the kind can have the name: one for
+// IsInvalidName, or the NotFound error that the API server would return. No request is
+// sent for such a name. So a name cannot make a request fail, for example by its length,
+// and invalid names do not use up the rate of requests.
 //
-// All kinds have names that are DNS subdomains, but those of RBAC, which nobody
-// asks for (k8s.io/apimachinery pkg/api/validation NameIsDNSSubdomain).
-func (k *Kind) impossible(namespace, name string) error {
+// The names of all kinds are DNS subdomains (k8s.io/apimachinery pkg/api/validation
+// NameIsDNSSubdomain), except those of RBAC, which no plugin requests.
+func (k *Kind) checkName(namespace, name string) error {
 	if canBeName(name) && (namespace == "" || canBeName(namespace)) {
 		return nil
 	}
@@ -44,7 +44,8 @@ func (k *Kind) impossible(namespace, name string) error {
 	return apierrors.NewNotFound(k.Resource(), strings.Clone(name))
 }
 
-// canBeName matches no long name: that takes 70 ms for each megabyte.
+// canBeName reports whether name is a DNS subdomain. It checks the length first, because
+// the regular expression takes 70 ms for each megabyte.
 func canBeName(name string) bool {
 	return len(name) <= validation.DNS1123SubdomainMaxLength && len(validation.IsDNS1123Subdomain(name)) == 0
 }

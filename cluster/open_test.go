@@ -399,7 +399,7 @@ func TestWrongDefinition(t *testing.T) {
 // TestInWithoutNeeds has a plugin look for objects and declare nothing.
 func TestInWithoutNeeds(t *testing.T) {
 	defer func() {
-		if got := fmt.Sprint(recover()); !strings.Contains(got, "teams.example.com are asked for, but the plugin declares no Needs") {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "the plugin reads teams.example.com, but declares no Needs") {
 			t.Errorf("got %s", got)
 		}
 	}()

@@ -46,8 +46,8 @@ func (p *Putter) Put(document []byte) (put bool, err error) {
 	return put, nil
 }
 
-// control does what kube-controller-manager does with a new object before others
-// can make use of it: it makes the default ServiceAccount of a Namespace.
+// control does the work of kube-controller-manager for a new object: it creates the
+// default ServiceAccount of a Namespace.
 func (p *Putter) control(object runtime.Object) error {
 	namespace, ok := object.(*corev1.Namespace)
 	accounts := p.state.find(ServiceAccounts.Kind)
@@ -60,8 +60,8 @@ func (p *Putter) control(object runtime.Object) error {
 	return accounts.pin(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: namespace.Name}})
 }
 
-// setUsage makes a ResourceQuota one that nothing is charged to, as the quota
-// controller does, unless its status says otherwise.
+// setUsage sets the status of a ResourceQuota without one to no usage, as the quota
+// controller does.
 func setUsage(quota *corev1.ResourceQuota) {
 	if quota.Status.Hard != nil {
 		return
@@ -73,7 +73,7 @@ func setUsage(quota *corev1.ResourceQuota) {
 	}
 }
 
-// pin puts an object where it stays, whatever comes from the API server.
+// pin adds an object to the store. Events and lists of the API server do not change it.
 func (s *store) pin(object Object) error {
 	if s.kind.setDefaults != nil {
 		s.kind.setDefaults(object)
@@ -100,10 +100,10 @@ func (s *store) pin(object Object) error {
 	return nil
 }
 
-// pinned is an object that stays in the store, whole and as the cache keeps it.
+// pinned is an object of pin, with all fields and with those that the cache keeps.
 type pinned struct{ whole, trimmed Object }
 
-// pinnedBy returns the object that is pinned by a name.
+// pinnedBy returns the pinned object with a name.
 func (s *store) pinnedBy(name cache.ObjectName) (pinned, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -111,8 +111,8 @@ func (s *store) pinnedBy(name cache.ObjectName) (pinned, bool) {
 	return p, ok
 }
 
-// withPinned puts the pinned objects of a namespace into a list of the API
-// server's.
+// withPinned returns the items of a list from the API server with the pinned objects of
+// the namespace, which replace items with the same name.
 func (s *store) withPinned(namespace string, items []runtime.Object) []runtime.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

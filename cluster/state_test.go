@@ -60,10 +60,10 @@ func TestWrongPlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, in := range map[string]func(v *View){
-		"create of subjectaccessreviews is asked for, but not declared as needed": func(v *View) { AccessIn(v) },
-		"discovery is asked for, but not declared as needed":                      func(v *View) { DiscoveryIn(v) },
-		"teams.example.com are asked for, but not declared as needed":             func(v *View) { teams.In(v) },
-		"kinds are to be watched that are named at run time":                      func(v *View) { DynamicIn(v) },
+		"the plugin calls create for subjectaccessreviews, but does not declare it in its Needs":         func(v *View) { AccessIn(v) },
+		"the plugin uses discovery, but does not declare it in its Needs":                                func(v *View) { DiscoveryIn(v) },
+		"the plugin reads teams.example.com, but does not declare them in its Needs":                     func(v *View) { teams.In(v) },
+		"the plugin watches kinds that are named at run time, but does not declare Dynamic in its Needs": func(v *View) { DynamicIn(v) },
 		"kind Pod: got the type cluster.noPointer, want a pointer to a struct": func(*View) {
 			Define(Definition{Version: "v1", Resource: "pods", Kind: "Pod"}, Type[noPointer]{})
 		},

@@ -20,13 +20,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// A store has the objects of a kind. It is the cache.ReflectorStore of its
-// watch.
+// A store is the cache of a kind. It implements cache.ReflectorStore for its reflector.
 type store struct {
 	kind    *Kind
-	decoder func() runtime.Decoder // of objects in files, with fields that the kind does not have
+	decoder func() runtime.Decoder // for objects in files; ignores fields that the kind does not have
 	log     *slog.Logger
-	synced  chan struct{} // closed when all objects were there for the first time
+	synced  chan struct{} // closed when the cache has all objects for the first time
 	sync    sync.Once
 
 	mu      sync.RWMutex
@@ -34,27 +33,27 @@ type store struct {
 	count   int
 	pinned  map[cache.ObjectName]pinned // objects that a Putter has put
 
-	users []string // the plugins that need it, by name
+	users []string // names of the plugins that need the kind
 
 	subscribers map[*func()]struct{} // called after each change
 
-	// Of a kind that was named at run time: how much text is kept at most, how much
-	// there is, how much a list that is being gathered has, and what ends following
-	// when there is more.
-	bytesMax, bytes, gathered int64
-	isOver                    bool
-	full                      func()
+	// For a kind that was named at run time: the limit of its JSON in bytes, the bytes
+	// in the cache and in the list that the reflector is receiving, whether the limit
+	// was exceeded, and the function that then ends the reflector.
+	bytesMax, bytes, bytesListed int64
+	isOver                       bool
+	full                         func()
 
-	client   rest.Interface
-	files    *stored // instead of a client
-	followed atomic.Bool
-	gone     context.CancelFunc // of an optional kind: ends following it
-	timing   timing
-	flights  singleflight.Group // live requests under way, by what is asked for
+	client     rest.Interface
+	files      *fileAPI // set if client is nil
+	followed   atomic.Bool
+	endReflect context.CancelFunc // of an optional kind: ends following it
+	timing     timing
+	flights    singleflight.Group // live requests in progress, by verb, object and caller
 
 	began   time.Time
-	contact atomic.Int64          // when the API server was heard last, in nanoseconds since began
-	fault   atomic.Pointer[error] // why it is not heard, nil if it is
+	contact atomic.Int64          // time of the last list, event or bookmark, in nanoseconds since began
+	fault   atomic.Pointer[error] // error of the last list or watch, nil if it succeeded
 	faults  *metrics.Counter
 	live    [len(verbs)][len(results)]*metrics.Counter
 }
@@ -62,7 +61,7 @@ type store struct {
 // A bucket has the objects of a namespace.
 type bucket struct {
 	objects map[string]Object   // by name
-	sorted  atomic.Pointer[any] // they as a slice of their type, nil since the last change
+	sorted  atomic.Pointer[any] // a sorted slice of objects; nil after a change
 }
 
 func newStore(kind *Kind, log *slog.Logger) *store {
@@ -77,11 +76,11 @@ func newStore(kind *Kind, log *slog.Logger) *store {
 	}
 }
 
-// A gathered is an object that Transformer has trimmed.
-type gathered struct{ Object }
+// A trimmedObject is an object that Transformer has trimmed.
+type trimmedObject struct{ Object }
 
-// Transformer has the reflector trim objects while it gathers them
-// (cache.TransformingStore).
+// Transformer implements cache.TransformingStore: the reflector trims each object of a
+// list when it receives it.
 func (s *store) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		trimmed, err := s.trim(object)
@@ -90,23 +89,23 @@ func (s *store) Transformer() cache.TransformFunc {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.gathered += s.sizeOf(trimmed)
-		return gathered{trimmed}, s.checkBytes(s.gathered)
+		s.bytesListed += s.sizeOf(trimmed)
+		return trimmedObject{trimmed}, s.checkBytes(s.bytesListed)
 	}
 }
 
-// trim returns an object with the fields that are kept: the one that the store has if that
-// is equal. So a second list of the same objects, such as after a restart of the API
-// server, takes little memory.
+// trim returns an object with the fields that the cache keeps. If the cache has an equal
+// object, it returns that. So a second list of the same objects, as after a restart of
+// the API server, takes little memory.
 func (s *store) trim(object any) (Object, error) {
-	if trimmed, ok := object.(gathered); ok {
+	if trimmed, ok := object.(trimmedObject); ok {
 		return trimmed.Object, nil
 	}
-	kept, err := s.kind.trim(object.(runtime.Object))
+	reduced, err := s.kind.trim(object.(runtime.Object))
 	if err != nil {
 		return nil, err
 	}
-	trimmed := kept.(Object)
+	trimmed := reduced.(Object)
 	before, ok := s.lookup(trimmed.GetNamespace(), trimmed.GetName())
 	if ok && before.GetResourceVersion() == trimmed.GetResourceVersion() && reflect.DeepEqual(before, trimmed) {
 		return before, nil
@@ -114,8 +113,7 @@ func (s *store) trim(object any) (Object, error) {
 	return trimmed, nil
 }
 
-// Add implements cache.ReflectorStore: the reflector adds what may be there
-// already.
+// Add implements cache.ReflectorStore. It replaces an object with the same name.
 func (s *store) Add(object any) error {
 	trimmed, err := s.trim(object)
 	if err != nil {
@@ -157,7 +155,7 @@ func (s *store) put(object Object) {
 func (s *store) Delete(got any) error {
 	object, ok := got.(Object)
 	if !ok {
-		return fmt.Errorf("got a %T to delete, want one of %s", got, s.kind)
+		return fmt.Errorf("cannot delete a %T, want an object of %s", got, s.kind)
 	}
 	defer s.changed()
 	s.mu.Lock()
@@ -176,8 +174,7 @@ func (s *store) Delete(got any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: it takes a list as all objects there
-// are.
+// Replace implements cache.ReflectorStore: the objects of a list replace all others.
 func (s *store) Replace(objects []any, _ string) error {
 	trimmed := make([]Object, 0, len(objects))
 	for _, object := range objects {
@@ -189,7 +186,7 @@ func (s *store) Replace(objects []any, _ string) error {
 		trimmed = append(trimmed, object)
 	}
 	s.mu.Lock()
-	s.buckets, s.count, s.bytes, s.gathered = make(map[string]*bucket), 0, 0, 0
+	s.buckets, s.count, s.bytes, s.bytesListed = make(map[string]*bucket), 0, 0, 0
 	for _, object := range trimmed {
 		s.put(object)
 	}
@@ -207,8 +204,9 @@ func (s *store) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// checkBytes forgets all objects for good if there is more text than may be. Without a
-// limit, sizeOf counts none. The caller holds s.mu.
+// checkBytes returns an error if bytes exceed the limit. It then removes all objects and
+// ends the reflector. Kinds without a limit have no bytes, see sizeOf. The caller holds
+// s.mu.
 func (s *store) checkBytes(bytes int64) error {
 	if bytes <= s.bytesMax {
 		return nil
@@ -225,18 +223,17 @@ func (s *store) isFull() bool {
 	return s.isOver
 }
 
-// changed tells those who subscribed that objects changed.
+// changed calls the subscribers after objects changed.
 func (s *store) changed() {
 	s.mu.RLock()
-	told := slices.Collect(maps.Keys(s.subscribers))
+	subscribers := slices.Collect(maps.Keys(s.subscribers))
 	s.mu.RUnlock()
-	for _, tell := range told {
-		(*tell)()
+	for _, notify := range subscribers {
+		(*notify)()
 	}
 }
 
-// subscribe has changed called after each change, until the function that it returns
-// is called.
+// subscribe calls changed after each change, until the returned function is called.
 func (s *store) subscribe(changed func()) (unsubscribe func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +248,7 @@ func (s *store) subscribe(changed func()) (unsubscribe func()) {
 	}
 }
 
-// lookup returns the object that the cache has, without allocating.
+// lookup returns an object from the cache. It does not allocate.
 func (s *store) lookup(namespace, name string) (Object, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -263,14 +260,14 @@ func (s *store) lookup(namespace, name string) (Object, bool) {
 	return object, ok
 }
 
-// size returns how many objects the cache has.
+// size returns the number of objects in the cache.
 func (s *store) size() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.count
 }
 
-// isReady reports whether what is followed is known.
+// isReady reports whether the objects have been listed, or need not be.
 func (s *store) isReady() bool { return !s.followed.Load() || s.isSynced() }
 
 func (s *store) isSynced() bool {
@@ -282,7 +279,7 @@ func (s *store) isSynced() bool {
 	}
 }
 
-// unsynced says why isSynced is false.
+// unsynced returns the reason why isSynced is false.
 func (s *store) unsynced() error {
 	err := errors.New("waiting for the API server")
 	if fault := s.fault.Load(); fault != nil {
@@ -296,7 +293,7 @@ func (s *store) unsynced() error {
 	return fmt.Errorf("cluster state: %s, needed by %s, are not known yet: %w", s.kind, strings.Join(s.users, ", "), err)
 }
 
-// neededBy notes that a plugin of this name, which may be empty, needs the objects.
+// neededBy records the name of a plugin that needs the objects. It may be empty.
 func (s *store) neededBy(plugin string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,13 +302,13 @@ func (s *store) neededBy(plugin string) {
 	}
 }
 
-// age returns how long ago the API server was heard, by a list, an event or a
-// bookmark: the state is as of then, or later.
+// age returns the time since the last list, event or bookmark. The cached objects are not
+// older.
 func (s *store) age() time.Duration {
 	return time.Since(s.began) - time.Duration(s.contact.Load())
 }
 
-// contacted notes that the API server said what is.
+// contacted records a list, event or bookmark of the API server.
 func (s *store) contacted() {
 	s.contact.Store(int64(time.Since(s.began)))
 	if s.fault.Swap(nil) != nil {
@@ -319,8 +316,8 @@ func (s *store) contacted() {
 	}
 }
 
-// failed notes that the API server did not. The log has the first of several
-// failures, the counter each.
+// failed records an error of a list or watch. It logs only the first of several errors,
+// and counts each.
 func (s *store) failed(err error) {
 	s.faults.Inc()
 	if s.fault.Swap(&err) == nil {

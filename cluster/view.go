@@ -68,7 +68,7 @@ type Objects[T Object] struct {
 // the View, because its objects are not watched then, and RBAC may not allow it.
 func (k KindOf[T]) In(v *View) *Objects[T] {
 	if v == nil {
-		panic(fmt.Sprintf("cluster state: %s are asked for, but the plugin declares no Needs", k))
+		panic(fmt.Sprintf("cluster state: the plugin reads %s, but declares no Needs", k))
 	}
 	o := &Objects[T]{plugin: v.plugin}
 	for _, need := range v.needs {
@@ -78,19 +78,19 @@ func (k KindOf[T]) In(v *View) *Objects[T] {
 		}
 	}
 	if o.store = v.state.find(k.Kind); o.needs == nil || o.store == nil {
-		panic(fmt.Sprintf("cluster state: %s are asked for, but not declared as needed", k))
+		panic(fmt.Sprintf("cluster state: the plugin reads %s, but does not declare them in its Needs", k))
 	}
 	return o
 }
 
-// must panics unless the verb is among the needs.
+// must panics if the verb is not among the needs.
 func (o *Objects[T]) must(verb, subResource string) {
 	if !slices.ContainsFunc(o.needs, func(n Need) bool { return n.SubResource == subResource && slices.Contains(n.Verbs, verb) }) {
 		resource := o.store.kind.resource
 		if subResource != "" {
 			resource += "/" + subResource
 		}
-		panic(fmt.Sprintf("cluster state: %s of %s is asked for, but not declared as needed", verb, resource))
+		panic(fmt.Sprintf("cluster state: the plugin calls %s for %s, but does not declare it in its Needs", verb, resource))
 	}
 }
 
@@ -232,11 +232,11 @@ func (o *Objects[T]) Delete(ctx context.Context, namespace, name string) error {
 	return o.store.remove(asCaller(ctx, o.plugin, namespace), namespace, name)
 }
 
-// Newest returns the object that was created last, of those that is reports true
-// for; ok is false if there is none. Objects are in the order of List: of several
-// created at the same time, it is the first, whose name sorts first. So Kubernetes
-// chooses among several default classes (k8s.io/kubernetes
-// pkg/volume/util/storageclass.go GetDefaultClass). It allocates nothing.
+// Newest returns the object that was created last, among those for which is returns true.
+// ok is false if there is none. objects must be in the order of List: of several objects
+// with the same creation time, Newest returns the one whose name sorts first. Kubernetes
+// chooses among several default classes in this way (k8s.io/kubernetes
+// pkg/volume/util/storageclass.go GetDefaultClass). It does not allocate.
 func Newest[T Object](objects []T, is func(object T) bool) (newest T, ok bool) {
 	var at int64
 	for _, object := range objects {

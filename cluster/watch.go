@@ -12,54 +12,37 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-
-	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 const (
-	// qps and burst bound what the process asks the API server for, watches
-	// apart: what kube-scheduler may ask for (k8s.io/kubernetes
-	// pkg/scheduler/apis/config/v1 clientConnection). client-go's own 5 and 10
-	// would make calls for new namespaces wait for longer than their budget.
-	// While requests wait, a fairLimiter shares them.
-	qps   = 50
-	burst = 100
-
-	// quietMax is how long a list or a watch may send nothing before it is started
-	// anew. Bookmarks arrive once a minute (k8s.io/apiserver pkg/storage/cacher
-	// defaultBookmarkFrequency), so three were lost.
+	// quietMax is the time without an event after which a list or watch is restarted.
+	// kube-apiserver sends a bookmark every minute (k8s.io/apiserver
+	// pkg/storage/cacher defaultBookmarkFrequency), so three are missing then.
 	quietMax = 3 * time.Minute
 
-	// liveMax is the time for a live request, which several callers may share: half
+	// liveMax is the timeout of a live request, which several callers may share: half
 	// of a webhook's default timeoutSeconds of 10.
 	liveMax = 5 * time.Second
-
-	// contentType is the shortest and cheapest of what kube-apiserver speaks.
-	contentType = runtime.ContentTypeProtobuf
 )
 
-// timing is how long is waited for the API server.
+// timing has the timeouts and intervals of requests to the API server.
 type timing struct {
-	// quiet is how long a list or a watch may send nothing before it is started
-	// anew. Without it, a watch through a proxy that hangs would last as long as
-	// the process.
+	// quiet is quietMax. Without it, a watch through a hanging proxy would never end.
 	quiet time.Duration
 
-	// live is the time for a live request, whoever waits for it.
+	// live is liveMax.
 	live time.Duration
 
-	// backoff is how long is waited before an attempt after one that failed.
-	// client-go waits for up to a minute. The state is that much behind when the
-	// API server is back, and an attempt of each kind each ten seconds is nothing
-	// to it.
+	// backoff is the time between a failed list or watch and the next attempt.
+	// client-go waits up to a minute; the cache would stay outdated as long after the
+	// API server is back. An attempt every ten seconds for each kind costs the API
+	// server little.
 	backoff wait.Backoff
 
-	// absent is how often an API server is asked whether it has an optional resource
-	// now: as often as one that fails.
+	// absent is how often the API server is asked whether it has an optional resource:
+	// as often as backoff tries again at most.
 	absent time.Duration
 }
 
@@ -70,101 +53,8 @@ var defaultTiming = timing{
 	backoff: wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
 }
 
-// connect makes dial.
-func (s *State) connect() error {
-	o := &s.options
-	shared, err := RESTConfig(o.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	shared.UserAgent = o.UserAgent
-	if shared.UserAgent == "" {
-		shared.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	shared.RateLimiter = newFairLimiter(qps, burst, o.Metrics)
-	shared.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
-	connections, err := rest.HTTPClientFor(shared)
-	if err != nil {
-		return fmt.Errorf("cluster state: cannot make a client: %w", err)
-	}
-	s.dial = func(kind *Kind) (rest.Interface, error) {
-		config := rest.CopyConfig(shared)
-		config.GroupVersion = &kind.version
-		config.NegotiatedSerializer = kind.codecs().WithoutConversion()
-		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-		if kind.protobuf {
-			config.ContentType, config.AcceptContentTypes = contentType, contentType+","+runtime.ContentTypeJSON
-		}
-		config.APIPath = "/apis"
-		if kind.version.Group == "" {
-			config.APIPath = "/api"
-		}
-		client, err := rest.RESTClientForConfigAndClient(config, connections)
-		if err != nil {
-			return nil, fmt.Errorf("cluster state: cannot make a client for %s: %w", kind, err)
-		}
-		return client, nil
-	}
-	return nil
-}
-
-// RESTConfig returns the client configuration of the kubeconfig file or, if the name is
-// empty, of the cluster in which the process runs.
-func RESTConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			err = errors.New("this process does not run in a Pod; name a kubeconfig with --kubeconfig or a folder of manifests with --cluster-state-dir")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cluster state: %w", err)
-		}
-		return config, nil
-	}
-	config, err := readKubeconfig(kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("cluster state: cannot read kubeconfig %s: %w", kubeconfig, err)
-	}
-	return config, nil
-}
-
-// readKubeconfig does what clientcmd.BuildConfigFromFlags does. That one opens the
-// files that the kubeconfig names and waits if one is a FIFO; here they are checked
-// before.
-func readKubeconfig(name string) (*rest.Config, error) {
-	content, err := files.Read(name)
-	if err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.Load(content)
-	if err != nil {
-		return nil, err
-	}
-	for _, cluster := range config.Clusters {
-		cluster.LocationOfOrigin = name
-	}
-	for _, user := range config.AuthInfos {
-		user.LocationOfOrigin = name
-	}
-	if err := clientcmd.ResolveLocalPaths(config); err != nil {
-		return nil, err
-	}
-	if used := config.Contexts[config.CurrentContext]; used != nil {
-		if cluster := config.Clusters[used.Cluster]; cluster != nil {
-			err = files.Check(cluster.CertificateAuthority)
-		}
-		if user := config.AuthInfos[used.AuthInfo]; user != nil {
-			err = errors.Join(err, files.Check(user.ClientCertificate, user.ClientKey, user.TokenFile))
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return clientcmd.NewDefaultClientConfig(*config, new(clientcmd.ConfigOverrides)).ClientConfig()
-}
-
-// follow keeps the store as the API server says, until ctx ends. client-go logs
-// nothing here: faults are noted where they happen.
+// follow updates the store from the API server until ctx ends. client-go logs nothing,
+// because the functions below record all errors.
 func (s *store) follow(ctx context.Context) {
 	if !s.kind.optional {
 		s.reflect(ctx)
@@ -172,16 +62,16 @@ func (s *store) follow(ctx context.Context) {
 	}
 	for s.awaitResource(ctx) {
 		following, gone := context.WithCancel(ctx)
-		s.gone = gone
+		s.endReflect = gone
 		s.reflect(following)
 		select {
 		case <-ctx.Done():
-		case <-time.After(s.timing.backoff.Duration): // some API servers may have it and others not
+		case <-time.After(s.timing.backoff.Duration): // of several API servers, only some may have the resource
 		}
 	}
 }
 
-// reflect follows the objects until ctx ends.
+// reflect runs a reflector until ctx ends.
 func (s *store) reflect(ctx context.Context) {
 	silent := logr.Discard()
 	calls := &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
@@ -190,9 +80,9 @@ func (s *store) reflect(ctx context.Context) {
 	}).RunWithContext(klog.NewContext(ctx, silent))
 }
 
-// awaitResource waits until the API server has the resource, or fails in another
-// way than by not having it; false if ctx ends before. Until then, there is
-// nothing of the kind.
+// awaitResource waits until the API server has the resource, or returns an error other
+// than NotFound. Until then, the store is synced and empty. It returns false if ctx ends
+// before.
 func (s *store) awaitResource(ctx context.Context) bool {
 	for {
 		asking, cancel := context.WithTimeout(ctx, s.timing.live)
@@ -201,17 +91,17 @@ func (s *store) awaitResource(ctx context.Context) bool {
 		if !apierrors.IsNotFound(err) {
 			return ctx.Err() == nil
 		}
-		_ = s.Replace(nil, "") // no object can be wrong
+		_ = s.Replace(nil, "") // without objects, there is no error
 		select {
-		case <-ctx.Done(): // which ends the next request
+		case <-ctx.Done(): // the next request fails, and the loop ends
 		case <-time.After(s.timing.absent):
 		}
 	}
 }
 
 var (
-	errQuiet = errors.New("the API server says nothing")
-	errEmpty = errors.New("the API server ended a watch without saying anything")
+	errQuiet = errors.New("the API server sent nothing for too long")
+	errEmpty = errors.New("the API server ended a watch without an event")
 )
 
 // list implements cache.ListWithContextFunc.
@@ -225,14 +115,14 @@ func (s *store) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 	return list, err
 }
 
-// refused notes that the API server refused to list or watch. It has no such
-// resource if it says that nothing is found: an optional one is gone then.
+// refused records the error of a list or watch. NotFound means that the API server does
+// not have the resource; if the kind is optional, the reflector then ends.
 func (s *store) refused(err error) {
 	switch {
 	case !apierrors.IsNotFound(err):
 		s.failed(err)
 	case s.kind.optional:
-		s.gone()
+		s.endReflect()
 	default:
 		s.failed(fmt.Errorf("the API server does not have the resource %s of %s; "+
 			"if it is one of a CustomResourceDefinition, install that: %w", s.kind.resource, s.kind.version, err))
@@ -283,9 +173,9 @@ func listsInstead(err error) bool {
 		!apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
 }
 
-// pass hands events on until there are no more, or until stop or ctx ends. The
-// error says what was wrong with the API server. Initial says that the watch asked
-// for initial events.
+// pass forwards events until there are no more, or until stop or ctx ends. It returns an
+// error if the API server sent no event. initial is true if the watch asked for initial
+// events.
 func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer, initial bool) error {
 	end := errEmpty
 	for {
@@ -297,7 +187,7 @@ func (s *store) pass(ctx context.Context, events <-chan watch.Event, out chan<- 
 			return nil
 		}
 		switch {
-		case ctx.Err() != nil: // which ends events, or makes one of type Error
+		case ctx.Err() != nil: // the end of ctx closes events, or causes an event of type Error
 			return context.Cause(ctx)
 		case !more:
 			return end

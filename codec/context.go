@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// checkEach is after how many elements or members a loop over them looks at the
-// context: reading so many takes some tenths of a millisecond. Ordinary objects
-// have no list that long, and cost nothing.
+// checkEach is the number of elements or members after which a loop looks at the
+// context: reading so many takes some tenths of a millisecond. Lists of ordinary objects
+// are shorter, so they cost nothing.
 const checkEach = 1024
 
 // SetContext makes loops over elements and members of r's objects stop when ctx
@@ -32,9 +32,9 @@ func (e *ContextError) Error() string {
 
 func (e *ContextError) Unwrap() error { return e.Err }
 
-// isOver reports whether a loop that has come to its nth element is to end,
-// because the context has ended.
-func (o *Object) isOver(n int) bool { return n%checkEach == checkEach-1 && o.hasEnded() }
+// isInterrupted reports whether a loop must stop at its nth element, because the context
+// has ended.
+func (o *Object) isInterrupted(n int) bool { return n%checkEach == checkEach-1 && o.hasEnded() }
 
 func (o *Object) hasEnded() bool {
 	if o.ctx == nil {

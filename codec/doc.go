@@ -5,11 +5,35 @@
 // values of them. Decoding all into Go types takes hundreds of times longer
 // than finding these values, so codec only finds them. Decode scans the envelope
 // (k8s.io/api/admission/v1 types.go, v1 and v1beta1). Get finds a value by its
-// path, and stores positions for later reads. Edits are kept beside the text, and
-// later reads see them. AppendResponse writes the answer. Nothing allocates as
-// soon as the reused memory is large enough for the requests. The package knows
-// JSON and the envelope, but not the kinds of the objects. Package diff builds
-// the patch from the edits.
+// path, and stores positions for later reads. Edits do not change the text: they
+// are stored apart from it, and later reads see them. AppendResponse writes the
+// answer. Nothing allocates as soon as the reused memory is large enough for the
+// requests. The package knows JSON and the envelope, but not the kinds of the
+// objects. Package diff builds the patch from the edits.
+//
+// # Nodes and edits
+//
+// An Object has the text of the document, an arena with the text of edits, and a
+// tree of nodes. A node is a member, an element or the document. It has two offsets,
+// counted through the text and then through the arena: where its value begins now,
+// and where the value began that it had in the text.
+//
+// Reads make nodes, as far as they look: Get("spec", "containers") makes one for each
+// member of the document up to spec, and of spec up to containers, and none for what
+// is in containers. The next read goes over these nodes instead of the text.
+//
+// An edit appends the new text to the arena and makes the node's value begin there.
+// A member that an edit adds is a node without a value in the text; a removed one is
+// a node without a value now. All nodes above are marked as edited. So Edits, and
+// AppendPatch of package diff, only follow the marks and compare two offsets: an
+// object without edits costs them nothing. Example_nodes prints
+// the tree of a Pod after a read and after edits, and the patch.
+//
+// The files: object.go has the Object, value.go and iterator.go have reads, node*.go the
+// tree, edit*.go the edits (edit_target.go finds the node, edit_nodes.go changes it,
+// edit_text.go has the arena, edit_list.go lists edits). scan.go finds where values
+// begin and end, predicted.go does so faster for text that kube-apiserver wrote.
+// review*.go have the envelope and the answer.
 //
 // # Ownership
 //
@@ -17,15 +41,15 @@
 // to, and must not change until the Review is released, or the Object reset.
 //
 // Whatever is read from a Review or Object (Values, strings, iterators, Edits,
-// Warnings, Response.Patch) is a view of these bytes or of memory that is used
-// again. It is valid until the Review is released or decoded into again, or the
+// Warnings, Response.Patch) is a view of these bytes or of memory that is reused.
+// It is valid until the Review is released or decoded into again, or the
 // Object reset. Nothing that outlives the handler may hold a view: no goroutine,
 // no request that several callers share, no key or value of a map or cache, no
 // error that is kept. Use strings.Clone to keep a string. Some functions look as
 // if they copied and do not: resource.ParseQuantity keeps the text it parses,
 // DeepCopy shares strings, and schema.GroupVersion.String may return a field.
 //
-// What is given to edits is copied.
+// The arguments of edits are copied.
 //
 // Call Acquire and Release in the same function. A Review must not be used after
 // Release, nor released twice. Two goroutines must not use a Review or an Object
@@ -67,11 +91,10 @@
 // Names are compared exactly: "UID" is not "uid", as in Kubernetes and not as
 // in encoding/json.
 //
-// Of two members of one name in an object, Get returns the first, Members
-// yields both, Set leaves one of them, and Remove none. Of two fields of one
-// name in the envelope, the last one counts, and nothing of the others is
-// merged into it; so it is in kinds and resources. kube-apiserver writes no such
-// thing.
+// If two members of an object have the same name, Get returns the first, Members
+// yields both, Set leaves one of them, and Remove none. If two fields of the envelope,
+// or of a kind or resource in it, have the same name, the last one counts, and nothing
+// of the others is merged into it. kube-apiserver writes no duplicate names.
 //
 // # Native code
 //

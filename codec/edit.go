@@ -16,10 +16,10 @@ func (e *EditError) Error() string {
 	return fmt.Sprintf("cannot edit %q: %s", e.Pointer, e.Reason)
 }
 
-// Set makes json the value at a path below v, or v itself without a path: a
-// member of an object, which is added if there is none, or an existing element
-// of an array. What is missing or null on the way becomes an empty object. json
-// must be valid JSON text without white space around it; it is copied.
+// Set sets the value at a path below v, or v itself if there is no path, to json. The
+// path names a member of an object, which is added if it does not exist, or an existing
+// element of an array. Values on the path that are missing or null become empty objects.
+// json must be valid JSON text without white space around it; it is copied.
 //
 // If an edit is not possible, Object.Err returns an *EditError, and later edits do
 // nothing. An edit must start at a Value with a position in the document:
@@ -32,12 +32,12 @@ func (e *EditError) Error() string {
 //   - Only Review.Object and your own Objects can be edited, not OldObject and the
 //     other parts of a review.
 func (v Value) Set(json string, path ...string) {
-	if v.takes(json, path) {
+	if v.accepts(json, path) {
 		v.set(json, path)
 	}
 }
 
-// SetString makes the string s the value at path, as Set does.
+// SetString sets the value at path to the string s, as Set does.
 func (v Value) SetString(s string, path ...string) {
 	t, ok := v.target(path)
 	if ok && (t.node == 0 || !v.object.valueOf(t.node).EqualString(s)) {
@@ -45,12 +45,12 @@ func (v Value) SetString(s string, path ...string) {
 	}
 }
 
-// SetInt makes the number n the value at path, as Set does.
+// SetInt sets the value at path to the number n, as Set does.
 func (v Value) SetInt(n int64, path ...string) {
 	v.set(v.mustObject().Compose(func(dst []byte) []byte { return strconv.AppendInt(dst, n, 10) }), path)
 }
 
-// SetBool makes true or false the value at path, as Set does.
+// SetBool sets the value at path to true or false, as Set does.
 func (v Value) SetBool(b bool, path ...string) { v.set(strconv.FormatBool(b), path) }
 
 // set is Set for text that is known to be JSON.
@@ -60,18 +60,18 @@ func (v Value) set(json string, path []string) {
 	}
 }
 
-// setAt puts json at the target, unless it is what is there.
+// setAt sets the value at the target to json, unless the texts are equal.
 func (v Value) setAt(t target, json string, path []string) {
 	if t.node == 0 || v.object.valueOf(t.node).JSON() != json {
 		v.put(t, json, path)
 	}
 }
 
-// Append adds json at the end of the array at a path below v, or of v itself
-// without a path. An array that is missing or null is made, and so is what it is
-// in, as Set does. For json, and for what can be edited, see Set.
+// Append adds json at the end of the array at a path below v, or of v itself if there
+// is no path. A missing or null array is created, and so are its parents, as Set does.
+// For json, and for what can be edited, see Set.
 func (v Value) Append(json string, path ...string) {
-	if v.takes(json, path) {
+	if v.accepts(json, path) {
 		v.append(json, path)
 	}
 }
@@ -102,13 +102,13 @@ func (v Value) append(json string, path []string) {
 
 // Add does what the operation "add" of RFC 6902 section 4.1 does, at a path
 // below v: it sets a member, or inserts json into an array before the element
-// that the last token names; "-" appends. Parents are made as Set makes them. For
-// json, and for what can be edited, see Set.
+// that the last token names; "-" appends. Missing parents are created, as Set does.
+// For json, and for what can be edited, see Set.
 //
-// Inserting costs a copy of the array, and what was read of its elements before
+// Inserting costs a copy of the array. Values of its elements that were read before
 // cannot be edited afterwards.
 func (v Value) Add(json string, path ...string) {
-	if !v.takes(json, path) {
+	if !v.accepts(json, path) {
 		return
 	}
 	if last := len(path) - 1; last >= 0 && path[last] == "-" && v.Get(path[:last]...).Kind() != KindObject {
@@ -130,10 +130,10 @@ func (v Value) Add(json string, path ...string) {
 	}
 }
 
-// Remove removes the member or element at a path below v, or v itself without a
-// path. Nothing happens when there is none. For what can be edited, see Set.
+// Remove removes the member or element at a path below v, or v itself if there is no
+// path. If it does not exist, nothing happens. For what can be edited, see Set.
 //
-// Removing from an array costs a copy of it, and what was read of its elements
+// Removing from an array costs a copy of it. Values of its elements that were read
 // before cannot be edited afterwards.
 func (v Value) Remove(path ...string) {
 	if v.at == 0 {

@@ -2,9 +2,9 @@ package codec
 
 import "iter"
 
-// Elements iterates over the elements of an array, in order. It yields nothing
-// for other kinds. Elements that are appended inside the loop are not yielded;
-// other edits made inside it may show in what comes later.
+// Elements iterates over the elements of an array, in order. It yields nothing for
+// other kinds. Elements that are appended inside the loop are not yielded; other edits
+// inside the loop may be visible in later elements.
 func (v Value) Elements() iter.Seq2[int, Value] {
 	return func(yield func(int, Value) bool) { v.elements(yield) }
 }
@@ -13,39 +13,39 @@ func (v Value) elements(yield func(int, Value) bool) {
 	if v.Kind() != KindArray {
 		return
 	}
-	w, i := v.walk(), 0
+	w, i := v.nodeItems(), 0
 	for ; w.next(); i++ {
-		if v.object.isOver(i) || !yield(i, w.value()) {
+		if v.object.isInterrupted(i) || !yield(i, w.value()) {
 			return
 		}
 	}
 	for it := w.rest(); it.next(); i++ {
-		if v.object.isOver(i) || !yield(i, it.value()) {
+		if v.object.isInterrupted(i) || !yield(i, it.value()) {
 			return
 		}
 	}
 }
 
-// A walk goes over the members or elements of an object or array that have
-// nodes, or get them by it.
-type walk struct {
+// nodeItems goes over the members or elements of an object or array that have nodes, and
+// makes nodes for the others, up to nodesMax. rest goes over those without a node.
+type nodeItems struct {
 	of    Value
-	node  nodeID // the current one, 0 before the first
-	limit nodeID // how many nodes there were at the beginning: what was added since is for the next walk
-	full  bool   // there are no nodes, or none behind node: rest goes on there
+	node  nodeID // the current node, 0 before the first
+	limit nodeID // the number of nodes at the start: members that an edit adds later are not yielded
+	full  bool   // there are no nodes, or none behind node: continue with rest
 }
 
-func (v Value) walk() walk {
-	return walk{of: v, limit: nodeID(len(v.object.nodes)), full: v.live() == 0}
+func (v Value) nodeItems() nodeItems {
+	return nodeItems{of: v, limit: nodeID(len(v.object.nodes)), full: v.currentNode() == 0}
 }
 
-// next moves to the next one.
-func (w *walk) next() bool {
+// next moves to the next node.
+func (w *nodeItems) next() bool {
 	o, n := w.of.object, w.of.node
 	for !w.full {
 		next := o.nodes[w.node].next
 		if w.node == 0 {
-			next = o.nodes[n].first
+			next = o.nodes[n].firstChild
 		}
 		if next == 0 && !o.nodes[n].complete && o.nodes[n].at == w.of.at {
 			if w.full = o.isFull(); w.full {
@@ -53,7 +53,7 @@ func (w *walk) next() bool {
 			}
 			next = o.scan(n)
 		}
-		if next == 0 || next >= w.limit && o.nodes[next].was == 0 {
+		if next == 0 || next >= w.limit && o.nodes[next].original == 0 {
 			return false
 		}
 		if w.node = next; o.nodes[next].at != 0 {
@@ -63,25 +63,26 @@ func (w *walk) next() bool {
 	return false
 }
 
-// value returns the value of the current one.
-func (w *walk) value() Value { return w.of.object.valueOf(w.node) }
+// value returns the value of the current node.
+func (w *nodeItems) value() Value { return w.of.object.valueOf(w.node) }
 
-// rest returns what comes behind the nodes, if next stopped for want of them.
-func (w *walk) rest() items {
+// rest returns the items behind the last node. It is empty unless next stopped because
+// reads make no more nodes.
+func (w *nodeItems) rest() textItems {
 	if !w.full {
-		return items{}
+		return textItems{}
 	}
-	it := w.of.items()
+	it := w.of.textItems()
 	if w.node != 0 {
 		it.start = int(w.of.object.nodes[w.node].at - it.base)
 	}
 	return it
 }
 
-// Members iterates over the members of an object: the names in plain text, in
-// the order of the text, then members that edits added. It yields nothing for
-// other kinds. Members that are added inside the loop are not yielded; other
-// edits made inside it may show in what comes later.
+// Members iterates over the members of an object, with unescaped names: first in the
+// order of the text, then members that edits added. It yields nothing for other kinds.
+// Members that are added inside the loop are not yielded; other edits inside the loop
+// may be visible in later members.
 func (v Value) Members() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) { v.members(yield) }
 }
@@ -90,14 +91,14 @@ func (v Value) members(yield func(string, Value) bool) {
 	if v.Kind() != KindObject {
 		return
 	}
-	o, w, n := v.object, v.walk(), 0
+	o, w, n := v.object, v.nodeItems(), 0
 	for ; w.next(); n++ {
-		if o.isOver(n) || !yield(o.unescape(o.nameOf(w.node)), w.value()) {
+		if o.isInterrupted(n) || !yield(o.unescape(o.nameOf(w.node)), w.value()) {
 			return
 		}
 	}
 	for it := w.rest(); it.next(); n++ {
-		if o.isOver(n) || !yield(o.unescape(it.written()), it.value()) {
+		if o.isInterrupted(n) || !yield(o.unescape(it.written()), it.value()) {
 			return
 		}
 	}
@@ -108,13 +109,13 @@ func (v Value) Len() int {
 	if kind := v.Kind(); kind != KindArray && kind != KindObject {
 		return 0
 	}
-	o, node, n := v.object, v.live(), 0
-	w := walk{of: v, full: true}
+	o, node, n := v.object, v.currentNode(), 0
+	w := nodeItems{of: v, full: true}
 	if node != 0 {
 		if o.isArray(node) && o.nodes[node].complete {
 			return o.count(node)
 		}
-		for m := o.nodes[node].first; m != 0; m = o.nodes[m].next {
+		for m := o.nodes[node].firstChild; m != 0; m = o.nodes[m].next {
 			if w.node = m; o.nodes[m].at != 0 {
 				n++
 			}
@@ -123,7 +124,7 @@ func (v Value) Len() int {
 			return n
 		}
 	}
-	for it := w.rest(); it.next() && !o.isOver(n); {
+	for it := w.rest(); it.next() && !o.isInterrupted(n); {
 		n++
 	}
 	return n
@@ -145,9 +146,9 @@ func (v Value) Find(name, s string) Value {
 // order of Elements and Members, one for each call of Next. Use it where a loop
 // cannot be used. It is valid as long as its Value.
 type Iterator struct {
-	walk   walk
-	rest   items
-	inRest bool // there are no nodes any more
+	nodes  nodeItems
+	rest   textItems
+	inRest bool // the current item is in rest, not in nodes
 	passed int
 }
 
@@ -157,13 +158,13 @@ func (v Value) Iterator() Iterator {
 	if kind := v.Kind(); kind != KindArray && kind != KindObject {
 		return Iterator{inRest: true}
 	}
-	return Iterator{walk: v.walk()}
+	return Iterator{nodes: v.nodeItems()}
 }
 
 // Next moves to the next element or member and reports whether there is one. Like
 // loops, it stops when the context of the review ends.
 func (it *Iterator) Next() bool {
-	if !it.next() || it.walk.of.object.isOver(it.passed) {
+	if !it.next() || it.nodes.of.object.isInterrupted(it.passed) {
 		return false
 	}
 	it.passed++
@@ -172,10 +173,10 @@ func (it *Iterator) Next() bool {
 
 func (it *Iterator) next() bool {
 	if !it.inRest {
-		if it.walk.next() {
+		if it.nodes.next() {
 			return true
 		}
-		it.inRest, it.rest = true, it.walk.rest()
+		it.inRest, it.rest = true, it.nodes.rest()
 	}
 	return it.rest.next()
 }
@@ -185,14 +186,14 @@ func (it *Iterator) Value() Value {
 	if it.inRest {
 		return it.rest.value()
 	}
-	return it.walk.value()
+	return it.nodes.value()
 }
 
 // Name returns the unescaped name of the current member, "" in an array.
 func (it *Iterator) Name() string {
-	o := it.walk.of.object
+	o := it.nodes.of.object
 	if it.inRest {
 		return o.unescape(it.rest.written())
 	}
-	return o.unescape(o.nameOf(it.walk.node))
+	return o.unescape(o.nameOf(it.nodes.node))
 }

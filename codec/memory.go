@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// MemoryMax is how many bytes an Object may take beside its text: its nodes and
-// their copy at the checkpoint, the text of edits, strings with their escapes
-// undone, and what Fits is asked for.
+// MemoryMax is how many bytes an Object may use in addition to its text: for its nodes
+// and their copy at the checkpoint, the text of edits, unescaped strings, and the bytes
+// that Fits is called for.
 //
-// It is twice what the largest object takes that can be stored. etcd takes
+// It is twice what the largest object needs that can be stored. etcd takes
 // requests of 1.5 MiB (etcd --max-request-bytes). A container of a Pod takes at
 // least 46 bytes of that in protobuf, with a name and the fields that
 // kube-apiserver fills in, so a Pod has at most 34,000. When two plugins change
 // each of them, one of which has a checkpoint, that takes 29 MB.
 const MemoryMax = 64 << 20
 
-// StringMax is how many bytes a string or the name of a member may have that is
-// read. Messages repeat it, and each layer of an error copies it once more: a name of
+// StringMax is the maximum length in bytes of a string or member name that is read.
+// Messages repeat strings, and each layer of an error copies them once more: a name of
 // 33 MB took 430 MB. kube-apiserver takes requests of 3 MiB
 // (k8s.io/apiserver pkg/server/config.go MaxRequestBodyBytes).
 const StringMax = 4 << 20
 
-// memoryUsual is how many bytes an Object may take without its context being asked.
-// It is what reading takes at most, and some edits: a Pod that ten plugins have read
-// takes a seventh of it.
+// memoryUsual is how many bytes an Object may use without asking the MemoryGranter.
+// It is enough for all reads and some edits: a Pod that ten plugins have read takes a
+// seventh of it.
 const memoryUsual = 64 << 10
 
 // MemoryKey is the context key of a review's MemoryGranter, in the context that
@@ -52,7 +52,7 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("got more than %d %s, the maximum", e.Max, e.What)
 }
 
-// TooLarge records err as the first fault, unless there is one.
+// TooLarge records err as the first error, unless there is one.
 func (o *Object) TooLarge(err *SizeError) {
 	if o.err == nil {
 		o.err = err
@@ -85,7 +85,7 @@ func (o *Object) Fits(n int) bool {
 	return o.err == nil
 }
 
-// bounded returns s, or "" and records the fault if s is longer than StringMax.
+// bounded returns s. If s is longer than StringMax, it records the error and returns "".
 func (o *Object) bounded(s string) string {
 	if len(s) > StringMax {
 		o.TooLarge(&SizeError{What: "bytes of a string", Max: StringMax})
@@ -102,8 +102,8 @@ func (o *Object) isGranted() bool {
 	return !ok || granter.GrantMemory()
 }
 
-// What decoding takes for each byte, object and element of a text, while slices
-// grow: the largest of Kubernetes' types that stand in lists, a Container, has
+// The bytes that decoding takes for each byte, object and element of a text, while
+// slices grow: a Container, the largest of Kubernetes' types that are in lists, has
 // some 500 bytes, and strings and names have 16.
 const (
 	decodedByte    = 2
@@ -111,8 +111,7 @@ const (
 	decodedElement = 40
 )
 
-// decodedMost is what decoding takes at most for each byte: an object takes two of
-// them at least.
+// decodedMost is the maximum for each byte of text: an object has at least two.
 const decodedMost = decodedByte + (decodedObject+decodedElement)/2
 
 // FitsDecoded reports whether the review may use the memory that decoding the value
@@ -130,16 +129,16 @@ func (v Value) FitsDecoded() bool {
 	return v.object.Fits(decodedByte*len(text) + decodedObject*strings.Count(text, "{") + decodedElement*strings.Count(text, ","))
 }
 
-// memory returns how many bytes o has taken beside its text.
+// memory returns how many bytes o uses in addition to its text.
 func (o *Object) memory() int {
 	return (cap(o.nodes)+cap(o.saved))*nodeBytes + cap(o.arena) + cap(o.plain) + o.indexed*indexBytes
 }
 
-// mayGrow reports whether a slice of that capacity may get room for n bytes
-// more, of which append makes a quarter of the capacity at least.
+// mayGrow reports whether a slice of that capacity may grow by n bytes. append grows it
+// by at least a quarter of its capacity.
 func (o *Object) mayGrow(capacity, n int) bool { return o.Fits(max(n, capacity/4)) }
 
-// growNodes makes room for another node. If there may be none, it says so.
+// growNodes makes room for another node. It returns false if that is not allowed.
 func (o *Object) growNodes() bool {
 	if !o.mayGrow(cap(o.nodes)*nodeBytes, nodeBytes) {
 		return false
@@ -148,8 +147,8 @@ func (o *Object) growNodes() bool {
 	return true
 }
 
-// grown records the fault if the arena, which had that capacity, has taken more
-// than may be: its text was made before anybody knew how long it is.
+// grown records an error if the arena, which had that capacity, has grown beyond what
+// the Object may use. It is for text whose length is known only after it was appended.
 func (o *Object) grown(from int) {
 	if cap(o.arena) != from {
 		o.Fits(0)

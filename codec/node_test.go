@@ -156,11 +156,11 @@ func TestWalksInTurn(t *testing.T) {
 		text[len(text)-1] = '}'
 		var o Object
 		o.Reset(text)
-		var all []walk
-		rest := make([]items, n)
+		var all []nodeItems
+		rest := make([]textItems, n)
 		var seen []string
 		for _, member := range o.Root().Members() {
-			all, seen = append(all, member.walk()), append(seen, "")
+			all, seen = append(all, member.nodeItems()), append(seen, "")
 		}
 		for range 6 { // one step each, all in turn
 			for i := range all {
@@ -220,10 +220,10 @@ func TestTextMax(t *testing.T) {
 func TestElementsInTurn(t *testing.T) {
 	var o Object
 	o.Reset([]byte(`{"list":[0,1,2,3,4,5]}`))
-	list := o.Get("list").live()
+	list := o.Get("list").currentNode()
 	for i := range 8 {
 		_ = o.Get("list", Index(i)).Exists()
-		if got, want := int(o.nodes[o.nodes[list].recent].index), min(i, 5); got != want {
+		if got, want := int(o.nodes[o.nodes[list].recentChild].index), min(i, 5); got != want {
 			t.Errorf("behind element %d: the next look-up begins at %d, want %d", i, got, want)
 		}
 	}

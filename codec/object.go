@@ -10,36 +10,33 @@ import (
 	"github.com/bytedance/sonic/unquote"
 )
 
-// arenaBytesMax is how much memory each arena of an Object keeps for its next
-// use. A plugin's edits to a Pod take a few hundred bytes; one request that
-// rewrites a large array must not cost that much for as long as the process
-// lives.
+// arenaBytesMax is the largest arena that an Object keeps for its next use. A plugin's
+// edits to a Pod take a few hundred bytes; the memory for one request that rewrites a
+// large array must not be held as long as the process lives.
 const arenaBytesMax = 64 << 10
 
-// Object is one JSON document, read lazily from the bytes it came in, with the
-// edits made to it. The document itself is never written to or copied: edits
-// lie over it, and reads see them. The zero Object is an empty document; Reset
-// gives it bytes.
+// Object is a JSON document with edits. It reads the document lazily from its bytes,
+// and never writes or copies them: edits are stored apart, and reads see them. The zero
+// Object is an empty document; Reset sets its bytes.
 //
-// An Object may be reset and used again, which is how it reaches zero
-// allocations. It must not be used by two goroutines at once, even for
-// reading.
+// An Object may be reset and used again, and then allocates nothing. It must not be
+// used by two goroutines at once, even for reading.
 type Object struct {
 	text       string          // the document, without white space around it
-	arena      []byte          // what edits made, a space behind each text
-	isReadOnly bool            // edits are faults
-	nodes      []node          // what is where, as far as reads and edits came by; see node.go
-	err        error           // the first fault met
-	plain      []byte          // arena of strings read with their escapes undone
-	lent       lent            // for the build tag poison
-	ctx        context.Context // that ends loops over what is in it, nil for none
+	arena      []byte          // the texts of edits, each with a space behind it
+	isReadOnly bool            // edits are errors
+	nodes      []node          // the tree of members and elements; see node.go
+	err        error           // the first error
+	plain      []byte          // arena of strings whose escapes are undone
+	views      views           // for the build tag poison
+	ctx        context.Context // ends loops over members and elements; nil for none
 
-	index    map[nodeID]map[string]nodeID // the members of objects that have many, nil without such; see index.go
+	index    map[nodeID]map[string]nodeID // the members of large objects by name, nil if there are none; see node_index.go
 	indexed  int                          // how many members are in the index
-	found    ast.Node                     // what sonic found; it would be on the heap otherwise
+	found    ast.Node                     // sonic's result; as a local variable it would be on the heap
 	elements elementScan
 	changes  int
-	pointer  []byte // where Edits is
+	pointer  []byte // of the current place in Edits
 
 	saved        []node // the nodes at the checkpoint
 	savedChanges int
@@ -48,8 +45,8 @@ type Object struct {
 // SyntaxError says where text that was read is not JSON.
 type SyntaxError struct {
 	Offset int    // bytes from the start of the document
-	Want   string // what would have been right there
-	Got    string // what stands there, a few bytes of it
+	Want   string // what is expected there
+	Got    string // the first bytes of the text there
 }
 
 func (e *SyntaxError) Error() string {
@@ -60,7 +57,7 @@ func (e *SyntaxError) Error() string {
 // next Reset; the caller must not change it until then.
 func (o *Object) Reset(raw []byte) {
 	o.reset("")
-	o.reset(stringOf(o.lent.copyOf(raw)))
+	o.reset(stringOf(o.views.copyOf(raw)))
 }
 
 func (o *Object) reset(text string) {
@@ -79,9 +76,9 @@ func (o *Object) reset(text string) {
 	}
 }
 
-// open makes o the object that rest begins with, and goes over its members: what
-// is before its spec need not be skipped again then. If it is not simple to do,
-// ok is false.
+// open makes the object at the start of rest the document of o, and finds its end by
+// going over its members. The nodes that this makes save later reads the work. If not
+// all members get nodes, ok is false.
 func (o *Object) open(rest string) (text string, ok bool) {
 	o.reset("")
 	if !strings.HasPrefix(rest, "{") {
@@ -99,7 +96,7 @@ func (o *Object) open(rest string) (text string, ok bool) {
 	return o.text, true
 }
 
-// setText makes o the document text, which it may be already.
+// setText makes text the document of o, unless open did so already.
 func (o *Object) setText(text string) {
 	if len(o.text) != len(text) || !sameStart(o.text, text) {
 		o.reset("")
@@ -107,10 +104,10 @@ func (o *Object) setText(text string) {
 	}
 }
 
-// clear forgets everything about the document but its text.
+// clear resets everything but the text.
 func (o *Object) clear() {
 	o.err = nil
-	o.lent.takeBack()
+	o.views.overwrite()
 	o.changes, o.savedChanges = 0, 0
 	o.found = ast.Node{}
 	o.elements = elementScan{}
@@ -123,7 +120,7 @@ func (o *Object) clear() {
 }
 
 func resetNodes(nodes []node) []node {
-	if cap(nodes) > 2*nodesMax { // what append made of as many
+	if cap(nodes) > 2*nodesMax { // append may have doubled the capacity
 		return nil
 	}
 	return nodes[:0]
@@ -144,7 +141,7 @@ func (o *Object) Root() Value {
 	return o.valueOf(o.root())
 }
 
-// valueOf returns the value at a node, a missing one for 0.
+// valueOf returns the value at a node, a missing value for 0.
 func (o *Object) valueOf(n nodeID) Value {
 	return Value{object: o, at: o.nodes[n].at, node: n}
 }
@@ -161,8 +158,8 @@ func (o *Object) TextLen() int { return len(o.text) + len(o.arena) }
 // missing values and edits do nothing.
 func (o *Object) Err() error { return o.err }
 
-// fail records a syntax error at text[pos], unless one is recorded already,
-// and returns -1.
+// fail records a syntax error at text[pos], unless there is an error already, and
+// returns -1.
 func (o *Object) fail(text string, pos int, want string) int {
 	if o.err != nil {
 		return -1
@@ -179,8 +176,8 @@ func (o *Object) fail(text string, pos int, want string) int {
 	return -1
 }
 
-// unescape returns the plain text of a string, given what stands between its
-// quotes. It is a view of raw unless there are escapes in it.
+// unescape returns the plain text of a string. raw is the text between its quotes. The
+// result is a view of raw if there are no escapes in it.
 func (o *Object) unescape(raw string) string {
 	if isPlain(raw) {
 		return o.bounded(raw)
@@ -208,8 +205,8 @@ func (o *Object) unescape(raw string) string {
 	if len(raw) > cap(o.plain)-start && !o.mayGrow(cap(o.plain), len(raw)) {
 		return ""
 	}
-	o.plain = append(o.plain, raw...) // as long as the result can get
-	o.lent.add(o.plain)
+	o.plain = append(o.plain, raw...) // the result is not longer than raw
+	o.views.add(o.plain)
 	plain := o.plain[start:start:len(o.plain)]
 	if code := unquote.IntoBytes(raw, &plain); code != 0 {
 		o.fail(raw, strings.IndexByte(raw, '\\'), "valid escapes in a string")

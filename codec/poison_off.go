@@ -5,11 +5,11 @@ package codec
 // poison does nothing in ordinary builds; see poison_on.go.
 func poison(b []byte) []byte { return b }
 
-// lent does nothing in ordinary builds; see poison_on.go.
-type lent struct{}
+// views does nothing in ordinary builds; see poison_on.go.
+type views struct{}
 
-func (lent) copyOf(raw []byte) []byte { return raw }
+func (views) copyOf(raw []byte) []byte { return raw }
 
-func (lent) add([]byte) {}
+func (views) add([]byte) {}
 
-func (lent) takeBack() {}
+func (views) overwrite() {}

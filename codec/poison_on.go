@@ -4,14 +4,14 @@ package codec
 
 import "bytes"
 
-// poisoned is what memory is overwritten with when it is given back. It stands
-// out in a dump, and no text of it is UTF-8: JSON and protobuf encoders show it
-// or refuse it.
+// poisoned is the byte that released memory is overwritten with. It is easy to see in a
+// dump, and text of it is not valid UTF-8, so JSON and protobuf encoders show or refuse
+// it.
 const poisoned = 0xdb
 
-// poison overwrites memory that is given back, so that a string which was kept
-// after its Review was released is garbage. It returns nil, and not b for the
-// next use: what was kept stays garbage for good.
+// poison overwrites released memory, so that a string which is used after its Review was
+// released is garbage. It returns nil and not b, because memory that is used again would
+// make such a string look valid.
 func poison(b []byte) []byte {
 	b = b[:cap(b)]
 	for i := range b {
@@ -20,22 +20,22 @@ func poison(b []byte) []byte {
 	return nil
 }
 
-// lent is the memory that views of an Object point into.
-type lent struct {
+// views is the memory that views of an Object point into.
+type views struct {
 	texts [][]byte
 }
 
 // copyOf returns a copy of a document, so that it can be overwritten when the
 // document is reset. The original belongs to the caller.
-func (l *lent) copyOf(raw []byte) []byte {
+func (l *views) copyOf(raw []byte) []byte {
 	own := bytes.Clone(raw)
 	l.add(own)
 	return own
 }
 
-// add notes an arena that views were made of. It may be outgrown later: append
-// moves the text, but not the views.
-func (l *lent) add(arena []byte) {
+// add records an arena that has views. append may move the arena later, but the views
+// still point to the old memory.
+func (l *views) add(arena []byte) {
 	for _, text := range l.texts {
 		if sameStart(stringOf(text), stringOf(arena)) {
 			return
@@ -44,8 +44,8 @@ func (l *lent) add(arena []byte) {
 	l.texts = append(l.texts, arena)
 }
 
-// takeBack overwrites all of it.
-func (l *lent) takeBack() {
+// overwrite poisons all of it.
+func (l *views) overwrite() {
 	for _, text := range l.texts {
 		poison(text)
 	}

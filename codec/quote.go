@@ -8,9 +8,8 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string (RFC 8259 section 7). Bytes that are
-// not UTF-8 become U+FFFD, as encoding/json has it; "<", ">" and "&" are not
-// escaped.
+// AppendString appends s as a JSON string (RFC 8259 section 7). Bytes that are not UTF-8
+// become U+FFFD, as in encoding/json; "<", ">" and "&" are not escaped.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	if isPlain(s) {
@@ -51,20 +50,21 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// AppendStringBytes is AppendString for text that is held as bytes.
+// AppendStringBytes is AppendString for a byte slice.
 func AppendStringBytes(dst, text []byte) []byte { return AppendString(dst, stringOf(text)) }
 
-// isPlain reports whether a JSON string holds s as it is: ASCII without quotes,
-// backslashes and control characters, as nearly all strings of Kubernetes are.
+// isPlain reports whether s needs no escapes in a JSON string: it is ASCII without
+// quotes, backslashes and control characters, as nearly all strings of Kubernetes are.
 func isPlain(s string) bool { return plainEnd(s, 0) == len(s) }
 
-// plainEnd returns where what is plain from pos on ends in s. It looks at eight
-// bytes at a time.
+// plainEnd returns the offset of the first byte of s at or after pos that is not plain.
+// It looks at eight bytes at a time.
 func plainEnd(s string, pos int) int {
 	for ; pos+8 <= len(s); pos += 8 {
 		x := word(s, pos)
-		// A subtraction sets the top bit of a byte that is too small for it; the
-		// lowest one set is right.
+		// The top bit gets set in bytes that are not ASCII (x), are less than a space, or
+		// equal a quote or backslash. A borrow may set that of a later byte, so only the
+		// lowest one is certain.
 		if other := (x | (x - lowBits*' ') | ((x ^ lowBits*'"') - lowBits) | ((x ^ lowBits*'\\') - lowBits)) & highBits; other != 0 {
 			return pos + bits.TrailingZeros64(other)/8
 		}
@@ -78,21 +78,21 @@ func plainEnd(s string, pos int) int {
 	return pos
 }
 
-// isJSON reports whether text is one JSON value in UTF-8 without white space
-// around it. Of what is not simple it asks encoding/json, as kube-apiserver will:
-// sonic's validation lets bad escapes and control characters pass, and reads
-// behind the end of a text that ends within a literal.
+// isJSON reports whether text is one JSON value in UTF-8 without white space around it.
+// If simpleEnd cannot tell, encoding/json validates it, as kube-apiserver does. sonic's
+// validation accepts bad escapes and control characters, and reads behind the end of a
+// text that ends within a literal.
 func isJSON(text string) bool {
 	return simpleEnd(text, 0, 0) == len(text) || len(text) > 0 && !isSpace(text[0]) && !isSpace(text[len(text)-1]) &&
 		utf8.ValidString(text) && json.Valid(bytesOf(text))
 }
 
-// simpleDepthMax is how deep what is simple nests at most.
+// simpleDepthMax is the maximum depth of nesting that simpleEnd follows.
 const simpleDepthMax = 16
 
-// simpleEnd returns where the JSON value that begins at pos ends if it is as
-// plugins write them: without white space, with plain strings and integers. It
-// returns -1 for others, which may be valid as well.
+// simpleEnd returns the end of the JSON value that begins at pos, if it has the form in
+// which plugins write values: no white space, plain strings, integers. It returns -1 for
+// other text, which may be valid JSON too.
 func simpleEnd(text string, pos, depth int) int {
 	if pos >= len(text) || depth > simpleDepthMax {
 		return -1

@@ -32,31 +32,31 @@ type GroupVersionKind struct{ Group, Version, Kind string }
 // GroupVersionResource names a resource, as metav1.GroupVersionResource.
 type GroupVersionResource struct{ Group, Version, Resource string }
 
-// Review is an AdmissionReview: a request, read lazily from the bytes of an
-// HTTP body, and the Response being made to it. Acquire gives one, Release
-// takes it back. It must not be used by two goroutines at once.
+// Review is an AdmissionReview: the request, which is read lazily from the bytes of an
+// HTTP body, and the Response to it. Acquire returns a Review from a pool, and Release
+// puts it back. It must not be used by two goroutines at once.
 type Review struct {
 	// Object, OldObject and Options are the request's fields of these names.
-	// They are empty documents where the request has null or nothing. Edits to
-	// Object become the patch.
+	// A field that is null or absent is an empty document. Edits of Object become
+	// the patch.
 	Object    Object
 	OldObject Object
 	Options   Object
 
-	// Response is what will be answered. Decode empties it.
+	// Response is the answer. Decode empties it.
 	Response Response
 
 	envelope   Object
 	apiVersion string
 	fields     [fieldCount]string // the JSON text of the request's fields
-	wrong      string             // what is wrong with one of them
-	decoded    bool               // there may be fields to forget
+	invalid    string             // what is wrong with one of them, "" if nothing
+	decoded    bool               // the fields below and above may be set
 
-	// What plugins ask for again and again, once one of them did.
-	plain         [fieldCount]string // the fields that are strings, without quotes
-	knowsPlain    [fieldCount]bool
-	resource      GroupVersionResource
-	knowsResource bool
+	// Results that several plugins read, filled by the first read.
+	texts       [fieldCount]string // the fields that are strings, unescaped
+	hasText     [fieldCount]bool
+	resource    GroupVersionResource
+	hasResource bool
 }
 
 // A field is one of AdmissionRequest's, in the order of kube-apiserver's
@@ -87,7 +87,7 @@ var fieldNames = [fieldCount]string{
 	"name", "namespace", "operation", "userInfo", "object", "oldObject", "dryRun", "options",
 }
 
-// fieldKinds are what the fields must be, unless they are null.
+// fieldKinds are the JSON types of the fields. Each field may be null, too.
 var fieldKinds = [fieldCount]Kind{
 	fieldUID: KindString, fieldKind: KindObject, fieldResource: KindObject, fieldSubResource: KindString,
 	fieldRequestKind: KindObject, fieldRequestResource: KindObject, fieldRequestSubResource: KindString,
@@ -114,11 +114,11 @@ func (r *Review) reset() {
 	r.Options.reset("")
 	r.Response.reset()
 	if r.decoded {
-		r.apiVersion, r.wrong, r.decoded = "", "", false
+		r.apiVersion, r.invalid, r.decoded = "", "", false
 		r.ClearContext()
-		clear(r.plain[:])
-		clear(r.knowsPlain[:])
-		r.resource, r.knowsResource = GroupVersionResource{}, false
+		clear(r.texts[:])
+		clear(r.hasText[:])
+		r.resource, r.hasResource = GroupVersionResource{}, false
 		clear(r.fields[:])
 	}
 }
@@ -133,7 +133,7 @@ func (r *Review) reset() {
 func (r *Review) Decode(body []byte) error {
 	r.reset()
 	r.decoded = true
-	r.envelope.reset(stringOf(r.envelope.lent.copyOf(body)))
+	r.envelope.reset(stringOf(r.envelope.views.copyOf(body)))
 	if err := r.scan(); err != nil {
 		return fmt.Errorf("cannot decode AdmissionReview: %w", err)
 	}
@@ -184,26 +184,26 @@ func (r *Review) scan() error {
 	return r.check(apiVersion, kind, request)
 }
 
-// scanRequest notes where the fields of the request at c are. It returns a
-// text that is empty or null when there is no request.
+// scanRequest finds the fields of the request at c. The text that it returns is that of
+// the request, which is null if there is no request.
 func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 	if c.pos >= len(c.text) || c.text[c.pos] != '{' {
 		return c.value()
 	}
 	clear(r.fields[:])
-	r.wrong = ""
+	r.invalid = ""
 	start := c.pos
 	in := r.envelope.enter(c.text, c.pos)
 	next := field(0)
 	for {
-		f, ok := in.predicted(next)
+		f, ok := in.predictedField(next)
 		if !ok {
 			if !in.member() {
 				break
 			}
 			f = r.fieldNamed(in.written())
 		}
-		if f == next && (f == fieldObject || f == fieldOldObject) && r.lastObject(f, in.text[in.pos:]) {
+		if f == next && (f == fieldObject || f == fieldOldObject) && r.predictedLastObject(f, in.text[in.pos:]) {
 			in.pos = len(in.text) - len("}") // behind the request
 			break
 		}
@@ -222,78 +222,20 @@ func (r *Review) scanRequest(c *cursor) (text string, ok bool) {
 	return c.text[start:in.pos], r.envelope.err == nil
 }
 
-// setField notes a field of the request. A null is no value.
+// setField records the text of a field of the request, "" for null.
 func (r *Review) setField(f field, text string) {
 	switch kind := kindOfText(text); {
 	case kind == fieldKinds[f]:
 		r.fields[f] = text
 	case kind == KindNull:
 		r.fields[f] = ""
-	case r.wrong == "":
-		r.wrong = fmt.Sprintf("request.%s: got %s, want %s", fieldNames[f], orNothing(text), fieldKinds[f])
+	case r.invalid == "":
+		r.invalid = fmt.Sprintf("request.%s: got %s, want %s", fieldNames[f], orNothing(text), fieldKinds[f])
 	}
 }
 
-// predictedEnvelope moves behind kind and apiVersion if they stand in front as
-// kube-apiserver writes them, and returns their texts then.
-func (c *cursor) predictedEnvelope() (kind, apiVersion string) {
-	for _, version := range [...]string{APIVersionV1, APIVersionV1beta1} {
-		rest, ok := strings.CutPrefix(c.text, envelopeBegins)
-		if !ok || !strings.HasPrefix(rest, version) || !strings.HasPrefix(rest[len(version):], `",`) {
-			continue
-		}
-		c.pos = len(envelopeBegins) + len(version) + 1
-		c.first = false
-		return `"` + kindAdmissionReview + `"`, c.text[len(envelopeBegins)-1 : c.pos]
-	}
-	return "", ""
-}
-
-const envelopeBegins = `{"kind":"` + kindAdmissionReview + `","apiVersion":"`
-
-// predicted moves to the value of one of the fields that kube-apiserver writes
-// next, in its order and without white space: one comparison stands for the
-// comma, the name and the colon.
-func (c *cursor) predicted(next field) (f field, ok bool) {
-	rest := c.text[c.pos:]
-	if c.first || len(rest) == 0 {
-		return 0, false
-	}
-	for f = next; f < min(next+4, fieldCount); f++ {
-		if begin := fieldBegins[f]; strings.HasPrefix(rest, begin) && len(rest) > len(begin) && rest[len(begin)] > ' ' {
-			c.pos += len(begin)
-			return f, true
-		}
-	}
-	return 0, false
-}
-
-// fieldBegins are the texts between one field's value and the next.
-var fieldBegins = func() (begins [fieldCount]string) {
-	for f, name := range fieldNames {
-		begins[f] = `,"` + name + `":`
-	}
-	return begins
-}()
-
-// predictedValue returns the value that rest begins with, if there is a cheaper way to
-// its end than to skip it, or one that is of use later.
-func (r *Review) predictedValue(f field, rest string) (value string, ok bool) {
-	switch f {
-	case fieldObject:
-		return r.Object.open(rest)
-	case fieldOldObject:
-		return r.OldObject.open(rest)
-	case fieldRequestKind: // is nearly always the same
-		value = r.fields[fieldKind]
-	case fieldRequestResource:
-		value = r.fields[fieldResource]
-	}
-	return value, value != "" && strings.HasPrefix(rest, value) // an object, which no value that goes on begins with
-}
-
-// fieldNamed returns the field of that name, as it is written, or fieldCount
-// for unknown ones.
+// fieldNamed returns the field with that name, which may have escapes, or fieldCount if
+// there is none.
 func (r *Review) fieldNamed(name string) field {
 	switch name {
 	case "uid":
@@ -358,8 +300,8 @@ func (r *Review) check(apiVersion, kind, request string) error {
 	default:
 		return fmt.Errorf("request: got %s, want an AdmissionRequest", orNothing(request))
 	}
-	if r.wrong != "" {
-		return errors.New(r.wrong)
+	if r.invalid != "" {
+		return errors.New(r.invalid)
 	}
 	if r.UID() == "" && o.err == nil {
 		return errors.New("request.uid: got nothing, want the request's unique identifier")
@@ -367,8 +309,8 @@ func (r *Review) check(apiVersion, kind, request string) error {
 	return o.err
 }
 
-// stringIs reports whether the JSON text of a value is that of the string
-// plain, which has no characters to escape.
+// stringIs reports whether the JSON text of a value is that of the string plain, which
+// has no characters that must be escaped.
 func (o *Object) stringIs(text, plain string) bool {
 	if len(text) == len(plain)+2 && text[1:len(text)-1] == plain { // as kube-apiserver writes it
 		return text[0] == '"'
@@ -376,7 +318,8 @@ func (o *Object) stringIs(text, plain string) bool {
 	return o.valueAt(text).EqualString(plain)
 }
 
-// orNothing makes a piece of a document fit for an error message.
+// orNothing returns text for an error message: "nothing" if it is empty, and truncated if
+// it is long.
 func orNothing(text string) string {
 	const shown = 64
 	if text == "" {
@@ -388,8 +331,10 @@ func orNothing(text string) string {
 	return strings.ToValidUTF8(text, "\ufffd")
 }
 
-// Err returns the first fault that reading the request or editing its Object
-// met: a *SyntaxError or an *EditError.
+// Err returns the first error of the envelope, Object, OldObject or Options, in this
+// order, with the name of the part before it. It wraps the error that Object.Err
+// describes: a *SyntaxError, *EditError, *SizeError or *ContextError, ErrNoMemory, or an
+// error that a plugin passed to Value.Refuse.
 func (r *Review) Err() error {
 	switch {
 	case r.envelope.err != nil:
@@ -406,10 +351,10 @@ func (r *Review) Err() error {
 
 // text returns a field that is a string.
 func (r *Review) text(f field) string {
-	if !r.knowsPlain[f] {
-		r.plain[f], r.knowsPlain[f] = r.value(f).String(), true
+	if !r.hasText[f] {
+		r.texts[f], r.hasText[f] = r.value(f).String(), true
 	}
-	return r.plain[f]
+	return r.texts[f]
 }
 
 func (r *Review) value(f field) Value { return r.envelope.valueAt(r.fields[f]) }
@@ -425,8 +370,8 @@ func (r *Review) Kind() GroupVersionKind { return r.value(fieldKind).groupVersio
 
 // Resource is the resource that the webhook matched.
 func (r *Review) Resource() GroupVersionResource {
-	if !r.knowsResource {
-		r.resource, r.knowsResource = r.value(fieldResource).groupVersionResource(), true
+	if !r.hasResource {
+		r.resource, r.hasResource = r.value(fieldResource).groupVersionResource(), true
 	}
 	return r.resource
 }

@@ -21,7 +21,7 @@ func (r *Review) Rollback() {
 	r.Response.rollback()
 }
 
-// checkpoint remembers the nodes for rollback, what edits made among them.
+// checkpoint copies the nodes, with the edits in them, for rollback.
 func (o *Object) checkpoint() {
 	if len(o.nodes) > cap(o.saved) && !o.mayGrow(cap(o.saved)*nodeBytes, (len(o.nodes)-cap(o.saved))*nodeBytes) {
 		return
@@ -29,8 +29,8 @@ func (o *Object) checkpoint() {
 	o.saved, o.savedChanges = append(o.saved[:0], o.nodes...), o.changes
 }
 
-// rollback undoes the edits since the checkpoint, and forgets that one of them
-// could not be made, and what was read.
+// rollback restores the nodes of the checkpoint, which undoes later edits, and clears an
+// *EditError.
 func (o *Object) rollback() {
 	o.nodes, o.changes = append(o.nodes[:0], o.saved...), o.savedChanges
 	o.forgetIndex()

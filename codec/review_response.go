@@ -9,24 +9,24 @@ import (
 	"unicode/utf8"
 )
 
-// warningRunesMax is how many characters kube-apiserver lets all warnings of
-// an API request have together; beyond it, it truncates each to 256
+// warningRunesMax is how many characters all warnings of an API request may have
+// together. If they have more, kube-apiserver truncates each to 256 characters
 // (k8s.io/apiserver pkg/endpoints/filters/warning.go).
 const warningRunesMax = 4096
 
-// What a response says is kept short enough for the audit log: where
-// kube-apiserver truncates audit events, it drops one of more than 100 KiB of JSON
+// A response is short enough for the audit log. If kube-apiserver is configured to
+// truncate audit events, it drops an event of more than 100 KiB of JSON
 // (--audit-log-truncate-max-event-size, --audit-webhook-truncate-max-event-size).
-// An event has the message, the details and the annotations; this leaves 12 KiB for
-// the rest. The longest in-tree messages name each container of a Pod some times
-// over, in a few KiB.
+// An event has the message, the details and the annotations; these limits leave 12 KiB
+// for the rest. The longest in-tree messages name each container of a Pod several times
+// and have a few KiB.
 const (
 	// MessageBytesMax is the longest message of a Status, as JSON.
 	MessageBytesMax = 32 << 10
 	// DetailsBytesMax bounds all text in the Details of a Status together, as JSON.
 	DetailsBytesMax = 24 << 10
-	// annotationBytesMax bounds all values of audit annotations together, as JSON;
-	// of each value beyond it, TruncatedMin bytes stay.
+	// annotationBytesMax bounds all values of audit annotations together, as JSON.
+	// When it is reached, each further value is truncated to TruncatedMin bytes.
 	annotationBytesMax = 32 << 10
 )
 
@@ -34,7 +34,7 @@ const (
 type Response struct {
 	// Allowed says whether the request may proceed.
 	Allowed bool
-	// Status says why not. It is not sent when the request is allowed.
+	// Status says why the request is denied. It is not sent if the request is allowed.
 	Status Status
 	// DeniedBy is the name of the plugin that denied the request. It is not sent.
 	DeniedBy string
@@ -50,7 +50,7 @@ type Response struct {
 	saved saved // at the checkpoint
 }
 
-// saved is how many of these there were.
+// saved has the state of a Response at the checkpoint.
 type saved struct{ warnings, warningRunes, annotations, annotationBytes int }
 
 type annotation struct{ key, value string }
@@ -58,7 +58,7 @@ type annotation struct{ key, value string }
 // Status is the part of metav1.Status that reaches the user of a denied
 // request.
 type Status struct {
-	Code    int32 // HTTP status; kube-apiserver makes 400 of anything below 400
+	Code    int32 // HTTP status; kube-apiserver replaces anything below 400 by 400
 	Message string
 	Reason  string // a metav1.StatusReason, "" for unknown
 	Details Details

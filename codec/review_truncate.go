@@ -38,8 +38,8 @@ func JSONLen(s string) int {
 	return written
 }
 
-// escaped returns how many bytes of s, in whole characters, become at most so
-// many bytes of JSON, and how many they become.
+// escaped returns the end of the longest part of s, in whole characters, whose JSON has
+// at most the given number of bytes, and how many bytes that JSON has.
 func escaped(s string, bytes int) (end, written int) {
 	for i := 0; i < len(s); {
 		n, size := 1, 1

@@ -7,11 +7,10 @@ import (
 	"github.com/bytedance/sonic/ast"
 )
 
-// This file finds where JSON values begin and end. It checks only what it has
-// to look at: punctuation between members and elements, quotes, and the first
-// bytes of scalars. What lies inside a skipped object or array is passed over
-// by sonic's native code, which counts brackets outside strings and validates
-// nothing.
+// This file finds where JSON values begin and end. It checks only the bytes that it
+// needs: punctuation between members and elements, quotes, and the first bytes of
+// scalars. sonic's native code skips objects and arrays: it counts brackets outside of
+// strings and validates nothing.
 
 // skipSpace returns the offset of the first byte at or after pos that is not
 // JSON white space (RFC 8259 section 2), or len(text).
@@ -47,8 +46,9 @@ const lowBits, highBits = 0x0101010101010101, 0x8080808080808080 // 1 and the to
 func quoteAt(text string, pos int) int {
 	for ; pos+8 <= len(text); pos += 8 {
 		x := word(text, pos)
-		// A subtraction sets the top bit of a byte that is too small for it, and
-		// leaves it in what is not ASCII. The lowest one set is right.
+		// x ^ c is 0 in bytes that equal c, and subtracting 1 sets their top bit. "&^ x"
+		// excludes bytes that are not ASCII. A borrow may set the top bit of a later byte,
+		// so only the lowest one is certain.
 		if at := (((x ^ lowBits*'"') - lowBits) | ((x ^ lowBits*'\\') - lowBits)) &^ x & highBits; at != 0 {
 			return pos + bits.TrailingZeros64(at)/8
 		}
@@ -59,24 +59,8 @@ func quoteAt(text string, pos int) int {
 	return pos
 }
 
-// predictedElement returns where the next element of an array begins, if the one
-// before it ends at pos, or the array opens there, and the text goes on without
-// white space, as kube-apiserver writes it; 0 if it is to be looked for.
-func predictedElement(text string, pos int, first bool) (at int) {
-	if !first {
-		if pos >= len(text) || text[pos] != ',' {
-			return 0
-		}
-		pos++
-	}
-	if pos >= len(text) || text[pos] <= ' ' || text[pos] == ']' || text[pos] == ',' {
-		return 0
-	}
-	return pos
-}
-
-// skipValue returns the offset behind the value that begins at pos, or -1 with
-// the fault recorded in o.
+// skipValue returns the offset behind the value that begins at pos. If the value has no
+// end, it records the error and returns -1.
 func (o *Object) skipValue(text string, pos int) int {
 	if pos >= len(text) {
 		return o.fail(text, pos, "a value")
@@ -105,7 +89,7 @@ func (o *Object) skipComposite(text string, pos int) int {
 	s := ast.NewSearcher(text[pos:])
 	s.ValidateJSON = false
 	var err error
-	// An empty path finds the value itself. What is found lies in o because Raw
+	// An empty path finds the value itself. The result is a field of o, because Raw
 	// moves its receiver to the heap.
 	if o.found, err = s.GetByPath(); err != nil {
 		return -1
@@ -117,9 +101,9 @@ func (o *Object) skipComposite(text string, pos int) int {
 	return pos + len(raw)
 }
 
-// skipScalar returns the offset behind the literal or number that begins at
-// pos, or -1 when none does. A number is a run of the bytes numbers are made
-// of; whether they make one is for whoever reads it.
+// skipScalar returns the offset behind the literal or number that begins at pos, or -1
+// if there is none. A number is a sequence of the bytes that occur in numbers; Int64
+// checks it.
 func skipScalar(text string, pos int) int {
 	literal := ""
 	switch text[pos] {
@@ -151,15 +135,15 @@ func isNumberByte(c byte) bool {
 }
 
 // A cursor steps over the members of an object or the elements of an array.
-// The caller moves pos behind each value before it asks for the next one.
+// The caller moves pos behind each value before it calls element or member again.
 type cursor struct {
 	object *Object
 	text   string
 	pos    int
 	first  bool
 
-	name, nameEnd int  // where the current member's name is, without its quotes
-	escaped       bool // there are escapes in it
+	name, nameEnd int  // where the current member's name begins and ends, without its quotes
+	escaped       bool // there are escapes in the name
 }
 
 // enter returns a cursor inside the object or array that opens at pos.
@@ -200,7 +184,7 @@ func (c *cursor) member() bool {
 
 func (c *cursor) hasValue() bool { return c.pos < len(c.text) || c.fail("a value") }
 
-// written returns the current member's name as it is written.
+// written returns the current member's name as in the text, with escapes.
 func (c *cursor) written() string { return c.text[c.name:c.nameEnd] }
 
 // step passes over the comma before an item, or the closing bracket.
@@ -230,8 +214,8 @@ func (c *cursor) step(closing byte) bool {
 	return true
 }
 
-// value returns the text of the value at pos and moves behind it; ok is false,
-// with the fault recorded, when the value has no end.
+// value returns the text of the value at pos and moves behind it. If the value has no
+// end, it records the error and ok is false.
 func (c *cursor) value() (text string, ok bool) {
 	end := c.object.skipValue(c.text, c.pos)
 	if end < 0 {
@@ -247,11 +231,11 @@ func (c *cursor) fail(want string) bool {
 	return false
 }
 
-// nameIs compares a member name as it is written with one in plain text. An
-// escaped name is longer than what it stands for.
+// nameIs reports whether raw, a member name as in the text, stands for the plain name.
+// An escaped name is longer than the plain one.
 func (o *Object) nameIs(raw, name string) bool {
 	if raw != "" && name != "" && raw[0] != name[0] && raw[0] != '\\' {
-		return false // nearly all names that are passed, without a call
+		return false // saves a call for nearly all names
 	}
 	return o.nameEquals(raw, name)
 }
@@ -263,8 +247,8 @@ func (o *Object) nameEquals(raw, name string) bool {
 	if strings.IndexByte(raw, '\\') < 0 {
 		return false
 	}
-	kept := len(o.plain)
+	before := len(o.plain)
 	same := o.unescape(raw) == name
-	o.plain = o.plain[:kept] // or looking names up over and over would fill it
+	o.plain = o.plain[:before] // otherwise repeated lookups would fill it
 	return same
 }

@@ -33,8 +33,8 @@ func sameStart(a, b string) bool {
 	return unsafe.StringData(a) == unsafe.StringData(b)
 }
 
-// word returns the eight bytes of text at pos, the first one lowest. They must
-// be there: it does not look, which would take longer than reading them.
+// word returns the eight bytes of text at pos as a little-endian number. The caller
+// ensures that they exist: checking it here would take longer than reading them.
 func word(text string, pos int) uint64 {
 	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(text)), pos))[:])
 }

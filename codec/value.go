@@ -58,13 +58,13 @@ type Value struct {
 	node   nodeID // its node, or the negative of one that it is in; 0 for none
 }
 
-// valueAt returns the value that begins with text, a view of the document; a
-// missing one for "".
+// valueAt returns the value that begins with text, which is a view of the document. It
+// is missing if text is "".
 func (o *Object) valueAt(text string) Value {
 	return Value{object: o, at: offset(offsetIn(o.text, text) + 1)}
 }
 
-// text returns the text that begins with the value, "" for none.
+// text returns the document's text from the value on, "" if the value is missing.
 func (v Value) text() string {
 	if v.at == 0 {
 		return ""
@@ -104,7 +104,7 @@ func (v Value) child(token string) Value {
 	o := v.object
 	switch v.Kind() {
 	case KindObject:
-		if n := v.live(); n != 0 {
+		if n := v.currentNode(); n != 0 {
 			if m, full := o.member(n, token); !full {
 				return o.valueOf(m)
 			}
@@ -112,7 +112,7 @@ func (v Value) child(token string) Value {
 		return v.search(token)
 	case KindArray:
 		index := parseIndex(token)
-		if n := v.live(); n != 0 {
+		if n := v.currentNode(); n != 0 {
 			return o.valueOf(o.element(n, index))
 		}
 		return v.elementAt(index)
@@ -120,21 +120,20 @@ func (v Value) child(token string) Value {
 	return Value{object: o}
 }
 
-// live returns the node that knows what is in v, 0 if there is none, or if it
-// has another value now.
-func (v Value) live() nodeID {
+// currentNode returns the node of v, 0 if v has none, or if the node has another value
+// now.
+func (v Value) currentNode() nodeID {
 	if nodes := v.object.nodes; uint(v.node) < uint(len(nodes)) && nodes[v.node].at == v.at {
 		return v.node
 	}
 	return 0
 }
 
-// within returns what a Value inside of v that has no node says of the node it is in.
-func (v Value) within() nodeID { return min(v.node, -v.node) }
+// enclosingNode returns Value.node for a value in v that has no node of its own.
+func (v Value) enclosingNode() nodeID { return min(v.node, -v.node) }
 
-// search returns the member of that name of an object without a node, searched
-// for by sonic's native code. Going over the members as items does takes two to
-// five times longer.
+// search returns the member of that name of an object without a node. It uses sonic's
+// native code; going over the members with textItems takes two to five times longer.
 func (v Value) search(name string) Value {
 	o := v.object
 	text := o.from(v.at)
@@ -144,7 +143,7 @@ func (v Value) search(name string) Value {
 	if o.found, err = s.GetByPath(name); err == nil {
 		var found string
 		if found, err = o.found.Raw(); err == nil {
-			return Value{object: o, at: v.at + offset(offsetIn(text, found)), node: v.within()}
+			return Value{object: o, at: v.at + offset(offsetIn(text, found)), node: v.enclosingNode()}
 		}
 	}
 	if !errors.Is(err, ast.ErrNotExist) {
@@ -153,10 +152,10 @@ func (v Value) search(name string) Value {
 	return Value{object: o}
 }
 
-// An elementScan is at the element of an array without a node that was looked up
-// last, so that looking up one after the other does not take quadratic time.
+// An elementScan remembers the element that was looked up last in an array without a
+// node, so that looking up one after the other does not take quadratic time.
 type elementScan struct {
-	items
+	textItems
 	array offset
 	index int
 }
@@ -168,7 +167,7 @@ func (v Value) elementAt(index int) Value {
 	}
 	s := &v.object.elements
 	if s.array != v.at || s.index > index {
-		*s = elementScan{items: v.items(), array: v.at, index: -1}
+		*s = elementScan{textItems: v.textItems(), array: v.at, index: -1}
 	}
 	for s.index < index {
 		if !s.next() {
@@ -180,25 +179,25 @@ func (v Value) elementAt(index int) Value {
 	return s.value()
 }
 
-// items steps over the members or elements of an object or array in the text,
-// without nodes.
-type items struct {
+// textItems goes over the members or elements of an object or array in the text,
+// without nodes. nodeItems goes over those that have nodes.
+type textItems struct {
 	cursor
 	base  offset // of the text
-	in    nodeID // what Values say of the node they are in
+	in    nodeID // the field node of the Values
 	opens int    // where the bracket is
-	start int    // where the current one's value begins, 0 before the first
+	start int    // where the current value begins, 0 before the first
 }
 
-func (v Value) items() items {
+func (v Value) textItems() textItems {
 	text, base := v.object.textAt(v.at)
 	opens := int(v.at - base)
-	return items{cursor: v.object.enter(text, opens), base: base, in: v.within(), opens: opens}
+	return textItems{cursor: v.object.enter(text, opens), base: base, in: v.enclosingNode(), opens: opens}
 }
 
-// next moves to the next one. It returns false at the end, and after a fault:
-// nobody goes on through a million elements when there is an answer.
-func (it *items) next() (ok bool) {
+// next moves to the next item. It returns false at the end, and after an error: going on
+// through a million elements would change nothing.
+func (it *textItems) next() (ok bool) {
 	if it.object == nil || it.object.err != nil {
 		return false
 	}
@@ -216,8 +215,8 @@ func (it *items) next() (ok bool) {
 	return ok
 }
 
-// value returns the value of the current one.
-func (it *items) value() Value {
+// value returns the current value.
+func (it *textItems) value() Value {
 	return Value{object: it.object, at: it.base + offset(it.start), node: it.in}
 }
 
@@ -252,7 +251,7 @@ func (v Value) String() string {
 	return v.object.unescape(v.quoted())
 }
 
-// quoted returns what stands between the quotes of a string.
+// quoted returns the text between the quotes of a string, with its escapes.
 func (v Value) quoted() string {
 	text := v.source()
 	if text == "" {
@@ -292,14 +291,14 @@ func (v Value) Scalar() string {
 	return v.source()
 }
 
-// source returns the value's text without what comes behind it, edits in it not
-// among it; "" when it has no end.
+// source returns the value's text as it was before edits inside the value, "" if it has
+// no end.
 func (v Value) source() string {
 	if v.at == 0 {
 		return ""
 	}
 	o := v.object
-	if n := v.live(); n != 0 {
+	if n := v.currentNode(); n != 0 {
 		if end := o.endOf(n); end != 0 {
 			return o.view(v.at, end)
 		}
@@ -318,7 +317,7 @@ func (v Value) isEdited() bool {
 	if v.at == 0 {
 		return false
 	}
-	n := v.live()
+	n := v.currentNode()
 	return n != 0 && v.object.nodes[n].edited
 }
 
@@ -362,6 +361,6 @@ func (v Value) JSON() string {
 	start, capacity := len(o.arena), cap(o.arena)
 	o.arena = v.AppendJSON(o.arena)
 	o.grown(capacity)
-	o.lent.add(o.arena)
+	o.views.add(o.arena)
 	return stringOf(o.arena[start:])
 }

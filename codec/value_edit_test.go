@@ -96,7 +96,7 @@ func TestValueEditRefused(t *testing.T) {
 		O = *codec.Object
 		V = codec.Value
 	)
-	const stale, missing = "was replaced, removed or moved after it was read; read it again", "is missing; start at the one that contains it"
+	const stale, missing = "was replaced, removed or moved after it was read; read it again", "is missing; start at the Value that contains it"
 	b := func(o O) V { return o.Get("a", "b") }
 	second := func(o O) V { return o.Get("l", "1") }
 	f(b, func(o O) { o.Set(`{"x":1,"y":2}`, "a", "b") }, "/a/b/x", stale)
@@ -138,7 +138,7 @@ func TestReadOnly(t *testing.T) {
 		}
 		read(r).SetString("x", "b")
 		if fault, ok := errors.AsType[*codec.EditError](r.Err()); !ok || !strings.HasPrefix(r.Err().Error(), want) ||
-			!strings.Contains(fault.Reason, "only the object of a review can be edited") {
+			!strings.Contains(fault.Reason, "only Review.Object can be edited") {
 			t.Errorf("got %v, want %s", r.Err(), want)
 		}
 		if r.Object.Changes()+r.OldObject.Changes()+r.Options.Changes() != 0 {

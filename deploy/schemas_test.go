@@ -157,7 +157,7 @@ type definition struct {
 }
 
 // definitions reads the CRDs of cert-manager and the Prometheus operator, in
-// the versions that tools/crds/go.mod names.
+// the versions that tools/deploy/go.mod names.
 func definitions(t *testing.T) (all []definition) {
 	t.Helper()
 	for module, folder := range map[string]string{
@@ -165,7 +165,7 @@ func definitions(t *testing.T) (all []definition) {
 		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
 	} {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(run(t, "go", "-C", "../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
+		if err := json.Unmarshal([]byte(run(t, "go", "-C", "../tools/deploy", "mod", "download", "-json", module)), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		files, err := filepath.Glob(filepath.Join(downloaded.Dir, folder, "*.yaml"))

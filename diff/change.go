@@ -39,13 +39,14 @@ func Change(o *codec.Object, before, after []byte) error {
 	return o.Err()
 }
 
-// A changer makes changes in an object.
+// A changer applies changes to an object.
 type changer struct {
 	object *codec.Object
-	path   []string // where it is
+	path   []string // of the value that is being compared
 }
 
-// change makes now of was at the path. was is missing where it was not there.
+// change applies the difference between was and now to the value at the path. was is
+// missing if the value is new.
 func (c *changer) change(was, now codec.Value) {
 	if c.object.Err() != nil || was.Exists() && same(was, now) {
 		return
@@ -86,8 +87,8 @@ func (c *changer) changeMembers(was, now codec.Value) {
 	c.path = c.path[:at]
 }
 
-// changeElements makes the elements of now of those of was in the array at the
-// path, which has as many.
+// changeElements applies the differences between the elements of was and now to array,
+// which is at the path and has as many elements as was.
 func (c *changer) changeElements(array, was, now codec.Value) {
 	old, elements := elementsOf(was), elementsOf(now)
 	shorter := min(len(old), len(elements))

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// comparedMax is how many members or elements an object or array that was
-	// set as a whole may have for its parts to be compared. Looking up members
-	// takes time quadratic in their number; beyond this the patch replaces the
-	// whole, which is as correct and only longer.
+	// comparedMax is the maximum number of members or elements that are compared one
+	// by one when an object or array was set as a whole. Looking up members takes time
+	// quadratic in their number. The patch replaces larger ones as a whole, which is
+	// also correct, only longer.
 	comparedMax = 256
 
-	// depthMax is how deep parts are compared, for the same reason and to
+	// depthMax is the maximum depth of such a comparison, for the same reason and to
 	// bound recursion. Kubernetes' own types nest some 15 deep.
 	depthMax = 64
 
-	// pointerBytesMax is how long a pointer may get that memory is kept for.
+	// pointerBytesMax is the largest buffer for pointers that the pool keeps.
 	pointerBytesMax = 4 << 10
 
 	// OperationsMax is the maximum number of operations in a patch. etcd stores
@@ -51,9 +51,9 @@ type differ struct {
 	pointer []byte
 	values  []codec.Value // elements being compared, a stack of slices
 
-	operations int  // how many there are in patch
-	bytesMax   int  // how long patch may get
-	tooLong    bool // it would get longer
+	operations int  // the number of operations in patch
+	bytesMax   int  // the maximum length of patch
+	tooLong    bool // patch would have exceeded bytesMax
 }
 
 var differs = sync.Pool{New: func() any { return new(differ) }}
@@ -93,8 +93,8 @@ func AppendPatch(dst []byte, o *codec.Object) []byte {
 	return patch
 }
 
-// compare appends the operations, each with a comma behind it, that make after
-// of before at d.pointer. One of them at least exists.
+// compare appends the operations that change before to after at d.pointer, each with a
+// comma behind it. At least one of the values exists.
 func (d *differ) compare(before, after codec.Value, depth int) {
 	switch kind := after.Kind(); {
 	case !before.Exists():
@@ -113,8 +113,8 @@ func (d *differ) compare(before, after codec.Value, depth int) {
 	}
 }
 
-// same reports whether two values are the same without looking into objects
-// and arrays with different texts.
+// same reports whether two values are equal. Objects and arrays are equal only if their
+// texts are.
 func same(a, b codec.Value) bool {
 	x, y := a.JSON(), b.JSON()
 	if x == y || a.Kind() != codec.KindString || b.Kind() != codec.KindString {
@@ -124,8 +124,8 @@ func same(a, b codec.Value) bool {
 	return escaped && a.EqualString(b.String())
 }
 
-// shorter keeps what parts appends, unless it gives up or replacing the whole
-// by after takes fewer bytes.
+// shorter appends the operations of parts, or one operation that replaces the whole value
+// by after if that is shorter, or if parts returns false.
 func (d *differ) shorter(after codec.Value, parts func() bool) {
 	start, operations := len(d.patch), d.operations
 	done := parts()
@@ -162,15 +162,15 @@ func (d *differ) compareMembers(before, after codec.Value, depth int) bool {
 	return true
 }
 
-// compareElements passes over the elements that are the same at both ends and
-// pairs those between; what is left over was added or removed.
+// compareElements skips equal elements at both ends, and compares those between in pairs.
+// Elements without a partner were added or removed.
 func (d *differ) compareElements(before, after codec.Value, depth int) bool {
 	if before.Len() > comparedMax || after.Len() > comparedMax {
 		return false
 	}
 	bottom := len(d.values)
 	defer func() {
-		clear(d.values[bottom:]) // a pooled differ holds on to no document
+		clear(d.values[bottom:]) // so that a differ in the pool references no document
 		d.values = d.values[:bottom]
 	}()
 	for _, element := range before.Elements() {
@@ -195,7 +195,7 @@ func (d *differ) compareElements(before, after codec.Value, depth int) bool {
 		index(i)
 		d.compare(old[i], now[i], depth)
 	}
-	for i := len(old) - 1; i >= paired; i-- { // from the end: indexes stay what they are
+	for i := len(old) - 1; i >= paired; i-- { // from the end, so that the other indexes stay valid
 		index(i)
 		d.operation("remove", old[i])
 	}

@@ -15,6 +15,12 @@ import (
 // Documents compares two JSON documents and returns the JSON Patch from before to after,
 // nil if they are equal. It returns an error if a document is not JSON. It has no limit
 // on the size of the patch.
+//
+// It is for tools that show people the difference between two documents or answers, and
+// for tests. The server does not call it: its plugins edit the object, and Typed is for
+// those that change Go values. So the linker drops Documents and jsondiff's comparison
+// from its binary. What stays is what the inits of jsondiff and of its dependency
+// github.com/tidwall/gjson refer to: 77 KB of machine code (go tool nm -size).
 func Documents(before, after []byte) ([]byte, error) {
 	patch, err := jsondiff.CompareJSON(before, after, jsondiff.UnmarshalFunc(decode))
 	if err != nil {
@@ -29,8 +35,8 @@ func Documents(before, after []byte) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// decode is json.Unmarshal, but keeps numbers as they are written: a float64
-// does not hold every int64.
+// decode is json.Unmarshal, but keeps numbers as text: a float64 cannot represent
+// every int64.
 func decode(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -48,7 +54,7 @@ func decode(text []byte, v any) error {
 // the texts. So fields of o that the type does not have stay, and a field that the type
 // always encodes is not a change. If an array was made longer or shorter, equal elements
 // at its start and end stay; those between are compared in order. The error says that a
-// value cannot be encoded, or wraps that of Change.
+// value cannot be encoded, or wraps the error of Change.
 func Typed(o *codec.Object, before, after any) error {
 	was, err := json.Marshal(before)
 	if err != nil {

@@ -135,12 +135,12 @@ type upstreamAnswer struct {
 	Error  string
 }
 
-// startUpstream builds the command upstream and starts it.
+// startUpstream builds the command clouds of Kubernetes v1.26 and starts it.
 func startUpstream(t *testing.T, address string) func(*corev1.PersistentVolume) upstreamAnswer {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "upstream")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Dir = "upstream"
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./clouds")
+	build.Dir = "../../e2e/removed/v1.26"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

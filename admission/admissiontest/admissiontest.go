@@ -101,7 +101,7 @@ func Respond(t testing.TB, chain *admission.Chain, phase admission.Phase, body, 
 	return review.AppendResponse(dst), outcome
 }
 
-// ask has the chain review a body. The error is the failure of a plugin.
+// ask reviews a body with the chain. The error is the failure of a plugin.
 func ask(t testing.TB, chain *admission.Chain, phase admission.Phase, review *codec.Review, body []byte) (admission.Outcome, error) {
 	t.Helper()
 	if err := review.Decode(body); err != nil {
@@ -114,8 +114,7 @@ func ask(t testing.TB, chain *admission.Chain, phase admission.Phase, review *co
 	return outcome, err
 }
 
-// answered returns the response to a body. A plugin that fails gives none, which
-// fails the test.
+// answered returns the response to a body. If the plugin fails, the test fails.
 func answered(t testing.TB, chain *admission.Chain, phase admission.Phase, review *codec.Review, body []byte) json.RawMessage {
 	t.Helper()
 	if _, failure := ask(t, chain, phase, review, body); failure != nil {
@@ -167,8 +166,8 @@ func readable(t testing.TB, chain *admission.Chain, review []byte) json.RawMessa
 	return response
 }
 
-// forget removes the plugin's name from where the chain puts it: an audit
-// annotation, the beginning of the message, and the last cause of a status.
+// forget removes the plugin's name, which the chain adds: an audit annotation, the start
+// of the message, and the last cause of a status.
 func forget(response map[string]any, plugin string) {
 	forgetMember(response, "auditAnnotations", plugin)
 	status, ok := response["status"].(map[string]any)
@@ -188,8 +187,8 @@ func forget(response map[string]any, plugin string) {
 	}
 }
 
-// forgetMember removes a member of the object in parent, and that object if it
-// was the only one.
+// forgetMember removes a member of the object in parent, and the object if it is empty
+// then.
 func forgetMember(parent map[string]any, object, member string) {
 	if members, ok := parent[object].(map[string]any); ok {
 		if delete(members, member); len(members) == 0 {

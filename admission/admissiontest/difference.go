@@ -21,8 +21,7 @@ func Difference(got, want []byte) string {
 	return text
 }
 
-// linesOf returns the lines of a JSON text as YAML. Text that is not JSON stays
-// what it is.
+// linesOf returns the lines of a JSON text as YAML, or those of text that is not JSON.
 func linesOf(text []byte) []string {
 	if converted, err := yaml.JSONToYAML(text); err == nil {
 		text = converted

@@ -94,7 +94,7 @@ func Concurrently(t *testing.T, plugin admission.Plugin, folder string) {
 						t.Errorf("%s: %v", file, err)
 						return
 					}
-					_, _ = chain.Review(t.Context(), review, phase) // a failure is an answer, too
+					_, _ = chain.Review(t.Context(), review, phase) // answers are not checked
 					review.AppendResponse(nil)
 				}
 			})
@@ -118,7 +118,7 @@ func readCase(t *testing.T, file string) (c Case) {
 	return c
 }
 
-// chain returns the chain of the plugin with what the case configures.
+// chain returns a chain of the plugin with the configuration and cluster of the case.
 func (c *Case) chain(t *testing.T, plugin admission.Plugin) (*admission.Chain, error) {
 	enabled := admission.Enabled{Config: []byte(c.Config), Manifests: c.manifests(), Kubeconfig: []byte(c.Kubeconfig)}
 	return newChain(plugin, enabled, c.cluster(t))
@@ -144,7 +144,7 @@ func runFile(t *testing.T, plugin admission.Plugin, file string) {
 	c.check(t, chain)
 }
 
-// check compares what the plugin says with what it is to say.
+// check compares the plugin's response or failure with that of the case.
 func (c *Case) check(t testing.TB, chain *admission.Chain) {
 	t.Helper()
 	if c.Failure == "" {
@@ -163,7 +163,7 @@ func (c *Case) check(t testing.TB, chain *admission.Chain) {
 	}
 }
 
-// cluster writes the objects where they are read from.
+// cluster writes the objects of the case to a folder and returns the options to read it.
 func (c *Case) cluster(t *testing.T) cluster.Options {
 	dir := t.TempDir()
 	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": c.Cluster})
@@ -176,7 +176,7 @@ func (c *Case) cluster(t *testing.T) cluster.Options {
 	return cluster.Options{Dir: dir}
 }
 
-// manifests returns the documents, each in a file.
+// manifests returns the manifests of the case, one file for each.
 func (c *Case) manifests() (files []admission.File) {
 	for i, document := range c.Manifests {
 		files = append(files, admission.File{Name: fmt.Sprintf("%d.yaml", i), Content: document})

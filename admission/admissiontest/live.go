@@ -32,7 +32,7 @@ func LiveHandler(t testing.TB, plugin admission.Plugin, apiServer http.HandlerFu
 		t.Fatal(err)
 	}
 	for _, need := range plugin.Needs {
-		if err := state.Follow(t.Context(), need.Called("get", "list", "create", "update")); err != nil { // nothing is watched
+		if err := state.Follow(t.Context(), need.Called("get", "list", "create", "update")); err != nil { // without watch
 			t.Fatal(err)
 		}
 	}

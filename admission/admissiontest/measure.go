@@ -33,7 +33,7 @@ func Benchmark(b *testing.B, chain *admission.Chain, phase admission.Phase, want
 	}
 }
 
-// mustEnd is Respond for a review that must end like that.
+// mustEnd is Respond for a review that must have the outcome want.
 func mustEnd(t testing.TB, chain *admission.Chain, phase admission.Phase, want admission.Outcome, body, dst []byte) []byte {
 	dst, got := Respond(t, chain, phase, body, dst)
 	if got != want {

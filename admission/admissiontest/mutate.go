@@ -95,9 +95,9 @@ func mutates(t *testing.T, chain *admission.Chain, body []byte, places []string)
 	return patch != nil
 }
 
-// admit returns the object of a review with the response's patch applied by
-// the library that kube-apiserver applies it with, and the patch, nil if there
-// is none. It checks that this is the object that the plugin made.
+// admit applies the patch of the response with kube-apiserver's library. It returns the
+// resulting object and the patch, nil if there is none, and checks that the plugin made the
+// same object.
 func admit(t testing.TB, chain *admission.Chain, body []byte) (object []byte, patch jsonpatch.Patch) {
 	t.Helper()
 	var sent struct {
@@ -133,7 +133,7 @@ func admit(t testing.TB, chain *admission.Chain, body []byte) (object []byte, pa
 	return object, patch
 }
 
-// checkStays checks that a review of what a plugin made gets no patch.
+// checkStays checks that a review of an object that the plugin changed gets no patch.
 func checkStays(t testing.TB, chain *admission.Chain, body []byte) {
 	t.Helper()
 	again, patch := admit(t, chain, body)

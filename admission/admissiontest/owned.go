@@ -9,8 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// overwritten is what CheckOwned overwrites bodies with, as the build tag poison
-// does: text that no request has, because it is not UTF-8.
+// overwritten is the byte that CheckOwned overwrites bodies with, like the build tag
+// poison. No request contains it, because it is not valid UTF-8.
 const overwritten = "\xdb"
 
 // CheckOwned fails the test if the result of keep contains strings or bytes that are
@@ -23,19 +23,19 @@ func CheckOwned(t testing.TB, body []byte, keep func(review *codec.Review) any) 
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	kept := keep(review)
+	result := keep(review)
 	review.Release()
 	for i := range body {
 		body[i] = overwritten[0]
 	}
 	w := walk{seen: make(map[any]bool)}
-	w.value("the value", reflect.ValueOf(kept))
+	w.value("the value", reflect.ValueOf(result))
 	for _, place := range w.views {
 		t.Errorf("%s is a view of the review that was released, want a copy: use strings.Clone", place)
 	}
 }
 
-// A walk looks for views in everything that can be reached from a value.
+// A walk finds views in everything that is reachable from a value.
 type walk struct {
 	seen  map[any]bool // pointers and maps
 	views []string     // where they are
@@ -79,7 +79,7 @@ func (w *walk) value(place string, v reflect.Value) {
 	}
 }
 
-// again reports whether the walk has been at a pointer or map before.
+// again reports whether the walk has visited a pointer or map before.
 func (w *walk) again(v reflect.Value) bool {
 	at := [2]any{v.Type(), v.Pointer()}
 	was := w.seen[at]

@@ -8,16 +8,15 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// matchesLabels reports whether a selector matches the labels of an object,
-// read from its text and edits when the selector asks for them. Not ok is what
-// has no metadata, as the options of a CONNECT request, or is not there at all.
+// matchesLabels reports whether a selector matches the labels of an object, with its
+// edits. It reads only the labels that the selector names. ok is false if there is no
+// object, or if it has no metadata, like the options of a CONNECT request.
 //
-// The labels of typed objects are strings. Those of a custom resource may be
-// anything if another webhook's patch made them: null is "" then, and with a
-// value of another kind, all labels count as missing (k8s.io/apimachinery
-// pkg/apis/meta/v1/unstructured NestedNullCoercingStringMap). A custom resource
-// without any metadata would have no labels; but the API server has written
-// managed fields into it before it asks.
+// The labels of typed objects are strings. If another webhook's patch created the labels
+// of a custom resource, they may have other types: null means "", and if there is a value
+// of another kind, all labels count as missing (k8s.io/apimachinery
+// pkg/apis/meta/v1/unstructured NestedNullCoercingStringMap). A custom resource always has
+// metadata, because the API server adds managed fields before it calls webhooks.
 func matchesLabels(selector labels.Selector, o *codec.Object) (matched, ok bool) {
 	metadata := o.Get("metadata")
 	if !metadata.Exists() {
@@ -30,7 +29,7 @@ func matchesLabels(selector labels.Selector, o *codec.Object) (matched, ok bool)
 	l := objectLabelsPool.Get().(*objectLabels)
 	l.all = all
 	matched = selector.Matches(l)
-	l.all = codec.Value{} // which belongs to the review
+	l.all = codec.Value{} // the pool must not reference the review
 	objectLabelsPool.Put(l)
 	return matched, true
 }
@@ -44,8 +43,8 @@ func areLabels(all codec.Value) bool {
 	return all.Kind() == codec.KindObject
 }
 
-// objectLabels are labels to apimachinery. They are pooled because an interface
-// keeps what it holds on the heap.
+// objectLabels implements labels.Labels. They are pooled, because converting one to the
+// interface would allocate.
 type objectLabels struct{ all codec.Value }
 
 var objectLabelsPool = sync.Pool{New: func() any { return new(objectLabels) }}

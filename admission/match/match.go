@@ -70,8 +70,8 @@ func New(c *Criteria, path *field.Path) (*Matcher, error) {
 	return m, errors.Join(err, objectErr)
 }
 
-// newSelector makes a selector that matches all of one that is not there, as
-// kube-apiserver's defaults do (k8s.io/kubernetes
+// newSelector compiles a selector. If s is nil, it matches everything, as with
+// kube-apiserver's defaults (k8s.io/kubernetes
 // pkg/apis/admissionregistration/v1/defaults.go).
 func newSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
@@ -95,8 +95,8 @@ func (m *Matcher) NeedsNamespaces() bool { return !m.namespaceSelector.Empty() }
 // of the namespace failed. If the text of the review is invalid, labels in it are missing;
 // Review.Err returns the error.
 func (m *Matcher) Matches(ctx context.Context, review *codec.Review, a *admission.Attributes, namespaces Namespaces) (bool, error) {
-	// The API server begins with the namespace, but a failure to look it up counts
-	// only if the rest matches. Looking it up last may save a call.
+	// The API server looks up the namespace first, but a failure counts only if the
+	// rest matches. So the order makes no difference, and the last lookup may be saved.
 	if !m.matchesRules(a) || !m.matchesObject(review) {
 		return false, nil
 	}
@@ -133,20 +133,20 @@ func (m *Matcher) matchesNamespace(ctx context.Context, review *codec.Review, a 
 	return false, apierrors.NewInternalError(err)
 }
 
-// The texts are those of k8s.io/apimachinery pkg/api/meta and client-go, which
-// are what the user of such a request gets to see.
+// The texts are those of k8s.io/apimachinery pkg/api/meta and client-go, which users see
+// in-tree.
 var (
 	errNoMetadata = errors.New("object does not implement the Object interfaces")
 	errNoName     = errors.New("resource name may not be empty")
 )
 
-// matchesNamespaceLabels matches the labels that predicates/namespace
-// GetNamespaceLabels gets. Like it, it takes every resource that is called
-// namespaces for Namespaces, of whatever group.
+// matchesNamespaceLabels matches the labels that predicates/namespace GetNamespaceLabels
+// returns. Like that function, it treats the resource namespaces of any group as
+// Namespaces.
 func (m *Matcher) matchesNamespaceLabels(ctx context.Context, review *codec.Review, a *admission.Attributes, namespaces Namespaces) (bool, error) {
 	if a.Resource.Resource == "namespaces" && a.SubResource == "" &&
 		(a.Operation == codec.Create || a.Operation == codec.Update) {
-		// What is known about this Namespace is about to change, if there is anything.
+		// The request creates the Namespace or may change its labels, so the cache does not count.
 		matched, ok := matchesLabels(m.namespaceSelector, &review.Object)
 		if !ok {
 			return false, errNoMetadata

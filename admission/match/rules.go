@@ -20,9 +20,9 @@ func NewRule(r *admissionregistrationv1.RuleWithOperations) admission.Rule {
 	return ready
 }
 
-// matchesRules does what predicates/rules does for the resource that the
-// webhook matched. Where matchPolicy Equivalent made that another version than
-// the user's, so it is what the object was converted to.
+// matchesRules does what predicates/rules does for the resource that the webhook matched.
+// With matchPolicy Equivalent, its version may be another one than the user's; the object
+// has been converted to it.
 func (m *Matcher) matchesRules(a *admission.Attributes) bool {
 	for i := range m.rules {
 		if m.rules[i].Matches(a) {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What there may be (k8s.io/api/admissionregistration/v1 types.go), in the order
-// in which messages show it.
+// The allowed values (k8s.io/api/admissionregistration/v1 types.go), in the order in which
+// messages list them.
 var (
 	supportedOperations = []admissionregistrationv1.OperationType{
 		admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create,
@@ -23,8 +23,8 @@ var (
 	}
 )
 
-// validate refuses what kube-apiserver refuses in a webhook configuration, in
-// its words (k8s.io/kubernetes
+// validate returns the errors that kube-apiserver reports for a webhook configuration,
+// with the same messages (k8s.io/kubernetes
 // pkg/apis/admissionregistration/validation/validation.go).
 func validate(c *Criteria, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -58,7 +58,7 @@ func ValidateRule(r *admissionregistrationv1.RuleWithOperations, path *field.Pat
 	return errs
 }
 
-// validateList refuses a list that is empty, or has others beside "*".
+// validateList returns an error if a list is empty, or has "*" and other values.
 func validateList[T ~string](list []T, path *field.Path, what string) field.ErrorList {
 	switch {
 	case len(list) == 0:
@@ -78,9 +78,9 @@ func validateFilled(list []string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateResources refuses resources that others in the list stand for. Like
-// kube-apiserver, it looks only at those before for "pods/*" and "*/scale", and
-// at the last without a subresource for "*".
+// validateResources returns errors for resources that a wildcard in the list includes.
+// Like kube-apiserver, it finds wildcards like "pods/*" and "*/scale" only before the
+// resource, and compares "*" only with the last resource without a subresource.
 func validateResources(resources []string, path *field.Path) field.ErrorList {
 	if len(resources) == 0 {
 		return field.ErrorList{field.Required(path, "")}
@@ -111,7 +111,7 @@ func validateResources(resources []string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// conditionsMax is how many match conditions kube-apiserver takes.
+// conditionsMax is the maximum number of match conditions in kube-apiserver.
 const conditionsMax = 64
 
 // ValidateConditions returns the errors that kube-apiserver reports for match conditions,

@@ -59,7 +59,7 @@ func UsesOnlyImagesOf(spec, was codec.Value) bool {
 		for i, container := range spec.Get(list).Elements() {
 			image := container.Get("image").String()
 			if before.Get(codec.Index(i), "image").EqualString(image) {
-				continue // as nearly all are, and at the same place
+				continue // the usual case: the image did not change
 			}
 			if known == nil {
 				known = make(map[string]bool)

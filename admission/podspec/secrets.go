@@ -2,8 +2,8 @@ package podspec
 
 import "github.com/fastadmit/fastadmit/codec"
 
-// volumeSecrets are where volumes name secrets. Of several sources, which no
-// valid volume has, the first counts. Projected volumes name several.
+// volumeSecrets are the fields of volumes with names of secrets. If a volume has several
+// sources, which is invalid, the first counts. Projected volumes may name several secrets.
 var volumeSecrets = [...]struct {
 	source string
 	name   []string
@@ -21,7 +21,7 @@ var volumeSecrets = [...]struct {
 	{"csi", []string{"nodePublishSecretRef", "name"}},
 }
 
-// NamesSecret reports whether a PodSpec has the name of a secret in it
+// NamesSecret reports whether a PodSpec contains the name of a secret
 // (k8s.io/kubernetes pkg/api/pod VisitPodSecretNames).
 func NamesSecret(spec codec.Value) bool {
 	for _, reference := range spec.Get("imagePullSecrets").Elements() {

@@ -42,7 +42,7 @@ func TestDeploy(t *testing.T) {
 }
 
 // ofOthers are the CRDs of others whose kinds the chart has, by the modules that
-// tools/crds/go.mod names.
+// tools/deploy/go.mod names.
 var ofOthers = map[string]string{
 	"github.com/cert-manager/cert-manager":               "deploy/crds",
 	"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd",
@@ -53,7 +53,7 @@ func (s *stand) define(t *testing.T) {
 	t.Helper()
 	for module, folder := range ofOthers {
 		var downloaded struct{ Dir string }
-		if err := json.Unmarshal([]byte(walkthrough.Run(t, nil, "go", "-C", "../../tools/crds", "mod", "download", "-json", module)), &downloaded); err != nil {
+		if err := json.Unmarshal([]byte(walkthrough.Run(t, nil, "go", "-C", "../../tools/deploy", "mod", "download", "-json", module)), &downloaded); err != nil {
 			t.Fatal(err)
 		}
 		s.MustKubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))

@@ -24,7 +24,7 @@ func moduleFolder(t *testing.T, requiring, module string) string {
 // which the chart's preset monitoring.yaml makes objects.
 func (s *test) defineMonitoring(t *testing.T) {
 	t.Helper()
-	dir := moduleFolder(t, "../../tools/crds", "github.com/prometheus-operator/prometheus-operator")
+	dir := moduleFolder(t, "../../tools/deploy", "github.com/prometheus-operator/prometheus-operator")
 	s.MustKubectl(t, "", "create", "-f", filepath.Join(dir, "example/prometheus-operator-crd"))
 	s.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd", patience)
 }

@@ -45,6 +45,7 @@ func Plugin() admission.Plugin {
 		Rules:          []admission.Rule{rule},
 		Validates:      true,
 		RequiresConfig: true,
+		Calls:          true,
 		New:            newHandler,
 	}
 }

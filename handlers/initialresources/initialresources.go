@@ -50,6 +50,7 @@ func Plugin() admission.Plugin {
 		Rules:          []admission.Rule{admission.NewRule("", "v1", "pods", codec.Create)},
 		Mutates:        true,
 		RequiresConfig: true,
+		Calls:          true,
 		LastRelease:    "1.10",
 		New: func(setup admission.Setup) (admission.Handler, error) {
 			c := new(configuration)

@@ -28,6 +28,7 @@ func Plugin() admission.Plugin {
 		Summary:     "calls other mutating webhooks",
 		Rules:       []admission.Rule{admission.Any()},
 		Mutates:     true,
+		Calls:       true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
 		NeedsOf:     webhook.MutatingKind.NeedsOf,

@@ -92,6 +92,7 @@ func Plugin() admission.Plugin {
 		Rules:          []admission.Rule{admission.NewRule("", "v1", "persistentvolumes", codec.Create)},
 		Mutates:        true,
 		RequiresConfig: true,
+		Calls:          true,
 		LastRelease:    "1.30",
 		New: func(setup admission.Setup) (admission.Handler, error) {
 			known, err := newLabelers(setup.Config)

@@ -31,6 +31,7 @@ func Plugin() admission.Plugin {
 		Summary:     "calls other validating webhooks",
 		Rules:       []admission.Rule{admission.Any()},
 		Validates:   true,
+		Calls:       true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun, // of the webhooks
 		Needs:       []cluster.Need{cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create")},
 		NeedsOf:     webhook.ValidatingKind.NeedsOf,

@@ -104,6 +104,9 @@ type Source struct {
 	// Compile compiles the match conditions of a plugin with this failure policy. The
 	// conditions are valid; the path is their place in the file.
 	Compile func([]admissionregistrationv1.MatchCondition, admissionregistrationv1.FailurePolicyType, *field.Path) (Conditions, field.ErrorList)
+	// NoKubeconfigs leaves out the kubeconfig files that configurations of plugins name,
+	// and so the files that those name.
+	NoKubeconfigs bool
 	// ReadFile reads the files; files.Read if it is nil.
 	ReadFile func(name string) ([]byte, error)
 }

@@ -28,7 +28,7 @@ func (r *reader) readKubeconfig(plugin string, config []byte, dir string) {
 	if name == "" {
 		name, path, flatten = names.ImagePolicy.KubeConfigFile, "imagePolicy.kubeConfigFile", Flatten
 	}
-	if name == "" {
+	if name == "" || r.source.NoKubeconfigs {
 		return
 	}
 	flat, err := flatten(inFolder(dir, name), r.readFile)

@@ -5,7 +5,6 @@ package discovery
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 )
 
 // builtIn has a line for each resource of kube-apiserver with every API and
@@ -27,6 +27,14 @@ var builtIn string
 type Resource struct {
 	schema.GroupVersionResource
 	Namespaced bool // its objects are in namespaces
+}
+
+func (r Resource) String() string {
+	scope := "cluster-scoped"
+	if r.Namespaced {
+		scope = "namespaced"
+	}
+	return scope + " resource " + r.GroupResource().String()
 }
 
 // Table maps kinds to resources. Several goroutines may use it at the same time.
@@ -65,23 +73,35 @@ func (t *Table) Add(kind string, resource Resource) {
 // crd is the part of a CustomResourceDefinition that names its resources.
 type crd struct {
 	Spec struct {
-		Group    string
-		Scope    string
-		Names    struct{ Kind, Plural string }
-		Version  string // of apiextensions.k8s.io/v1beta1
+		Group string `json:"group"`
+		Scope string `json:"scope"`
+		Names struct {
+			Kind   string `json:"kind"`
+			Plural string `json:"plural"`
+		} `json:"names"`
+		Version  string `json:"version"` // of apiextensions.k8s.io/v1beta1
 		Versions []struct {
-			Name   string
-			Served *bool
-		}
-	}
+			Name   string `json:"name"`
+			Served *bool  `json:"served"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+// IsCRD reports whether objects of a kind are CustomResourceDefinitions.
+func IsCRD(t schema.GroupVersionKind) bool {
+	return t.Group == "apiextensions.k8s.io" && t.Kind == "CustomResourceDefinition"
 }
 
 // AddCRD adds the resources of all served versions of a CustomResourceDefinition in JSON.
-// They replace existing ones.
+// As for kube-apiserver, the group must have a dot. A kind that is another resource already is
+// an error: the definition of a stranger cannot make it something that no plugin selects.
 func (t *Table) AddCRD(definition []byte) error {
 	var c crd
-	if err := json.Unmarshal(definition, &c); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(definition, &c); err != nil {
 		return fmt.Errorf("cannot read the CustomResourceDefinition: %w", err)
+	}
+	if !strings.Contains(c.Spec.Group, ".") {
+		return fmt.Errorf("CustomResourceDefinition: spec.group: got %q, want a domain with at least one dot", c.Spec.Group)
 	}
 	versions := []string{}
 	if c.Spec.Version != "" {
@@ -96,7 +116,15 @@ func (t *Table) AddCRD(definition []byte) error {
 	defer t.mu.Unlock()
 	for _, version := range versions {
 		gv := schema.GroupVersion{Group: c.Spec.Group, Version: version}
-		t.known[gv.WithKind(c.Spec.Names.Kind)] = Resource{gv.WithResource(c.Spec.Names.Plural), c.Spec.Scope != "Cluster"}
+		if err := t.askFor(gv); err != nil {
+			return err
+		}
+		resource := Resource{gv.WithResource(c.Spec.Names.Plural), c.Spec.Scope != "Cluster"}
+		gvk := gv.WithKind(c.Spec.Names.Kind)
+		if known, ok := t.known[gvk]; ok && known != resource {
+			return fmt.Errorf("CustomResourceDefinition: got the %s for %s, which is the %s already", resource, gvk, known)
+		}
+		t.known[gvk] = resource
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -27,6 +28,7 @@ func TestFind(t *testing.T) {
 		"versions":[{"name":"v1","served":true},{"name":"v2","served":false}]}}`)); err != nil {
 		t.Fatal(err)
 	}
+	calls = 0
 	f := func(apiVersion, kind, resource string, namespaced bool) {
 		t.Helper()
 		got, err := table.Find(schema.FromAPIVersionAndKind(apiVersion, kind))
@@ -59,6 +61,45 @@ func TestFind(t *testing.T) {
 	fails("gateway.networking.k8s.io/v1", "Gateway", "give its CustomResourceDefinition too, or name a cluster")
 	fails("example.com/v2", "Mouse", "it is known in example.com/v1")
 	fails("down.example.com/v1", "Mouse", "it is away")
+}
+
+func TestAddCRD(t *testing.T) {
+	table := NewTable(func(version schema.GroupVersion) (*metav1.APIResourceList, error) {
+		switch version.Group {
+		case "down.example.com":
+			return nil, errors.New("it is away")
+		case "live.example.com":
+			return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "geese", Kind: "Goose", Namespaced: true}}}, nil
+		}
+		return nil, nil
+	})
+	f := func(group, version, kind, plural, scope, want string) {
+		t.Helper()
+		got := ""
+		definition := fmt.Sprintf(`{"spec":{"group":%q,"scope":%q,"names":{"kind":%q,"plural":%q},"versions":[{"name":%q,"served":true}]}}`,
+			group, scope, kind, plural, version)
+		if err := table.AddCRD([]byte(definition)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", definition, got, want)
+		}
+	}
+	f("", "v1", "Pod", "harmless", "Namespaced", `CustomResourceDefinition: spec.group: got "", want a domain with at least one dot`)
+	f("apps", "v1", "Deployment", "harmless", "Namespaced", `CustomResourceDefinition: spec.group: got "apps", want a domain with at least one dot`)
+	const is = "CustomResourceDefinition: got the "
+	f("networking.k8s.io", "v1", "Ingress", "harmless", "Namespaced",
+		is+"namespaced resource harmless.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource ingresses.networking.k8s.io already")
+	f("networking.k8s.io", "v1", "Ingress", "ingresses", "Cluster",
+		is+"cluster-scoped resource ingresses.networking.k8s.io for networking.k8s.io/v1, Kind=Ingress, which is the namespaced resource ingresses.networking.k8s.io already")
+	f("live.example.com", "v1", "Goose", "harmless", "Namespaced",
+		is+"namespaced resource harmless.live.example.com for live.example.com/v1, Kind=Goose, which is the namespaced resource geese.live.example.com already")
+	f("down.example.com", "v1", "Goose", "geese", "Namespaced", `cannot ask the cluster for the resources of "down.example.com/v1": it is away`)
+	f("example.com", "v1", "Mouse", "mice", "Namespaced", "")
+	f("example.com", "v1", "Mouse", "mice", "Namespaced", "") // as two files may have it
+	if got, err := table.Find(schema.FromAPIVersionAndKind("v1", "Pod")); err != nil || got.Resource != "pods" {
+		t.Errorf("got %v, %v, want pods", got, err)
+	}
 	if err := table.AddCRD([]byte(`{"spec":1}`)); err == nil {
 		t.Error("got no error for a CustomResourceDefinition that is none")
 	}

@@ -28,14 +28,14 @@ func ReadAtMost(name string, bytesMax int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	content := make([]byte, 0, size+1) // one more, to meet the end without growing
+	content := make([]byte, 0, size+1) // one more byte, so that the read at the end does not grow it
 	for {
 		if len(content) == cap(content) {
 			content = append(content, 0)[:len(content)]
 		}
 		n, err := f.Read(content[len(content):cap(content)])
 		content = content[:len(content)+n]
-		if int64(len(content)) > bytesMax { // it grows
+		if int64(len(content)) > bytesMax { // the file has grown since open
 			return nil, tooLarge(name, int64(len(content)), bytesMax)
 		}
 		if errors.Is(err, io.EOF) {
@@ -69,7 +69,7 @@ func Check(names ...string) error {
 func open(name string, bytesMax int64) (f *os.File, size int64, err error) {
 	f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		if errors.Is(err, syscall.ENXIO) { // of a socket, or a device that is not there
+		if errors.Is(err, syscall.ENXIO) { // a socket, or the file of a missing device
 			return nil, 0, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a regular file")}
 		}
 		return nil, 0, err

@@ -22,7 +22,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
-	"github.com/fastadmit/fastadmit/internal/policy/status"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 const (
@@ -316,10 +316,10 @@ func TestLive(t *testing.T) {
 	if got, want := fmt.Sprint(source.resources.enforced()), []string{"good", "nodes"}; strings.Count(got, "{") != 2 || !strings.Contains(got, "{good 3 ") || !strings.Contains(got, "{nodes 3 ") {
 		t.Errorf("while parameters are not listed: got reports of %s, want of %s", got, want)
 	}
-	bell, statusChanged := make(chan struct{}, 1), make(chan struct{})
-	go source.resources.keepStatus(ctx, statusChanged, bell)
+	refreshed, changed := make(wake.Signal), wake.NewSignal()
+	go source.resources.keepStatus(ctx, refreshed, changed)
 	for range 2 { // it takes the second one when it has done what the first one says
-		statusChanged <- struct{}{}
+		refreshed <- struct{}{}
 	}
 	brief, stop := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer stop()
@@ -329,7 +329,7 @@ func TestLive(t *testing.T) {
 	}
 	close(a.listing)
 	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched"+checked)
-	eventually(t, func() string { return fmt.Sprint(len(bell)) }, "1") // after settlePause
+	eventually(t, func() string { return fmt.Sprint(len(changed)) }, "1") // after settlePause
 	checkParams(t, source.resources.params, maps, nodes)
 	objects, _, err := source.resources.params.OfKind(ctx, maps)
 	if err != nil {
@@ -356,8 +356,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("the same status was written %d times, want once", got)
 	}
 	eventually(t, a.watched, "1")
-	source.resources.wrote("none", status.Change{}) // a policy that is gone meanwhile
-	source.resources.checkTypes(ctx, "none")
+	source.resources.checkTypes(ctx, "none") // a policy that is gone meanwhile
 	if _, due, settled := source.resources.due("none", reports{}); due || !settled {
 		t.Errorf("got %v, %v of a policy that is gone", due, settled)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/internal/policy/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
 const (
@@ -175,6 +175,6 @@ func (o paramObjects) List(ctx context.Context, namespace string, selector label
 // are.
 func newParam(object *cluster.JSON) *Param {
 	return &Param{
-		Namespace: object.GetNamespace(), Name: object.GetName(), Value: cel.ValueOf(object.Read(new(codec.Object))),
+		Namespace: object.GetNamespace(), Name: object.GetName(), Value: view.ValueOf(object.Read(new(codec.Object))),
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/internal/policy/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
 // GivenParams returns Params for the objects in admission.Setup.Params, nil if kinds is nil.
@@ -64,5 +64,5 @@ func (g givenObjects) List(_ context.Context, namespace string, selector labels.
 func givenParam(given *admission.ParamObject) *Param {
 	object := new(codec.Object)
 	object.Reset(given.JSON)
-	return &Param{Namespace: given.Namespace, Name: given.Name, Value: cel.ValueOf(object.Root())}
+	return &Param{Namespace: given.Namespace, Name: given.Name, Value: view.ValueOf(object.Root())}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 const (
@@ -103,21 +104,12 @@ func hostOf(name string, err error) string {
 // that is restarted has the host name of the one before.
 func nameOf(host string) string { return host + "-" + rand.String(5) }
 
-// run reports what this replica enforces after each change until ctx ends, and removes the
-// reports of replicas that are gone. Then it removes its own.
-func (r *replicas) run(ctx context.Context, changed <-chan struct{}) {
+// run reports the policies that this replica enforces after each refresh, until ctx ends. It
+// also removes the reports of replicas that are gone. At the end it removes its own.
+func (r *replicas) run(ctx context.Context, refreshed wake.Signal) {
 	defer r.leave(ctx)
-	for pause := time.Duration(math.MaxInt64); ; { // before the first change, nobody knows what it enforces
-		wait := time.NewTimer(pause)
-		select {
-		case <-changed:
-		case <-wait.C:
-		case <-ctx.Done():
-		}
-		wait.Stop()
-		if ctx.Err() != nil {
-			return
-		}
+	pause := time.Duration(math.MaxInt64) // before the first refresh, the replica enforces no policy yet
+	for refreshed.Wait(ctx, pause, 0) {
 		pause = renewPause
 		if err := r.report(ctx); err != nil { // the requests are counted by result
 			pause = retryPause
@@ -125,7 +117,7 @@ func (r *replicas) run(ctx context.Context, changed <-chan struct{}) {
 		for _, name := range r.gone(time.Now()) {
 			_ = r.objects.Delete(ctx, "", name) // another one may have done it
 		}
-		sleep(ctx, reportPause)
+		wake.Sleep(ctx, reportPause)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
-	"github.com/fastadmit/fastadmit/internal/policy/status"
+	"github.com/fastadmit/fastadmit/internal/customresource/status"
 )
 
 // A replicated is a cluster in which several replicas follow the same custom resources.

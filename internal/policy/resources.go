@@ -13,21 +13,17 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/customresource"
+	"github.com/fastadmit/fastadmit/internal/customresource/status"
 	"github.com/fastadmit/fastadmit/internal/policy/schemas"
-	"github.com/fastadmit/fastadmit/internal/policy/status"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 const (
-	// refreshPause is how long changes are gathered before they are compiled: kubectl
-	// apply writes the documents of a file one after the other.
-	refreshPause = 50 * time.Millisecond
-	// retryPause is how often kinds of parameters are asked for again that the API
-	// server does not have or does not let fastadmit read, and the status of policies
-	// is written that could not be written.
-	retryPause = 10 * time.Second
+	// retryPause is after how long a request to the API server that failed is made again.
+	retryPause = customresource.RetryPause
 	// settlePause is after how long the status is written once more of policies whose
 	// parameters were not listed yet.
 	settlePause = 2 * time.Second
@@ -87,62 +83,14 @@ func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.Vie
 	return r
 }
 
-// synced are closed once everything was listed.
-func (r *resources[P, B, E]) synced() [2]<-chan struct{} {
-	return [...]<-chan struct{}{r.policies.Synced(), r.bindings.Synced()}
-}
-
-// follow calls refresh once everything was listed and after each change, until ctx
-// ends.
-func (r *resources[P, B, E]) follow(ctx context.Context, refresh func()) {
-	for _, synced := range r.synced() {
-		select {
-		case <-synced:
-		case <-ctx.Done():
-			return
-		}
-	}
-	bell := make(chan struct{}, 1)
-	changed := func() { ring(bell) }
-	defer r.policies.Subscribe(changed)()
-	defer r.bindings.Subscribe(changed)()
-	defer r.replicas.objects.Subscribe(changed)()
-	defer func() { r.params.use(context.Background(), nil) }()
-	reported, written := make(chan struct{}, 1), make(chan struct{}, 1)
-	var background sync.WaitGroup
-	defer background.Wait()
-	background.Go(func() { r.replicas.run(ctx, reported) })
-	background.Go(func() { r.keepStatus(ctx, written, bell) })
-	for {
-		refresh()
-		ring(reported)
-		ring(written)
-		wait := time.NewTimer(retryPause)
-		select {
-		case <-bell:
-			sleep(ctx, refreshPause)
-		case <-wait.C:
-		case <-ctx.Done():
-		}
-		wait.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// ring has the receiver of a channel of length 1 run once more.
-func ring(bell chan<- struct{}) {
-	select {
-	case bell <- struct{}{}:
-	default: // it rings already
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
+// newFollower returns a Follower without Refresh and Rules.
+func (r *resources[P, B, E]) newFollower() *customresource.Follower {
+	return &customresource.Follower{
+		Resources: []*cluster.Objects[*cluster.JSON]{r.policies, r.bindings},
+		Related:   []*cluster.Objects[*cluster.JSON]{r.replicas.objects},
+		Background: []func(ctx context.Context, refreshed, changed wake.Signal){
+			func(ctx context.Context, refreshed, _ wake.Signal) { r.replicas.run(ctx, refreshed) }, r.keepStatus,
+		},
 	}
 }
 
@@ -221,13 +169,13 @@ func revisionOf(object *cluster.JSON, bindings []*Binding) string {
 // select.
 func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy[E] {
 	last := r.compiled[object.GetName()]
-	if last != nil && last.isSame(object) {
+	if last != nil && customresource.IsSame(last.object, object) {
 		last.object = object
 		return last
 	}
 	c := &compiledPolicy[E]{object: object}
 	document := r.kind.newPolicy()
-	if err := decodeStored(object, document); err != nil {
+	if err := customresource.Decode(object, document); err != nil {
 		c.err = err // and nobody knows what it is for
 		return c
 	}
@@ -253,23 +201,6 @@ func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy
 	return c
 }
 
-// isSame reports whether an object has the spec that was compiled.
-func (c *compiledPolicy[E]) isSame(object *cluster.JSON) bool {
-	return c.object == object || object.GetUID() != "" && c.object.GetUID() == object.GetUID() &&
-		object.GetGeneration() != 0 && c.object.GetGeneration() == object.GetGeneration()
-}
-
-func decodeStored(object *cluster.JSON, into any) error {
-	text, err := object.MarshalJSON()
-	if err == nil {
-		err = json.UnmarshalCaseSensitivePreserveInts(text, into)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot be read: %w", err)
-	}
-	return nil
-}
-
 // refreshBindings returns the bindings by the names of their policies.
 func (r *resources[P, B, E]) refreshBindings() map[string][]*Binding {
 	known := make(map[string]*boundBinding)
@@ -290,7 +221,7 @@ func (r *resources[P, B, E]) refreshBindings() map[string][]*Binding {
 // nobody checked it, one that is reported for each request of its policy.
 func (r *resources[P, B, E]) newBinding(object *cluster.JSON) *Binding {
 	document := r.kind.newBinding()
-	err := decodeStored(object, document)
+	err := customresource.Decode(object, document)
 	checked := r.kind.checkBinding(document).ToAggregate()
 	b, matcherErr := newBinding(document)
 	switch {

@@ -3,7 +3,6 @@ package policy
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/customresource"
 )
 
 // A Source has the policies that a plugin evaluates: those of static manifests and, if the
@@ -26,11 +26,11 @@ type Source[P, B metav1.Object, E any] struct {
 	compile   func(P) (E, error)
 	metrics   *sourceMetrics
 	static    Set[E]
-	resources *resources[P, B, E] // nil without custom resources
+	resources *resources[P, B, E]      // nil without custom resources
+	follower  *customresource.Follower // of resources
 
-	configured bool // something says where policies come from
+	configured bool // the plugin has a configuration file
 	all        atomic.Pointer[Set[E]]
-	follows    atomic.Bool // the custom resources, which are known
 }
 
 // NewSource returns the Source for the setup of a plugin. compile compiles the expressions
@@ -63,11 +63,13 @@ func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup admission.Setu
 		return s, nil
 	}
 	s.resources = newResources(kind, setup.Cluster, newClusterParams(cluster.DynamicIn(setup.Cluster)), compile)
+	s.follower = s.resources.newFollower()
+	s.follower.Refresh, s.follower.Rules = s.refresh, s.rules
 	return s, nil
 }
 
-// use has the policies of custom resources evaluated from now on, behind the static
-// ones.
+// use sets the policies that are evaluated from now on: the static ones, then those of custom
+// resources.
 func (s *Source[P, B, E]) use(custom Set[E]) {
 	all := slices.Concat(s.static, custom)
 	names := make([]string, len(all))
@@ -81,25 +83,20 @@ func (s *Source[P, B, E]) use(custom Set[E]) {
 	s.all.Store(&all)
 }
 
-// known returns the policies in the order in which they are evaluated. Nobody is let
-// through because the custom resources were not listed yet: it waits for them until ctx
-// ends, which is the error.
+// known returns the policies in the order in which they are evaluated. If the custom
+// resources are not listed yet, it waits for them; if ctx ends before, that is the error.
 func (s *Source[P, B, E]) known(ctx context.Context) (Set[E], error) {
 	if all := s.all.Load(); all != nil {
 		return *all, nil
 	}
-	for _, synced := range s.resources.synced() {
-		select {
-		case <-synced:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the policies are not known yet: %w", context.Cause(ctx))
-		}
+	if err := s.follower.Await(ctx); err != nil {
+		return nil, fmt.Errorf("the policies are not known yet: %w", err)
 	}
-	s.refresh(context.Background()) // the first review comes before Run did it
+	s.refresh(context.Background()) // this review comes before the first refresh of run
 	return *s.all.Load(), nil
 }
 
-// refresh compiles what changed of the custom resources.
+// refresh compiles the custom resources that changed.
 func (s *Source[P, B, E]) refresh(ctx context.Context) {
 	r := s.resources
 	r.mu.Lock()
@@ -118,18 +115,14 @@ func (s *Source[P, B, E]) Handler() (h admission.Handler) {
 	return h
 }
 
-// rules returns the rules of the policies that have bindings: what others select need
-// not be sent. With custom resources, these are sent too, to be checked; before they
-// are followed, everything is.
+// rules returns the rules of the policies that have bindings. With custom resources, a rule
+// also selects these, to be checked; before they are known, the rules select everything.
 func (s *Source[P, B, E]) rules() (rules []admission.Rule) {
 	if s.resources != nil {
-		if !s.follows.Load() {
+		if !s.follower.IsFollowing() {
 			return s.kind.narrowed([]admission.Rule{admission.Any()})
 		}
-		rules = append(rules, admission.Rule{
-			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{cluster.PolicyGroup}, Versions: []string{"*"},
-			Resources: []string{s.kind.policies.Resource().Resource, s.kind.bindings.Resource().Resource}, Scope: "Cluster",
-		})
+		rules = append(rules, customresource.Rule(s.kind.policies, s.kind.bindings))
 	}
 	for _, p := range *s.all.Load() {
 		if len(p.bindings) > 0 {
@@ -139,8 +132,8 @@ func (s *Source[P, B, E]) rules() (rules []admission.Rule) {
 	return rules
 }
 
-// narrowed returns the rules with the operations of the kind in place of "*": kinds that
-// are not evaluated on some operations refuse rules that name these.
+// narrowed returns the rules with the operations of the kind in place of "*". Policies of a
+// kind that is not evaluated on some operations cannot name these in their rules.
 func (k *Kind[P, B]) narrowed(rules []admission.Rule) []admission.Rule {
 	for i := range rules {
 		if k.operations != nil && slices.Contains(rules[i].Operations, admission.AnyOperation) {
@@ -150,18 +143,11 @@ func (k *Kind[P, B]) narrowed(rules []admission.Rule) []admission.Rule {
 	return rules
 }
 
-// run follows the custom resources until ctx ends: it compiles what changes, and
-// writes what became of it into their status. See admission.Handler.
+// run follows the custom resources until ctx ends: it compiles those that change, and writes
+// their status. See admission.Handler.
 func (s *Source[P, B, E]) run(ctx context.Context, rulesChanged func()) {
-	var last []admission.Rule
-	s.resources.follow(ctx, func() {
-		s.refresh(ctx)
-		s.follows.Store(true)
-		if now := s.rules(); !reflect.DeepEqual(now, last) {
-			last = now
-			rulesChanged()
-		}
-	})
+	defer s.resources.params.use(context.Background(), nil) // stops watching the kinds of parameters
+	s.follower.Run(ctx, rulesChanged)
 }
 
 // Begin returns the policies to evaluate on a review and initializes d. If there are none,

@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fastadmit/fastadmit/internal/policy/status"
+	"github.com/fastadmit/fastadmit/internal/customresource"
+	"github.com/fastadmit/fastadmit/internal/customresource/status"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 // The conditions of a policy.
@@ -36,30 +38,28 @@ const (
 	unansweredMax = 3
 )
 
-// keepStatus writes the status of policies after each change, until ctx ends. Where
-// parameters were not listed yet, it rings the bell after a while. It is not part of the loop
-// that compiles policies, because changes of policies take effect also while the API server
-// does not answer writes.
-func (r *resources[P, B, E]) keepStatus(ctx context.Context, changed <-chan struct{}, bell chan<- struct{}) {
+// keepStatus writes the status of policies after each refresh, until ctx ends. While
+// parameters are not listed yet, it has the policies refreshed again after settlePause.
+func (r *resources[P, B, E]) keepStatus(ctx context.Context, refreshed, changed wake.Signal) {
 	var settles <-chan time.Time
 	for {
 		select {
-		case <-changed:
+		case <-refreshed:
 			if settles = nil; !r.writeStatus(ctx) {
 				settles = time.After(settlePause)
 			}
 		case <-settles:
 			settles = nil
-			ring(bell)
+			changed.Send()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// writeStatus writes the status of policies of which it says something else. It reports
-// whether parameters of all of them were listed. What it could not write is due again at the
-// next change, or after retryPause.
+// writeStatus writes the status of policies whose status is another one. It reports whether
+// the parameters of all policies are listed. A status that could not be written is due again
+// after the next refresh.
 func (r *resources[P, B, E]) writeStatus(ctx context.Context) (settled bool) {
 	settled = true
 	all := r.replicas.read(time.Now())
@@ -70,9 +70,7 @@ func (r *resources[P, B, E]) writeStatus(ctx context.Context) (settled bool) {
 		settled = settled && listed
 		var writeErr error
 		if due {
-			if writeErr = change.Write(ctx, r.policies); writeErr == nil {
-				r.wrote(name, change)
-			}
+			writeErr = change.Write(ctx, r.policies)
 		}
 		if isUnanswered(typesErr) || isUnanswered(writeErr) {
 			unanswered++
@@ -110,7 +108,7 @@ func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error 
 	}
 	if checked == nil {
 		document := r.kind.newPolicy()
-		if decodeStored(object, document) != nil {
+		if customresource.Decode(object, document) != nil {
 			return nil // it was read before
 		}
 		checking, cancel := context.WithTimeout(ctx, typesTimeout)
@@ -125,15 +123,6 @@ func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error 
 	defer r.mu.Unlock()
 	c.typeChecking, c.typesChecked = checked, true
 	return nil
-}
-
-// wrote notes that a status is written.
-func (r *resources[P, B, E]) wrote(name string, change status.Change) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c := r.compiled[name]; c != nil {
-		c.writer.Wrote(change)
-	}
 }
 
 // due returns how the status of a policy is to be changed. It is not settled while

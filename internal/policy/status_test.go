@@ -19,7 +19,8 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
-	"github.com/fastadmit/fastadmit/internal/policy/status"
+	"github.com/fastadmit/fastadmit/internal/customresource/status"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 // sourceOf returns the policies p0, p1 and so on of an API server, which nobody follows yet.
@@ -136,7 +137,11 @@ func TestDueAgain(t *testing.T) {
 		if due != want {
 			t.Errorf("%s: got %v", policy, due)
 		}
-		r.wrote("p", change)
+		if due {
+			if err := change.Write(t.Context(), r.policies); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	c.put(binding("b", "p", 1))
 	plain := customPolicy("p", "", "")
@@ -201,31 +206,6 @@ func TestDoubts(t *testing.T) {
 	f(enforced, 0, enforced, false)
 }
 
-// TestIsSame compiles a policy again after a change of its spec.
-func TestIsSame(t *testing.T) {
-	of := func(uid string, generation int) *cluster.JSON {
-		object, err := cluster.NewJSON(fmt.Appendf(nil, `{"metadata":{"name":"p","uid":%q,"generation":%d}}`, uid, generation))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return object
-	}
-	f := func(before, now *cluster.JSON, want bool) {
-		t.Helper()
-		if got := (&compiledPolicy[string]{object: before}).isSame(now); got != want {
-			t.Errorf("%s %d and %s %d: got %v", before.GetUID(), before.GetGeneration(), now.GetUID(), now.GetGeneration(), got)
-		}
-	}
-	unnumbered, first := of("", 0), of("u", 1)
-	f(unnumbered, unnumbered, true)
-	f(first, first, true)
-	f(first, of("u", 1), true)
-	f(first, of("u", 2), false)
-	f(first, of("v", 1), false)
-	f(of("", 1), of("", 1), false)
-	f(of("u", 0), of("u", 0), false)
-}
-
 // TestEnforcedHere reports the policies that reviews are evaluated with, and none of those
 // that a review fails for.
 func TestEnforcedHere(t *testing.T) {
@@ -269,8 +249,8 @@ func TestRun(t *testing.T) {
 		r := newReplicas(cluster.PolicyReplicas.In(c.view), ValidatingKind.Name, func() []reportedPolicy { return *enforced.Load() })
 		r.host = "a"
 		ctx, cancel := context.WithCancel(t.Context())
-		changed := make(chan struct{}, 1)
-		go r.run(ctx, changed)
+		refreshed := wake.NewSignal()
+		go r.run(ctx, refreshed)
 		f := func(pause time.Duration, want string) (version string) {
 			t.Helper()
 			time.Sleep(pause)
@@ -287,7 +267,7 @@ func TestRun(t *testing.T) {
 			now := *enforced.Load()
 			now = append(slices.Clone(now), reportedPolicy{Name: fmt.Sprint("p", len(now))})
 			enforced.Store(&now)
-			ring(changed)
+			refreshed.Send()
 		}
 		f(time.Hour, "")
 		change()

@@ -40,7 +40,8 @@ func check(v codec.Value, t reflect.Type) (err error) {
 	return err
 }
 
-// checkFields finds fields whatever the case of their names, as encoding/json does.
+// checkFields calls check for the given fields. Like encoding/json, it ignores the case
+// of their names.
 func checkFields(v codec.Value, fields []field) error {
 	if len(fields) == 0 {
 		return nil
@@ -58,7 +59,7 @@ func checkFields(v codec.Value, fields []field) error {
 	return nil
 }
 
-// A field is one of a struct, and has quantities in it.
+// A field is a field of a struct whose value may contain quantities.
 type field struct {
 	name string
 	of   reflect.Type
@@ -89,8 +90,8 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
-// hasQuantities reports whether there can be quantities in a value of type t, which is
-// in values of the types within.
+// hasQuantities reports whether a value of type t can contain quantities. within are the
+// types around t, so that recursive types end.
 func hasQuantities(t reflect.Type, within []reflect.Type) bool {
 	t = element(t, reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map)
 	switch {
@@ -108,7 +109,7 @@ func hasQuantities(t reflect.Type, within []reflect.Type) bool {
 	return false
 }
 
-// element returns what a type of one of these kinds has as its elements, or as theirs.
+// element returns the element type of a type of one of these kinds, at any depth.
 func element(t reflect.Type, kinds ...reflect.Kind) reflect.Type {
 	for slices.Contains(kinds, t.Kind()) {
 		t = t.Elem()

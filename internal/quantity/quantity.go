@@ -30,7 +30,7 @@ func Fits(text string) bool {
 	if err != nil || !strings.ContainsAny(text, "eE") {
 		return true // another suffix, none, or no quantity
 	}
-	exponent = int64(int32(exponent)) //nolint:gosec // ParseQuantity has it cut off like this
+	exponent = int64(int32(exponent)) //nolint:gosec // ParseQuantity truncates it in the same way
 	return max(exponent, -exponent) <= PlacesMax
 }
 

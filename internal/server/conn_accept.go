@@ -44,8 +44,9 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	}
 }
 
-// An opsListener accepts connections of the ops port. Nobody is known there, so
-// a new connection takes the place of the oldest one of whoever has most.
+// An opsListener accepts connections of the ops port. If there are too many, a new connection
+// takes the place of the oldest one of the address with most connections. Connections that
+// have carried a probe count as those of known callers.
 type opsListener struct {
 	acceptor
 	table *connTable

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
+
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
@@ -42,22 +44,15 @@ func piped(t *testing.T, server *Server) (*conn, *tls.Conn) {
 // TestWriteEnds writes to a client that reads nothing: it does not wait for it beyond
 // the time to write an answer.
 func TestWriteEnds(t *testing.T) {
-	p, _ := serveBriefly(t)
-	c, _ := piped(t, p.server)
-	ended := make(chan error, 1)
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		c, client := piped(t, newIdleServer(new(servertest.Buffer)))
+		defer client.Close()
+		start := time.Now()
 		_, err := c.Write([]byte("answer"))
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("got %v, want that the time is over", err)
+		if took := time.Since(start); !errors.Is(err, os.ErrDeadlineExceeded) || took != defaultTimeouts.write {
+			t.Errorf("got %v after %s, want that the time is over after %s", err, took, defaultTimeouts.write)
 		}
-	case <-time.After(20 * time.Second):
-		_ = c.Conn.NetConn().Close()
-		t.Error("still waiting, want an error")
-	}
+	})
 }
 
 // TestKnownByCertificate has connections before their first request: those whose certificate
@@ -98,7 +93,7 @@ func TestKnownByCertificate(t *testing.T) {
 func TestLateStranger(t *testing.T) {
 	c, client := piped(t, newIdleServer(new(servertest.Buffer)))
 	c.stranger = &codec.Status{Code: http.StatusForbidden, Reason: "Forbidden", Message: "not you"}
-	if err := errors.Join(c.SetWriteDeadline(time.Unix(0, 1)), client.SetDeadline(time.Now().Add(10*time.Second))); err != nil {
+	if err := errors.Join(c.SetWriteDeadline(time.Unix(0, 1)), client.SetDeadline(time.Now().Add(time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	refused := make(chan struct{})
@@ -152,26 +147,91 @@ func TestLinger(t *testing.T) {
 	})
 }
 
+// served serves a connection without a network, whose client is x.
+func served(t *testing.T) (c *conn, x *servertest.Exchange, ended chan struct{}) {
+	t.Helper()
+	s := newIdleServer(new(servertest.Buffer))
+	if err := s.callers.Load(); err != nil {
+		t.Fatal(err)
+	}
+	c, client := piped(t, s)
+	c.fresh.Store(true)
+	c.accepted = time.Now()
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.http().ServeConn(c)
+	}()
+	return c, servertest.Over(t, client), ended
+}
+
+// TestSpareConnection uses a connection for the first time after the time for
+// reading a request is over.
+func TestSpareConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, x, ended := served(t)
+		time.Sleep(2 * defaultTimeouts.read)
+		x.Answers(false)
+		_ = x.Conn.Close()
+		<-ended
+	})
+}
+
+// TestConnectionAge ends a connection with an answer when it is old.
+func TestConnectionAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, x, ended := served(t)
+		c.maxAge = time.Minute
+		x.Answers(false)
+		time.Sleep(c.maxAge)
+		x.Answers(false)
+		time.Sleep(1)
+		response, body := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
+		if response.StatusCode != http.StatusOK || !response.Close {
+			t.Errorf("got %s %s, close %v, want an answer that closes", response.Status, body, response.Close)
+		}
+		x.Answers(true)
+		<-ended
+	})
+}
+
+// TestConnectionAges has connections get the age of the server's options, less up to a tenth.
+func TestConnectionAges(t *testing.T) {
+	const most = time.Hour
+	s, err := New(&Options{Log: NewLog(new(servertest.Buffer)), Metrics: metrics.NewSet(), Callers: new(Callers), ConnectionAgeMax: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	port := s.listen(&failing{Listener: ln}, new(tls.Config), limits{serving: 100, perAddress: 100})
+	ages := make(map[time.Duration]bool)
+	for range 20 {
+		c, err := port.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		age := c.(*conn).maxAge
+		if ages[age] = true; age < most*9/10 || age > most {
+			t.Errorf("got %s, want at most %s, less a tenth", age, most)
+		}
+	}
+	if len(ages) < 2 {
+		t.Error("all connections have the same age")
+	}
+}
+
 // TestIdleEnds has a connection that is not used, before its first request and after it.
 func TestIdleEnds(t *testing.T) {
 	for requests := range 2 {
 		synctest.Test(t, func(t *testing.T) {
-			s := newIdleServer(new(servertest.Buffer))
-			if err := s.callers.Load(); err != nil {
-				t.Fatal(err)
-			}
-			c, client := piped(t, s)
-			c.fresh.Store(true)
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				_ = s.http().ServeConn(c)
-			}()
-			x, start := servertest.Over(t, client), time.Now()
+			_, x, ended := served(t)
+			start := time.Now()
 			for range requests {
-				if response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK {
-					t.Errorf("got %s %s", response.Status, body)
-				}
+				x.Answers(false)
 			}
 			rest, err := io.ReadAll(x.Reader)
 			if took := time.Since(start); err != nil || len(rest) > 0 || took != defaultTimeouts.idle {

@@ -55,11 +55,11 @@ func refusals() map[string]refusal {
 	}
 }
 
-// serveBriefly returns a server with a write timeout that is over at once, and
-// the first request of a connection.
-func serveBriefly(t *testing.T) (*patient, []byte) {
+// serveRefusing returns a server that refuses what refusals has, and the first request of a
+// connection. A request may take three seconds to arrive.
+func serveRefusing(t *testing.T) (*patient, []byte) {
 	t.Helper()
-	p := servePatiently(t, timeouts{write: briefly, read: 5 * briefly}, validating("Fails", func(context.Context, *codec.Review) admission.Result {
+	p := servePatiently(t, timeouts{read: 3 * time.Second}, validating("Fails", func(context.Context, *codec.Review) admission.Result {
 		return admission.Errored(io.ErrUnexpectedEOF)
 	}), validating("Exits", func(context.Context, *codec.Review) admission.Result {
 		runtime.Goexit()
@@ -75,34 +75,40 @@ func serveBriefly(t *testing.T) (*patient, []byte) {
 	return p, servertest.Request("/validate/alwaysadmit", corpus.MustRead(servertest.PodCreate), "Authorization: Bearer secret", "Content-Type: application/json")
 }
 
-// briefly is the write timeout of serveBriefly. Answers are written in less,
-// for they fit into the buffers of the kernel.
-const briefly = 100 * time.Millisecond
+// endWrites ends the time to write of all connections, none of which writes.
+func (p *patient) endWrites(t *testing.T) {
+	t.Helper()
+	p.connections.table.each(func(of peer) {
+		if err := of.(*conn).SetWriteDeadline(time.Unix(0, 1)); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // TestRefusalsOnOldConnections refuses on connections that had their last answer
 // so long ago that the time to write it is over.
 func TestRefusalsOnOldConnections(t *testing.T) {
-	p, first := serveBriefly(t)
 	for name, r := range refusals() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			p, first := serveRefusing(t)
 			x := p.Open(t)
 			if response, body := x.Send(first); response.StatusCode != http.StatusOK {
 				t.Fatalf("the first request: got %s %s", response.Status, body)
 			}
-			time.Sleep(2 * briefly)
+			p.endWrites(t)
 			response, body := x.Send(r.raw)
 			if response.StatusCode != r.code || !bytes.Contains(body, []byte(`"reason":"`+r.reason+`"`)) {
 				t.Errorf("got %s %s, want %d %s", response.Status, body, r.code, r.reason)
 			}
-			answersAgain(t, x, first, response.Close)
+			p.answersAgain(t, x, first, response.Close)
 		})
 	}
 }
 
 // answersAgain sends a request once more, or finds the end of the connection, in
 // order.
-func answersAgain(t *testing.T, x *servertest.Exchange, raw []byte, closed bool) {
+func (p *patient) answersAgain(t *testing.T, x *servertest.Exchange, raw []byte, closed bool) {
 	t.Helper()
 	if closed {
 		if rest, err := io.ReadAll(x.Reader); err != nil || len(rest) > 0 {
@@ -110,7 +116,7 @@ func answersAgain(t *testing.T, x *servertest.Exchange, raw []byte, closed bool)
 		}
 		return
 	}
-	time.Sleep(2 * briefly)
+	p.endWrites(t)
 	if response, body := x.Send(raw); response.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: got %s %s", response.Status, body)
 	}
@@ -126,11 +132,11 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 	if err != nil {
 		t.Skipf("openssl cannot be run: %v", err)
 	}
-	p, first := serveBriefly(t)
 	answer := regexp.MustCompile(`HTTP/1\.1 (\d+) `)
 	for name, r := range refusals() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			p, first := serveRefusing(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			client := exec.CommandContext(ctx, openssl, "s_client", "-quiet", "-connect", p.Address)
@@ -153,7 +159,7 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 			}
 			send(first)
 			servertest.Until(t, "the first answer came", answers(1))
-			time.Sleep(2 * briefly)
+			p.endWrites(t)
 			send(r.raw)
 			servertest.Until(t, "the refusal came", answers(2))
 			if !strings.Contains(out.String(), "Connection: close") {

@@ -119,11 +119,14 @@ func TestBodyMemory(t *testing.T) {
 		if _, err := x.Conn.Write([]byte(header)); err != nil {
 			t.Fatal(err)
 		}
-		var counted int64
-		servertest.Until(t, "its bytes count", func() bool { counted = p.server.load.bytes.Load(); return counted > 0 })
-		runtime.ReadMemStats(&after)
-		made := int64(after.TotalAlloc - before.TotalAlloc)
-		if takes := bodyMemory(size); counted != takes || made < takes || made > takes+1<<20 {
+		var counted, made int64
+		takes := bodyMemory(size)
+		servertest.Until(t, "its memory is made and counts", func() bool {
+			runtime.ReadMemStats(&after)
+			counted, made = p.server.load.bytes.Load(), int64(after.TotalAlloc-before.TotalAlloc)
+			return counted > 0 && made >= takes
+		})
+		if counted != takes || made > takes+1<<20 {
 			t.Errorf("%d bytes: counted %d, of %d that were made, want %d", size, counted, made, takes)
 		}
 		x.Conn.Close()
@@ -311,7 +314,8 @@ func TestChunks(t *testing.T) {
 
 // TestDrain goes on answering during the delay, and closes with each answer.
 func TestDrain(t *testing.T) {
-	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.ShutdownDelay = 2 * time.Second })
+	t.Parallel() // it takes as long as the delay, in which a busy machine has to answer twice
+	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.ShutdownDelay = 5 * time.Second })
 	x := s.Open(t)
 	x.Answers(false)
 	s.stop()
@@ -326,19 +330,6 @@ func TestDrain(t *testing.T) {
 		}
 		x.Answers(true)
 	}
-}
-
-// TestConnectionAge ends a connection with an answer when it is old.
-func TestConnectionAge(t *testing.T) {
-	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.ConnectionAgeMax = 300 * time.Millisecond })
-	x := s.Open(t)
-	x.Answers(false)
-	time.Sleep(400 * time.Millisecond)
-	response, _ := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
-	if response.StatusCode != http.StatusOK || !response.Close {
-		t.Errorf("got %s, close %v", response.Status, response.Close)
-	}
-	x.Answers(true)
 }
 
 func TestContainerMemory(t *testing.T) {

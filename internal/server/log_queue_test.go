@@ -24,9 +24,6 @@ func TestLogReaderStops(t *testing.T) {
 	x := s.Open(t)
 	unlock := log.Block() // writes to the log wait
 	defer func() { unlock() }()
-	if err := x.Conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
 	for range logsBurst + 1 {
 		if response, body := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":false`)) {
 			t.Fatalf("got %s %s, want a denial", response.Status, body)

@@ -61,7 +61,7 @@ func TestReviewMemoryOfTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-started
-	response, body := s.Open(t).Send(servertest.Request("/validate/waits?timeout=1s", large))
+	response, body := s.Open(t).Send(servertest.Request("/validate/waits?timeout=5s", large))
 	if want := fmt.Sprintf(" of %d bytes, of which ", limit*3/8); response.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(body), want) {
 		t.Errorf("got %s %s, want 429 with %q", response.Status, body, want)
 	}

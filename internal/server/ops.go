@@ -1,7 +1,10 @@
 package server
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
@@ -13,10 +16,7 @@ import (
 // wanted, profiles, in plain HTTP. It is net/http: nothing here is hot.
 func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		m.write(w)
-	})
+	mux.HandleFunc("GET /metrics", servePage(m))
 	mux.HandleFunc("GET /healthz", health(live))
 	mux.HandleFunc("GET /livez", health(live))
 	mux.HandleFunc("GET /readyz", health(ready))
@@ -34,6 +34,29 @@ func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool) *http.S
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    headerBytesMax,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+	}
+}
+
+// connKey is the key of the connection in the context of a request.
+type connKey struct{}
+
+// servePage answers with the page of metrics. Only one page is made at a time, because it
+// takes milliseconds: whoever floods the port with requests for it would otherwise keep the
+// processors from the kubelet's probes, and the kubelet would restart the process.
+func servePage(m *serverMetrics) http.HandlerFunc {
+	making := make(chan struct{}, 1)
+	return func(w http.ResponseWriter, request *http.Request) {
+		select {
+		case making <- struct{}{}:
+		case <-request.Context().Done():
+			return // the client is gone
+		}
+		var page bytes.Buffer
+		m.write(&page)
+		<-making
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = page.WriteTo(w) // fails if the client is gone
 	}
 }
 
@@ -66,6 +89,9 @@ type Check struct {
 // health endpoints (k8s.io/apiserver pkg/server/healthz).
 func health(checks []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, request *http.Request) {
+		if c, ok := request.Context().Value(connKey{}).(*opsConn); ok {
+			c.table.admit(&c.member) // others that come do not take its place
+		}
 		var lines strings.Builder
 		code, result := http.StatusOK, "ok"
 		for _, c := range checks {

@@ -3,9 +3,14 @@ package server
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestProfilesAreLocal asks for profiles from elsewhere: port 8080 is open to
@@ -53,4 +58,62 @@ func TestHealthInforms(t *testing.T) {
 	f("/readyz", 200, "ok\n", works, informs)
 	f("/readyz?verbose", 200, "[+]works ok\n"+informed+"ok\n", works, informs)
 	f("/readyz", 503, informed+"[-]fails failed: a\n    b\nfailed\n", informs, fails)
+}
+
+// TestProbesBesideMetrics has many clients wait for the page of metrics: only one page is made
+// at a time, and probes are answered meanwhile.
+func TestProbesBesideMetrics(t *testing.T) {
+	const clients = 20
+	var making, most atomic.Int64
+	goOn := make(chan struct{})
+	set := metrics.NewSet()
+	set.NewGauge("slow", func() float64 {
+		most.Store(max(most.Load(), making.Add(1)))
+		defer making.Add(-1)
+		<-goOn
+		return 0
+	})
+	live := Check{Name: "live", Ask: func() (bool, string) { return true, "" }}
+	handler := newOpsServer(newServerMetrics(set, new(load)), []Check{live}, nil, false).Handler
+	ask := func(path string) *httptest.ResponseRecorder {
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))
+		return response
+	}
+	var pages sync.WaitGroup
+	for range clients {
+		pages.Go(func() {
+			if response := ask("/metrics"); !strings.Contains(response.Body.String(), "slow 0\n") {
+				t.Errorf("got %d %s, want the page", response.Code, response.Body)
+			}
+		})
+	}
+	servertest.Until(t, "a page is being made", func() bool { return making.Load() > 0 })
+	if response := ask("/livez"); response.Code != http.StatusOK {
+		t.Errorf("a probe: got %d %s", response.Code, response.Body)
+	}
+	close(goOn)
+	pages.Wait()
+	if got := most.Load(); got != 1 {
+		t.Errorf("got %d pages at a time, want 1", got)
+	}
+}
+
+// TestProbesKeepTheirConnection opens more connections than the ops port may have: one that
+// has carried a probe is not closed for them.
+func TestProbesKeepTheirConnection(t *testing.T) {
+	s := serve(t, "AlwaysAdmit", nil)
+	address := strings.TrimPrefix(s.Ops, "http://")
+	x := servertest.Over(t, servertest.DialTCP(t, address))
+	probe := []byte("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+	if response, body := x.Send(probe); response.StatusCode != http.StatusOK {
+		t.Fatalf("got %s %s", response.Status, body)
+	}
+	servertest.Crowd(t, address, 2*opsConnectionsMax)
+	servertest.Until(t, "connections were closed", func() bool {
+		return !strings.Contains(s.Get(t, "/metrics", 200), `fastadmit_connections_shed_total{port="ops",reason="full"} 0`)
+	})
+	if response, body := x.Send(probe); response.StatusCode != http.StatusOK {
+		t.Errorf("after the crowd: got %s %s", response.Status, body)
+	}
 }

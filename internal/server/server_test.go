@@ -413,7 +413,7 @@ func TestShutdownFinishes(t *testing.T) {
 	}
 	<-started
 	s.stop()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		conn, err := net.Dial("tcp", s.Address)
 		if err != nil {

@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// callBytesMax bounds what one call of the kernel copies: the processor is given
-// to nobody else meanwhile. It is more than a TLS record has, which is 16 KiB
-// with what is around it (RFC 8446, section 5.2).
+// callBytesMax bounds the bytes that one system call copies, because the scheduler cannot
+// run another goroutine on this processor meanwhile. A TLS record is shorter: it has 16
+// KiB and a header (RFC 8446, section 5.2).
 const callBytesMax = 64 << 10
 
-// A conn is a TCP connection. Reads and writes may overlap each other, but not
-// others of their kind: that is all that TLS needs.
+// A conn is a TCP connection. A read and a write may run at the same time, but not two
+// reads or two writes. TLS needs no more.
 type conn struct {
 	*net.TCPConn
 	raw         syscall.RawConn
 	read, write transfer
 }
 
-// A transfer is a read or a write that goes on.
+// A transfer is a read or a write in progress.
 type transfer struct {
 	call  uintptr // number of the system call
-	left  []byte  // to be filled, or to be written
-	whole bool    // whether all of it is wanted
-	n     int     // bytes so far
+	left  []byte  // the rest of the buffer to fill or to write
+	whole bool    // continue until all of left is done
+	n     int     // bytes transferred so far
 	errno syscall.Errno
-	try   func(fd uintptr) (done bool) // made once, for a method value allocates
+	try   func(fd uintptr) (done bool) // the method attempt, stored because a method value allocates
 }
 
 // Fast returns a TCP connection that uses cheaper system calls. It returns other connections
@@ -53,7 +53,7 @@ func Fast(of net.Conn) net.Conn {
 	return c
 }
 
-// attempt goes on until the call is done or would block.
+// attempt repeats the system call until the transfer is done or would block.
 func (t *transfer) attempt(fd uintptr) (done bool) {
 	for len(t.left) > 0 {
 		size := min(len(t.left), callBytesMax)
@@ -76,14 +76,14 @@ func (t *transfer) attempt(fd uintptr) (done bool) {
 	return true
 }
 
-// begin says what is to be moved.
+// begin starts a transfer of b.
 func (t *transfer) begin(b []byte) { t.left, t.n, t.errno = b, 0, 0 }
 
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	c.read.begin(b)
 	err := c.raw.Read(c.read.try)
-	c.read.left = nil // whoever gave it may use it again
+	c.read.left = nil // the buffer belongs to the caller
 	n := c.read.n
 	switch {
 	case err != nil:
@@ -100,7 +100,7 @@ func (c *conn) Read(b []byte) (int, error) {
 func (c *conn) Write(b []byte) (int, error) {
 	c.write.begin(b)
 	err := c.raw.Write(c.write.try)
-	c.write.left = nil // whoever gave it may use it again
+	c.write.left = nil // the buffer belongs to the caller
 	n := c.write.n
 	switch {
 	case err != nil:
@@ -113,7 +113,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// failed returns the error that package net has for a call that failed.
+// failed returns the error that package net returns for a failed system call.
 func (c *conn) failed(call string, errno syscall.Errno) error {
 	return &net.OpError{
 		Op: call, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(call, errno),

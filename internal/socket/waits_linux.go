@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Waits reports whether the other end of a TCP connection has sent what was not read yet,
-// and has not closed it since. It is false for other connections. (poll(2))
+// Waits reports whether there is unread data on a TCP connection that the other end has
+// not closed. It is false for other connections. It uses poll(2).
 func Waits(c net.Conn) (waits bool) {
 	of, ok := c.(syscall.Conn)
 	if !ok {

@@ -4,6 +4,5 @@ package socket
 
 import "net"
 
-// Waits reports whether the other end has sent what was not read yet. Only on Linux
-// the kernel is asked.
+// Waits returns false: unread data is detected only on Linux.
 func Waits(net.Conn) bool { return false }

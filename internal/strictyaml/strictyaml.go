@@ -149,7 +149,7 @@ func child(node *yaml.Node, token string) *yaml.Node {
 	return nil
 }
 
-// resolve follows an alias to what it stands for.
+// resolve returns the node that an alias refers to.
 func resolve(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		return node.Alias
@@ -172,8 +172,8 @@ type checker struct {
 	depth    int
 }
 
-// depthMax is how deep a document may be nested: several times what any
-// configuration is. It also ends aliases that contain themselves.
+// depthMax is the maximum depth of a document: several times that of any configuration.
+// It also ends the check of aliases that contain themselves.
 const depthMax = 64
 
 func (c *checker) refuse(node *yaml.Node, path, format string, args ...any) {
@@ -224,7 +224,7 @@ func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
 	}
 }
 
-// checkOwn checks a type that decodes itself, such as metav1.Duration, and
+// checkOwn checks a value of a type with its own decoder, such as metav1.Duration, or of
 // bytes, which are in base64.
 func (c *checker) checkOwn(node *yaml.Node, t reflect.Type, path string) {
 	text, err := toJSON(node)
@@ -253,8 +253,8 @@ func (c *checker) checkStruct(node *yaml.Node, t reflect.Type, path string) {
 	})
 }
 
-// collect calls f with the fields of a struct, those of embedded ones included,
-// by their names in JSON.
+// collect calls f with the JSON name and type of each field of a struct, including the
+// fields of embedded structs.
 func collect(t reflect.Type, f func(name string, t reflect.Type)) {
 	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -302,7 +302,7 @@ func (c *checker) expectTag(node *yaml.Node, path, tag, want string) bool {
 	return true
 }
 
-// shown makes a value fit for a message.
+// shown returns the text of a value for a message, truncated if it is long.
 func shown(node *yaml.Node) string {
 	const bytesMax = 64
 	switch node.Kind {

@@ -10,6 +10,13 @@ tool (
 	sigs.k8s.io/kustomize/kustomize/v5
 )
 
+// What the chart's objects of others' kinds are checked with: their CRDs, which are files in
+// these modules. Nothing of them is compiled, so "go mod tidy" would take them away.
+require (
+	github.com/cert-manager/cert-manager v1.21.2
+	github.com/prometheus-operator/prometheus-operator v0.85.0
+)
+
 require (
 	cloud.google.com/go/auth v0.23.2 // indirect
 	cloud.google.com/go/auth/oauth2adapt v0.2.8 // indirect

@@ -32,6 +32,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 				faults = append(faults, fault)
 			}
 		}
+		faults = append(faults, policies.Replaced(items, input, r.namespace)...)
 		if faults != nil {
 			return nil, failed(errors.Join(faults...))
 		}

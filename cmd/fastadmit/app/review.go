@@ -61,7 +61,8 @@ create (for a Deployment a ReplicaSet, for that a Pod) are reviewed too, and sho
 Plugins see a new cluster in which every namespace exists, or the objects of --cluster-state-dir or
 --kubeconfig. In addition they see the Namespaces, ServiceAccounts, LimitRanges, ResourceQuotas, classes
 and so on among the reviewed objects. With --kubeconfig, all requests are dry runs, and nothing in the
-cluster is changed. Objects get the defaults that plugins look at.
+cluster is changed. No plugin calls an address of its configuration, except with --allow-plugin-calls.
+Objects get the defaults that plugins look at.
 
 Exits with 0 if all objects are allowed, 1 if one is denied, 2 if an object could not be reviewed, if
 there is nothing to review, or if the command is wrong.`,
@@ -96,6 +97,7 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review the objects that controllers would create from workloads")
 	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "skip documents that are not Kubernetes objects, and unknown kinds")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
+	r.addCallsFlag(flags)
 	r.addSharedFlags(cmd)
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update), string(codec.Delete))
 	completeFiles(cmd, "filename", manifestExtensions()...)

@@ -34,6 +34,9 @@ type selection struct {
 	// images is true for a command that also serves ImageReviews. It needs no enabled
 	// plugin.
 	images bool
+	// untrusted is true if a stranger may have written the configuration. Then a plugin
+	// that calls the addresses in it is an error, unless allowCalls is true.
+	untrusted, allowCalls bool
 	// keep, if it is set, returns whether an enabled plugin runs.
 	keep func(*admission.Plugin) bool
 }
@@ -112,7 +115,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	source := config.Source{
 		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, NotHere: notHere(), Namespaces: &s.cluster.namespaces,
-		Compile: s.cluster.compileConditions,
+		Compile: s.cluster.compileConditions, NoKubeconfigs: s.untrusted && !s.allowCalls,
 	}
 	if s.cluster.imagined {
 		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
@@ -140,6 +143,9 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 			}
 		}
 	}
+	if s.untrusted && !s.allowCalls {
+		wrong = errors.Join(wrong, refuseCalls(table, enabled, loaded))
+	}
 	if wrong != nil {
 		return selected{Loaded: loaded}, failed(errors.Join(wrong, s.locate(loaded, checkPlugins(table, enabled))))
 	}
@@ -152,6 +158,29 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	chain, err := admission.NewChain(table, enabled, s.cluster.state.Load(), last)
 	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
+}
+
+// refuseCalls takes the plugins that call the addresses of their configuration out of enabled.
+// The error names them.
+func refuseCalls(table []admission.Plugin, enabled map[string]admission.Enabled, loaded *config.Loaded) error {
+	var errs []error
+	for i := range table {
+		p := &table[i]
+		if e := enabled[p.Name]; !p.Calls || e.Config == nil {
+			continue
+		}
+		delete(enabled, p.Name)
+		errs = append(errs, loaded.Locate(&admission.EnableError{Plugin: p.Name, Err: errors.New(
+			"it would call the addresses here, with the credentials and commands of its kubeconfig file; --allow-plugin-calls lets it")}))
+	}
+	return errors.Join(errs...)
+}
+
+// addCallsFlag adds the flag that allows calls to a command whose input may be a stranger's.
+func (s *selection) addCallsFlag(flags *pflag.FlagSet) {
+	s.untrusted = true
+	flags.BoolVar(&s.allowCalls, "allow-plugin-calls", false,
+		"let plugins call the addresses that their configuration files name, and run the commands of kubeconfig files; only for files that you trust")
 }
 
 // locate gives errors of plugins their file and line.

@@ -75,6 +75,7 @@ func (s *running) end(t testing.TB) {
 // TestDrainKeepsPlugins wants what plugins do beside reviews to go on until the last review
 // is answered: what they follow decides those reviews. The process ends after it.
 func TestDrainKeepsPlugins(t *testing.T) {
+	t.Parallel() // it takes as long as the delay, in which a busy machine has to answer
 	var returned atomic.Bool
 	plugin := admission.Plugin{Name: "Follows", Rules: []admission.Rule{admission.Any()}, Validates: true}
 	plugin.New = func(admission.Setup) (admission.Handler, error) {
@@ -88,7 +89,7 @@ func TestDrainKeepsPlugins(t *testing.T) {
 		}
 		return h, nil
 	}
-	s := serve(t, []admission.Plugin{plugin}, "--enable-admission-plugins=Follows", "--shutdown-delay-duration=1s")
+	s := serve(t, []admission.Plugin{plugin}, "--enable-admission-plugins=Follows", "--shutdown-delay-duration=5s")
 	s.stop()
 	servertest.Until(t, "the server drains", func() bool {
 		code, _ := s.Readyz(t)

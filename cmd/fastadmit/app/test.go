@@ -19,6 +19,7 @@ import (
 
 type testOptions struct {
 	*options
+	calls    selection // for its flag
 	run      string
 	output   string
 	failFast bool
@@ -32,7 +33,8 @@ func newTestCommand(o *options) *cobra.Command {
 		Short: "Run test suites of policies and plugin configurations",
 		Long: `Runs test suites: the given files, and the files in the given folders that are named fastadmit-test.yaml
 or end with .test.yaml. Without arguments, it searches the current folder. A suite names policies and
-plugin configurations, and has cases: an object, and the expected result. It needs no cluster.
+plugin configurations, and has cases: an object, and the expected result. It needs no cluster, and no
+plugin calls an address or runs a command, except with --allow-plugin-calls.
 
 Prints the failed cases with their differences, and a summary.
 
@@ -58,6 +60,7 @@ command is wrong.`,
 	flags.StringVarP(&t.output, "output", "o", "text", "format: "+strings.Join(suite.Formats(), ", "))
 	flags.BoolVar(&t.failFast, "fail-fast", false, "stop after the first case that fails")
 	flags.BoolVarP(&t.verbose, "verbose", "v", false, "with -o text, also print the cases that pass")
+	t.calls.addCallsFlag(flags)
 	completeValues(cmd, "output", suite.Formats()...)
 	return cmd
 }
@@ -105,7 +108,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	r := &reviewOptions{
 		selection: selection{
 			options: &own, enable: s.EnableAdmissionPlugins, admissionFile: s.AdmissionFile, configFile: s.ConfigFile,
-			cluster: knownCluster{kinds: own.kinds()},
+			cluster: knownCluster{kinds: own.kinds()}, untrusted: true, allowCalls: t.calls.allowCalls,
 		},
 		namespace: s.Namespace, operation: string(s.Operation), user: s.User, noPods: !s.WorkloadPods, bindPolicies: s.BindPolicies,
 	}

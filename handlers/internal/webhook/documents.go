@@ -8,7 +8,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -60,16 +59,6 @@ var ValidatingKind = &Kind{
 		}
 		return c, errs
 	},
-}
-
-// readStored reads a custom resource, which need not be valid.
-func (k *Kind) readStored(object *cluster.JSON) (*configuration, error) {
-	text, err := object.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	c, errs := k.decode(func(into any) []error { return []error{json.UnmarshalCaseSensitivePreserveInts(text, into)} })
-	return c, utilerrors.NewAggregate(errs)
 }
 
 // read reads the configurations in manifests, lists among them, sorted by name, with

@@ -4,58 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"reflect"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/customresource"
+	"github.com/fastadmit/fastadmit/internal/customresource/status"
 	"github.com/fastadmit/fastadmit/internal/policy/documents"
-	"github.com/fastadmit/fastadmit/internal/policy/status"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
-
-// retryPause is how often the status of configurations is written that could not be
-// written.
-const retryPause = 10 * time.Second
 
 // resources are the configurations that are custom resources.
 type resources struct {
-	source  *Source
-	objects *cluster.Objects[*cluster.JSON]
-	known   atomic.Bool  // they were listed, and what they say is followed
-	stale   atomic.Bool  // they changed since they were made ready
-	invalid atomic.Int64 // configurations of which a part is not called as it says
+	source   *Source
+	objects  *cluster.Objects[*cluster.JSON]
+	follower *customresource.Follower
+	stale    atomic.Bool  // objects changed after the last refresh
+	invalid  atomic.Int64 // the number of configurations with errors
 
 	mu    sync.Mutex
 	ready map[string]*readyResource // by name
 }
 
-// readyResource is what became of a custom resource.
+// readyResource is a custom resource with its webhooks.
 type readyResource struct {
 	object   *cluster.JSON
 	webhooks []*Webhook
-	err      error // what is wrong with it
+	err      error // all errors in it
 	writer   status.Writer
 }
 
 func newResources(s *Source, view *cluster.View) *resources {
 	r := &resources{source: s, objects: s.kind.resources.In(view), ready: make(map[string]*readyResource)}
+	r.follower = &customresource.Follower{
+		Resources: []*cluster.Objects[*cluster.JSON]{r.objects},
+		Refresh:   func(context.Context) { r.refresh() }, Rules: s.rules,
+		Background: []func(ctx context.Context, refreshed, changed wake.Signal){r.keepStatus},
+	}
 	r.stale.Store(true)
 	r.objects.Subscribe(func() { r.stale.Store(true) })
 	s.metrics.countInvalid(func() float64 { return float64(r.invalid.Load()) })
 	return r
 }
 
-func (r *resources) isKnown() bool { return r.known.Load() }
-
-// refresh makes ready what changed.
+// refresh makes the webhooks of custom resources ready that changed. The others keep their
+// connections and circuits, also if their status or metadata changed.
 func (r *resources) refresh() {
 	if !r.stale.Load() {
 		return
@@ -70,10 +67,10 @@ func (r *resources) refresh() {
 	var invalid int64
 	for _, object := range r.objects.List("") {
 		made := r.ready[object.GetName()]
-		if made != nil && made.isSame(object) {
+		if made != nil && customresource.IsSame(made.object, object) {
 			made.object = object
 		} else {
-			made = r.source.readyStored(object)
+			made = r.source.readyCustom(object)
 		}
 		ready[object.GetName()] = made
 		if made.err != nil {
@@ -86,25 +83,22 @@ func (r *resources) refresh() {
 	r.source.use(all)
 }
 
-// isSame reports whether an object has the webhooks that were made ready: those keep their
-// connections, and their circuits, where only the status or the metadata changed.
-func (m *readyResource) isSame(object *cluster.JSON) bool {
-	return m.object == object || object.GetUID() != "" && m.object.GetUID() == object.GetUID() &&
-		object.GetGeneration() != 0 && m.object.GetGeneration() == object.GetGeneration()
-}
-
-// readyStored makes the webhooks of a custom resource ready. A webhook that is not valid,
-// which was written when nobody checked it, is not called: it fails for what its rules
-// select, and its failurePolicy decides, which is Fail unless it is Ignore. A condition that
-// does not compile fails when it is evaluated.
-func (s *Source) readyStored(object *cluster.JSON) *readyResource {
+// readyCustom makes the webhooks of a custom resource ready. The resource may be invalid, if
+// it was written while fastadmit did not run. An invalid webhook is not called: each call
+// that its rules select fails, and its failurePolicy decides; any value but Ignore is Fail. A
+// condition that does not compile fails when it is evaluated.
+func (s *Source) readyCustom(object *cluster.JSON) *readyResource {
 	made := &readyResource{object: object}
-	c, err := s.kind.readStored(object)
-	if err != nil {
-		made.err = fmt.Errorf("cannot be read: %w", err)
-		return made // and nobody knows what it is for
+	c, errs := s.kind.decode(func(into any) []error {
+		if err := customresource.Decode(object, into); err != nil {
+			return []error{err}
+		}
+		return nil
+	})
+	if errs != nil {
+		made.err = errors.Join(errs...)
+		return made // it is unknown which requests its webhooks select
 	}
-	var errs []error
 	for i := range c.webhooks {
 		path := field.NewPath("webhooks").Index(i)
 		invalid := checkWebhook(&c.webhooks[i], true, path).ToAggregate()
@@ -122,93 +116,18 @@ func (s *Source) readyStored(object *cluster.JSON) *readyResource {
 	return made
 }
 
-// run follows the custom resources until ctx ends: it makes ready what changes, and writes
-// what became of it into their status. See admission.Handler.
-func (r *resources) run(ctx context.Context, rulesChanged func()) {
-	select {
-	case <-r.objects.Synced():
-	case <-ctx.Done():
-		return
-	}
-	bell, written := make(chan struct{}, 1), make(chan struct{}, 1)
-	defer r.objects.Subscribe(func() { ring(bell) })()
-	var background sync.WaitGroup
-	defer background.Wait()
-	background.Go(func() { r.keepStatus(ctx, written) })
-	var last []admission.Rule
-	for {
-		r.refresh()
-		r.known.Store(true)
-		if now := r.source.rules(); !reflect.DeepEqual(now, last) {
-			last = now
-			rulesChanged()
-		}
-		ring(written)
-		wait := time.NewTimer(retryPause)
-		select {
-		case <-bell:
-		case <-wait.C:
-		case <-ctx.Done():
-		}
-		wait.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// ring has the receiver of a channel of length 1 run once more.
-func ring(bell chan<- struct{}) {
-	select {
-	case bell <- struct{}{}:
-	default: // it rings already
-	}
-}
-
-// ownRule selects the custom resources themselves, which are checked.
-func (k *Kind) ownRule() admission.Rule {
-	return admission.Rule{
-		Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{cluster.WebhookGroup}, Versions: []string{"*"},
-		Resources: []string{k.resources.Resource().Resource}, Scope: "Cluster",
-	}
-}
-
 // check denies to write a custom resource that is not valid, or has expressions that do
 // not compile. No webhook is called for them.
 func (s *Source) check(review *codec.Review) admission.Result {
-	if s.resources == nil || review.SubResource() != "" || review.Resource().Resource != s.kind.resources.Resource().Resource || !isWrite(review) {
+	if s.resources == nil || review.Resource().Resource != s.kind.resources.Resource().Resource {
 		return admission.Allowed()
 	}
-	err := s.checkReviewed(review)
-	if err == nil {
-		return admission.Allowed()
-	}
-	return admission.Denied(&apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),
-	}})
+	return customresource.Check(review, "webhooks", "[]", s.validate)
 }
 
-// isWrite reports whether a review creates an object or changes its webhooks: what was
-// written when nobody checked it can still be labelled and deleted.
-func isWrite(review *codec.Review) bool {
-	switch review.Operation() {
-	case codec.Create:
-		return true
-	case codec.Update:
-		return review.Object.Get("webhooks").JSON() != review.OldObject.Get("webhooks").JSON()
-	}
-	return false
-}
-
-// checkReviewed says what is wrong with a copy of the object. If there is no memory for it,
-// the chain takes the Err of the review for the result.
-func (s *Source) checkReviewed(review *codec.Review) error {
-	metadata, webhooks := review.Object.Get("metadata").JSON(), review.Object.Get("webhooks").JSON()
-	if webhooks == "" {
-		webhooks = "[]"
-	}
-	text := []byte(`{"metadata":` + metadata + `,"webhooks":` + webhooks + `}`)
-	c, errs := s.kind.decode(func(into any) []error { return documents.Decode(text, into) })
+// validate returns all errors in a configuration.
+func (s *Source) validate(document []byte) error {
+	c, errs := s.kind.decode(func(into any) []error { return documents.Decode(document, into) })
 	if errs == nil {
 		errs = s.kind.named(c, c.check(true))
 	}

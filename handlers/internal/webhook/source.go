@@ -12,6 +12,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/customresource"
 	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
@@ -22,12 +23,12 @@ type Source struct {
 	kind        *Kind
 	config      *Config
 	cluster     policy.Cluster
-	services    *cluster.Objects[*corev1.Service] // nil for nobody to ask
+	services    *cluster.Objects[*corev1.Service] // nil if the configuration allows no Services
 	credentials *credentials
 	metrics     *sourceMetrics
 	resources   *resources // nil without custom resources
 
-	configured bool // something says where webhooks come from
+	configured bool // the plugin has a configuration file
 	static     []*Webhook
 	all        atomic.Pointer[[]*Webhook]
 }
@@ -85,21 +86,19 @@ func (s *Source) ready(c *configuration) (all []*Webhook, err error) {
 	return all, errors.Join(errs...)
 }
 
-// use has the webhooks of custom resources called from now on, behind the static ones.
+// use sets the webhooks that are called from now on: the static ones, then those of custom
+// resources.
 func (s *Source) use(custom []*Webhook) {
 	all := slices.Concat(s.static, custom)
 	s.all.Store(&all)
 }
 
-// webhooks returns the webhooks in the order in which they are called. Nobody is let
-// through because the custom resources were not listed yet: it waits for them until ctx
-// ends, which is the error.
+// webhooks returns the webhooks in the order in which they are called. If the custom
+// resources are not listed yet, it waits for them; if ctx ends before, that is the error.
 func (s *Source) webhooks(ctx context.Context) ([]*Webhook, error) {
 	if s.resources != nil {
-		select {
-		case <-s.resources.objects.Synced():
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the webhook configurations of %s are not known yet: %w", cluster.WebhookGroup, context.Cause(ctx))
+		if err := s.resources.follower.Await(ctx); err != nil {
+			return nil, fmt.Errorf("the webhook configurations of %s are not known yet: %w", cluster.WebhookGroup, err)
 		}
 		s.resources.refresh()
 	}
@@ -112,18 +111,19 @@ func (s *Source) Handler() (h admission.Handler) {
 		h.Rules = s.rules
 	}
 	if s.resources != nil {
-		h.Run = s.resources.run
+		h.Run = s.resources.follower.Run
 	}
 	return h
 }
 
-// rules returns the rules of the webhooks: what others select need not be sent.
+// rules returns the rules of the webhooks. With custom resources, a rule also selects these,
+// to be checked; before they are known, the rules select everything.
 func (s *Source) rules() (rules []admission.Rule) {
 	if s.resources != nil {
-		if !s.resources.isKnown() {
+		if !s.resources.follower.IsFollowing() {
 			return []admission.Rule{admission.Any()}
 		}
-		rules = append(rules, s.kind.ownRule())
+		rules = append(rules, customresource.Rule(s.kind.resources))
 	}
 	for _, w := range *s.all.Load() {
 		if w.rules {

@@ -3,50 +3,35 @@ package webhook
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fastadmit/fastadmit/internal/policy/status"
+	"github.com/fastadmit/fastadmit/internal/customresource/status"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 // conditionReady is true if the configuration is valid and all of its expressions
 // compile.
 const conditionReady = "Ready"
 
-// keepStatus writes the status of configurations after each change, until ctx ends. It is not
-// part of the loop that makes them ready, because other rules are registered also while the
-// API server does not answer writes.
-func (r *resources) keepStatus(ctx context.Context, changed <-chan struct{}) {
-	for {
-		select {
-		case <-changed:
-			r.writeStatus(ctx)
-		case <-ctx.Done():
-			return
-		}
+// keepStatus writes the status of configurations after each refresh, until ctx ends.
+func (r *resources) keepStatus(ctx context.Context, refreshed, _ wake.Signal) {
+	for refreshed.Wait(ctx, math.MaxInt64, 0) {
+		r.writeStatus(ctx)
 	}
 }
 
-// writeStatus writes the status of configurations of which it says something else.
+// writeStatus writes the status of configurations whose status is another one.
 func (r *resources) writeStatus(ctx context.Context) {
 	r.mu.Lock()
 	names := slices.Sorted(maps.Keys(r.ready))
 	r.mu.Unlock()
 	for _, name := range names {
-		change, due := r.due(name)
-		if due && change.Write(ctx, r.objects) == nil { // otherwise it is tried again after the next change, or after a while
-			r.wrote(name, change)
+		if change, due := r.due(name); due {
+			_ = change.Write(ctx, r.objects) // after an error, it is due again after the next refresh
 		}
-	}
-}
-
-// wrote notes that a status is written.
-func (r *resources) wrote(name string, change status.Change) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if made := r.ready[name]; made != nil {
-		made.writer.Wrote(change)
 	}
 }
 

@@ -305,3 +305,18 @@ func TestReviews(t *testing.T) {
 		t.Errorf("got %+v", one)
 	}
 }
+
+// TestKeyOf shows that the names of members must be equal: objects of custom kinds may have
+// others beside them.
+func TestKeyOf(t *testing.T) {
+	f := func(object, want string) {
+		t.Helper()
+		if got := keyOf([]byte(object)); got != want {
+			t.Errorf("%s: got %q, want %q", object, got, want)
+		}
+	}
+	f(`{"metadata":{"name":"a","namespace":"b"}}`, "b/a")
+	f(`{"metadata":{"name":"a"}}`, "a")
+	f(`{"metadata":{"name":"a","Name":"x"},"Metadata":{"name":"y","namespace":"z"}}`, "a")
+	f(`{}`, "")
+}

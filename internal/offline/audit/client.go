@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	kjson "sigs.k8s.io/json"
 )
 
 const (
@@ -258,9 +259,12 @@ func want(d *json.Decoder, delimiter json.Delim) error {
 // keyOf is what objects are sorted by in etcd, and so in lists.
 func keyOf(text []byte) string {
 	var head struct {
-		Metadata struct{ Namespace, Name string }
+		Metadata struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"metadata"`
 	}
-	_ = json.Unmarshal(text, &head) // what is wrong with it is said where it is reviewed
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &head) // what is wrong with it is said where it is reviewed
 	if head.Metadata.Namespace == "" {
 		return head.Metadata.Name
 	}

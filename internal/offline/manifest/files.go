@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,6 +18,7 @@ var Extensions = []string{".json", ".yaml", ".yml"}
 // A file is one to read.
 type file struct {
 	name    string
+	hidden  bool // it, or a folder below the one that was named, begins with a dot
 	content []byte
 	err     error
 }
@@ -24,8 +26,9 @@ type file struct {
 // Read reads objects from files, from folders and their subfolders, and from stdin if a
 // path is "-". A file or document that cannot be read is an Item with a Fault; the others
 // are read nevertheless. Items are in the order of paths; those of a folder are in the
-// order of the file names, and those of a file in the order of the text. In folders, names
-// that begin with a dot are skipped.
+// order of the file names, and those of a file in the order of the text. Folders named .git
+// are skipped. In other files and folders whose names begin with a dot, which "kubectl apply
+// --filename" reads as well, documents that are no Kubernetes objects are skipped.
 func Read(paths []string, stdin io.Reader) []Item {
 	var files []file
 	for _, path := range paths {
@@ -43,6 +46,9 @@ func Read(paths []string, stdin io.Reader) []Item {
 		}
 		items[i] = Parse(f.name, f.content)
 		f.content = nil
+		if f.hidden {
+			items[i] = slices.DeleteFunc(items[i], isNoObject)
+		}
 	})
 	return slices.Concat(items...)
 }
@@ -63,14 +69,15 @@ func expand(path string, stdin io.Reader) []file {
 	var files []file
 	// The errors are kept with the names.
 	_ = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-		isHidden := name != path && strings.HasPrefix(filepath.Base(name), ".")
 		switch {
 		case err != nil:
 			files = append(files, file{name: name, err: err})
-		case isHidden && entry.IsDir():
+		case entry.IsDir() && entry.Name() == ".git":
 			return fs.SkipDir
-		case !isHidden && slices.Contains(Extensions, filepath.Ext(name)) && isFile(name, entry):
-			files = append(files, file{name: name})
+		case slices.Contains(Extensions, filepath.Ext(name)) && isFile(name, entry):
+			below, _ := filepath.Rel(path, name) // which is below it
+			isHidden := strings.Contains(string(filepath.Separator)+below, string(filepath.Separator)+".")
+			files = append(files, file{name: name, hidden: isHidden})
 		}
 		return nil
 	})
@@ -78,6 +85,15 @@ func expand(path string, stdin io.Reader) []file {
 		files = []file{{name: path, err: fmt.Errorf("the folder has no file that ends in one of %q", Extensions)}}
 	}
 	return files
+}
+
+// isNoObject reports whether an item is a document of something else than Kubernetes.
+func isNoObject(item Item) bool {
+	if item.Fault == nil {
+		return false
+	}
+	_, ok := errors.AsType[*NoObjectError](item.Fault)
+	return ok
 }
 
 // isFile says whether an entry of a folder is a file, or a link to one.

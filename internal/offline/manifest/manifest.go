@@ -5,13 +5,14 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 )
 
 // Object is an object from a file.
@@ -40,9 +41,16 @@ func (s Source) String() string {
 
 // Head contains the fields that all objects have.
 type Head struct {
-	APIVersion string
-	Kind       string
-	Metadata   struct{ Name, GenerateName, Namespace string }
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   Metadata `json:"metadata"`
+}
+
+// Metadata is the part of an object's metadata that says which object it is.
+type Metadata struct {
+	Name         string `json:"name"`
+	GenerateName string `json:"generateName"`
+	Namespace    string `json:"namespace"`
 }
 
 // GroupVersionKind returns the group, version and kind of the object.
@@ -73,7 +81,10 @@ func newItem(source Source, text []byte) Item {
 	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' {
 		return faulty(source, new(NoObjectError))
 	}
-	if err := json.Unmarshal(text, &item.Head); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &item.Head); err != nil {
+		return faulty(source, err)
+	}
+	if err := checkCase(text); err != nil {
 		return faulty(source, err)
 	}
 	if item.Kind == "" || item.APIVersion == "" {
@@ -81,6 +92,42 @@ func newItem(source Source, text []byte) Item {
 	}
 	return item
 }
+
+// checkCase refuses members that differ from those of a Head in capital letters only.
+// kube-apiserver leaves them out, and other programs read them.
+func checkCase(text []byte) error {
+	var object struct {
+		Metadata map[string]ignored `json:"metadata"`
+	}
+	var members map[string]ignored
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &members); err != nil {
+		return err
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &object); err != nil {
+		return err
+	}
+	for name := range members {
+		for _, known := range [...]string{"apiVersion", "kind", "metadata", "items"} {
+			if name != known && strings.EqualFold(name, known) {
+				return fmt.Errorf("got the member %q, want %q", name, known)
+			}
+		}
+	}
+	for name := range object.Metadata {
+		for _, known := range [...]string{"name", "generateName", "namespace", "labels"} {
+			if name != known && strings.EqualFold(name, known) {
+				return fmt.Errorf("got the member %q of metadata, want %q", name, known)
+			}
+		}
+	}
+	return nil
+}
+
+// ignored is a value that nobody looks at.
+type ignored struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (ignored) UnmarshalJSON([]byte) error { return nil }
 
 // NoObjectError means that a document is not a Kubernetes object: it is not a JSON object,
 // or it has no apiVersion or no kind.

@@ -36,7 +36,8 @@ func TestParse(t *testing.T) {
 	f("\ufeff---\n"+a, "f:2 v1 Pod/a")
 	f("# a\n\n---\n# b\n"+a+"--- # another\n"+b+"...\n---\n\n", "f:5 v1 Pod/a", "f:9 v1 Pod/b")
 	f("%YAML 1.2\n---\n"+a, "f:3 v1 Pod/a")
-	f(a+"data: |\n  a\n  ---\n  b\n-----BEGIN: x\n", "f:1 v1 Pod/a") // neither begins a document
+	f(a+"data: |\n  a\n  ---\n  b\n", "f:1 v1 Pod/a")
+	f(a+"-----BEGIN: x\n"+b, "f:1 v1 Pod/a", `f:4: cannot be read: got "--BEGIN: x" behind ---, want a line break or a comment`, "f:5 v1 Pod/b")
 	f(`{apiVersion: v1, kind: Pod, metadata: {name: flow}}`, "f:1 v1 Pod/flow")
 	f("{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}\n\n{\"apiVersion\":\"v1\",\n\"kind\":\"Pod\",\"metadata\":{\"name\":\"b\"}}",
 		"f:1 v1 Pod/a", "f:3 v1 Pod/b")
@@ -46,7 +47,7 @@ func TestParse(t *testing.T) {
 	f("{\"a\": 1\n}\n}", "f:3: cannot be read: invalid character '}' looking for beginning of value")
 	f("kind: Pod", `f:1: not a Kubernetes object: got kind "Pod" and apiVersion "", want both`)
 	f("- 1", `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`)
-	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: json: cannot unmarshal string into Go struct field Head.Metadata of type struct { Name string; GenerateName string; Namespace string }")
+	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: json: cannot unmarshal string into Go struct field Head.metadata of type manifest.Metadata")
 }
 
 func TestLists(t *testing.T) {
@@ -75,7 +76,7 @@ metadata:
   resourceVersion: ""
 `, "f:3 v1 Pod/a", "f:10 v1 Pod/b")
 	f("kind: PodList\napiVersion: v1\nitems:\n  -\n    metadata:\n      name: a\n  - metadata: {name: b}\n", "f:4 v1 Pod/a", "f:7 v1 Pod/b")
-	f("kind: List\napiVersion: v1\nitems:\n- &a {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- *a\n", "f:1 v1 Pod/a", "f:1 v1 Pod/a")
+	f("kind: List\napiVersion: v1\nitems:\n- &a {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- *a\n", "f:4 v1 Pod/a", "f:5 v1 Pod/a")
 	f("kind: List\napiVersion: v1\nitems: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}]\n", "f:1 v1 Pod/a")
 	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- a: [\n", "f:6: cannot be read: did not find expected node content")
 	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- 1\n", "f:4 v1 Pod/", `f:6: not a Kubernetes object: got kind "" and apiVersion "", want both`)
@@ -84,23 +85,22 @@ metadata:
 		"f:2 v1 Pod/a", "f:4 v1 Pod/b")
 	// They only look like lists.
 	f("kind: AllowList\napiVersion: example.com/v1\nspec:\n  items:\n  - a\n", "f:1 example.com/v1 AllowList/")
-	f("kind: ConfigMap\napiVersion: v1\nitems:\n- a\n", "f:1 v1 ConfigMap/")
 }
 
-// TestListsAgree compares lists that are read an element at a time with the same
-// lists read whole.
-func TestListsAgree(t *testing.T) {
+// TestLines shows that lines are those of the elements, whatever they contain.
+func TestLines(t *testing.T) {
 	list := "apiVersion: v1\nkind: List\nitems:\n"
 	for i := range 50 {
-		list += fmt.Sprintf("- apiVersion: v1\n  kind: ConfigMap\n  metadata:\n    name: c%d\n  data:\n    list: |-\n      - a\n\n      - b\n    items: |\n      items:\n", i)
+		list += fmt.Sprintf("- apiVersion: v1\n  kind: ConfigMap\n  metadata:\n    name: c%d\n", i) +
+			"  data:\n    list: |-\n      - a\n\n      - b\n    items: |\n      items:\n"
 	}
-	items, whole := Parse("f", []byte(list)), Parse("f", []byte(list+"x: &a b\n"))
-	if len(items) != 50 || len(whole) != 50 {
-		t.Fatalf("got %d and %d objects, want 50", len(items), len(whole))
+	items := Parse("f", []byte(list))
+	if len(items) != 50 {
+		t.Fatalf("got %d objects, want 50", len(items))
 	}
 	for i := range items {
-		if string(items[i].JSON) != string(whole[i].JSON) || items[i].Line != 4+11*i || whole[i].Line != 1 {
-			t.Fatalf("%d: got %s in line %d and %s in line %d", i, items[i].JSON, items[i].Line, whole[i].JSON, whole[i].Line)
+		if item := &items[i]; item.Metadata.Name != fmt.Sprintf("c%d", i) || item.Line != 4+11*i {
+			t.Errorf("%d: got %s in line %d", i, item.Metadata.Name, item.Line)
 		}
 	}
 }
@@ -125,14 +125,18 @@ func TestRead(t *testing.T) {
 	write("d/sub/bad.yaml", "a: [")
 	write("d/README.md", "no manifest")
 	write("d/.github/ci.yaml", "on: push")
-	write("d/.hidden.yaml", "x: y")
+	write("d/.hidden.yaml", "x: y\n---\n"+pod("hidden"))
+	write("d/.dir/broken.yaml", "a: [")
+	write("d/.git/c.yaml", pod("git"))
 	write("e/README.md", "no manifest")
 	plain := write("plain.txt", pod("plain"))
 	if err := os.Symlink(plain, filepath.Join(dir, "d/link.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	got := shown(Read([]string{filepath.Join(dir, "d"), "-", filepath.Join(dir, "no.yaml"), filepath.Join(dir, "e"), plain}, strings.NewReader(pod("in"))))
-	want := strings.ReplaceAll(`DIR/d/a.yaml:1 v1 Pod/a
+	want := strings.ReplaceAll(`DIR/d/.dir/broken.yaml:1: cannot be read: did not find expected node content
+DIR/d/.hidden.yaml:3 v1 Pod/hidden
+DIR/d/a.yaml:1 v1 Pod/a
 DIR/d/b.yml:1 v1 Pod/b
 DIR/d/link.yaml:1 v1 Pod/plain
 DIR/d/sub/bad.yaml:1: cannot be read: did not find expected node content
@@ -143,5 +147,14 @@ DIR/e: the folder has no file that ends in one of [".json" ".yaml" ".yml"]
 DIR/plain.txt:1 v1 Pod/plain`, "DIR", dir)
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	t.Chdir(filepath.Join(dir, "e"))
+	write("e/.x.yaml", "x: y")
+	if got := shown(Read([]string{"."}, nil)); got != "" {
+		t.Errorf("got %s of a hidden file that is no object", got)
+	}
+	write("e/x.yaml", "x: y")
+	if got, want := shown(Read([]string{"."}, nil)), `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want both`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

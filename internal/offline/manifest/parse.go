@@ -9,19 +9,25 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
-	"sigs.k8s.io/yaml"
+	kjson "sigs.k8s.io/json"
 )
 
 // A document is a part of a file, and the line that it begins in.
 type document struct {
 	text []byte
 	line int
+	err  error // why it cannot be read
 }
 
 // Parse reads the objects in the content of a file. name is the file name in their Source.
-// A document that cannot be read is an Item with a Fault.
+// A document that cannot be read is an Item with a Fault. So is one that kubectl reads as
+// other objects than it seems to have.
 func Parse(name string, content []byte) []Item {
+	if !utf8.Valid(content) {
+		return []Item{faulty(Source{File: name}, errors.New("cannot be read: got bytes that are no UTF-8"))}
+	}
 	documents := split(bytes.TrimPrefix(content, []byte("\ufeff")))
 	items := make([][]Item, len(documents))
 	parallel(len(documents), func(i int) { items[i] = documents[i].parse(name) })
@@ -32,74 +38,76 @@ func Parse(name string, content []byte) []Item {
 	return all
 }
 
-// split returns the documents of a file: they begin with a line that begins with
-// "---" and may end with one of "..." (YAML 1.2.2, section 9.1). Those without any
-// text but comments are left out.
+// split returns the documents of a file. They are those of kubectl (k8s.io/apimachinery
+// pkg/util/yaml YAMLReader): a line that begins with "---" separates them, and may have a
+// comment, but nothing else.
 func split(content []byte) []document {
 	var documents []document
 	begin, first := 0, 1 // of a document: its offset, its line
 	at, line := 0, 0
-	end := func() {
-		d := document{text: content[begin:at], line: first}
-		if d.skipComments(); len(d.text) > 0 {
-			documents = append(documents, d)
-		}
-	}
 	for text := range bytes.Lines(content) {
 		line++
-		starts := bytes.HasPrefix(text, []byte("---")) && (len(bytes.TrimSpace(text)) == 3 || text[3] == ' ' || text[3] == '\t')
-		ends := string(bytes.TrimSpace(text)) == "..." && text[0] == '.'
-		if starts || ends {
-			end()
-			begin, first = at, line
+		if bytes.HasPrefix(text, []byte("---")) {
+			documents = append(documents, document{text: content[begin:at], line: first})
+			begin, first = at+len(text), line+1
+			if after := bytes.TrimSpace(text[3:]); len(after) > 0 && after[0] != '#' {
+				err := fmt.Errorf("got %q behind ---, want a line break or a comment", shortened(after))
+				documents = append(documents, document{line: line, err: err})
+			}
 		}
 		at += len(text)
-		if ends {
-			begin, first = at, line+1
-		}
 	}
-	end()
-	return documents
+	return append(documents, document{text: content[begin:], line: first})
 }
 
-// skipComments drops the lines before the first with text.
-func (d *document) skipComments() {
-	for len(d.text) > 0 {
-		line, rest, _ := bytes.Cut(d.text, []byte("\n"))
-		trimmed := bytes.TrimSpace(line)
-		if marker := bytes.HasPrefix(line, []byte("---")); marker {
-			trimmed = bytes.TrimSpace(trimmed[3:])
+// shortened returns the beginning of a text, for messages.
+func shortened(text []byte) []byte {
+	const bytesMax = 64
+	return text[:min(len(text), bytesMax)]
+}
+
+// textLine returns the line of the first text that is no comment.
+func (d *document) textLine() int {
+	line := d.line
+	for text := range bytes.Lines(d.text) {
+		if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] != '#' && trimmed[0] != '%' {
+			break
 		}
-		if len(trimmed) > 0 && trimmed[0] != '#' && trimmed[0] != '%' {
-			return
-		}
-		d.text = rest
-		d.line++
+		line++
 	}
+	return line
 }
 
 // parse reads the objects of a document.
 func (d *document) parse(name string) []Item {
 	source := Source{File: name, Line: d.line}
+	if d.err != nil {
+		return []Item{{Object: Object{Source: source}, Fault: located(source, d.line, d.err)}}
+	}
+	if onlyComments.Match(d.text) {
+		return nil
+	}
+	source.Line = d.textLine()
 	if isJSON.Match(d.text) {
 		items, err := d.parseJSON(name)
 		if err != nil {
-			return []Item{{Object: Object{Source: source}, Fault: located(source, err)}}
+			return []Item{{Object: Object{Source: source}, Fault: located(source, 1, err)}}
 		}
 		return items
 	}
-	if items, ok := d.parseItems(name); ok {
-		return items
-	}
-	text, err := yaml.YAMLToJSONStrict(d.text)
+	text, err := toJSON(d.text)
 	switch {
 	case err != nil:
-		return []Item{d.refuse(source)}
+		return []Item{{Object: Object{Source: source}, Fault: located(source, d.line, err)}}
 	case string(text) == "null":
 		return nil
 	}
-	return unpack(source, text, nil)
+	return unpack(source, text, places{elements: d.elementLines()}, 0)
 }
+
+// onlyComments matches a document without text. Comments with other characters are left to
+// the YAML library, which knows more line breaks than "\n".
+var onlyComments = regexp.MustCompile(`^(?:[ \t]*(?:[#%][\t\x20-\x7e]*)?\r?(?:\n|$))*$`)
 
 // isJSON tells JSON from YAML: a flow mapping in YAML seldom has quoted keys, and
 // where it is in JSON as well, it means the same.
@@ -108,6 +116,7 @@ var isJSON = regexp.MustCompile(`^\s*\{\s*["}]`)
 // parseJSON reads one JSON value after the other.
 func (d *document) parseJSON(name string) ([]Item, error) {
 	var items []Item
+	lines := newLines(d.text, d.line)
 	decoder := json.NewDecoder(bytes.NewReader(d.text))
 	for {
 		var value json.RawMessage
@@ -120,37 +129,40 @@ func (d *document) parseJSON(name string) ([]Item, error) {
 			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 				at = syntax.Offset
 			}
-			return nil, fmt.Errorf("line %d: %w", d.lineAt(int(at)), err)
+			return nil, fmt.Errorf("line %d: %w", lines.at(int(at)), err)
 		}
 		begin := int(decoder.InputOffset()) - len(value)
-		source := Source{File: name, Line: d.lineAt(begin)}
-		items = append(items, unpack(source, value, func(offset int) int { return d.lineAt(begin + offset) })...)
+		source := Source{File: name, Line: lines.at(begin)}
+		if err := checkMembers(value); err != nil {
+			items = append(items, faulty(source, err))
+			continue
+		}
+		items = append(items, unpack(source, value, places{at: func(offset int) int { return lines.at(begin + offset) }}, 0)...)
 	}
 }
 
-func (d *document) lineAt(offset int) int {
-	return d.line + bytes.Count(d.text[:min(offset, len(d.text))], []byte("\n"))
+// checkMembers refuses JSON in which an object has two members of a name: which of them
+// counts depends on who reads it.
+func checkMembers(text []byte) error {
+	var value any
+	strict, err := kjson.UnmarshalStrict(text, &value, kjson.DisallowDuplicateFields)
+	if err != nil {
+		return err
+	}
+	return errors.Join(strict...)
 }
 
 // lineOf finds the line in an error of the YAML library.
-var lineOf = regexp.MustCompile(`line (\d+): `)
+var lineOf = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\n  )?line (\d+): `)
 
-// refuse says what is wrong with a YAML document: it is read once more as it
-// stands in the file, so that the error has the line there.
-func (d *document) refuse(source Source) Item {
-	padded := append(bytes.Repeat([]byte("\n"), d.line-1), d.text...)
-	_, err := yaml.YAMLToJSONStrict(padded)
-	return Item{Object: Object{Source: source}, Fault: located(source, err)}
-}
-
-// located moves the line that an error names to where errors have it.
-func located(source Source, err error) *Error {
-	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
-	text = strings.TrimPrefix(strings.TrimPrefix(text, "yaml: "), "unmarshal errors:\n  ")
-	if match := lineOf.FindStringSubmatchIndex(text); match != nil && match[0] == 0 {
+// located moves the line that an error names to where errors have it. first is the line of
+// the file that the error calls line 1.
+func located(source Source, first int, err error) *Error {
+	text := err.Error()
+	if match := lineOf.FindStringSubmatchIndex(text); match != nil {
 		if line, err := strconv.Atoi(text[match[2]:match[3]]); err == nil {
-			source.Line, text = line, text[match[1]:]
+			source.Line, text = line+first-1, text[match[1]:]
 		}
 	}
-	return &Error{Source: source, Err: errors.New("cannot be read: " + text)}
+	return &Error{Source: source, Err: errors.New("cannot be read: " + strings.TrimPrefix(text, "yaml: "))}
 }

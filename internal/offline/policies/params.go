@@ -2,7 +2,8 @@ package policies
 
 import (
 	"cmp"
-	"encoding/json"
+	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,17 +13,64 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
+// Replaced returns an error for each object of the input that has the name of another object
+// among given: what policies depend on must not come from what they check. Objects that are
+// equal are no error. namespace is the namespace of objects without one.
+func Replaced(given, input []manifest.Item, namespace string) (errs []error) {
+	type identity struct {
+		schema.GroupResource
+		namespace, name string
+	}
+	table := tableOf(slices.Concat(given, input))
+	identify := func(item *manifest.Item) (id identity, ok bool) {
+		resource, err := table.Find(item.GroupVersionKind())
+		if item.Fault != nil || item.Metadata.Name == "" || err != nil {
+			return id, false // without a kind that is known, it is neither a parameter nor part of the cluster
+		}
+		id = identity{GroupResource: resource.GroupResource(), name: item.Metadata.Name}
+		if resource.Namespaced {
+			id.namespace = cmp.Or(item.Metadata.Namespace, namespace)
+		}
+		return id, true
+	}
+	known := make(map[identity]*manifest.Item)
+	for i := range given {
+		if id, ok := identify(&given[i]); ok {
+			known[id] = &given[i]
+		}
+	}
+	for i := range input {
+		item := &input[i]
+		id, ok := identify(item)
+		if first := known[id]; ok && first != nil && !isEqual(first.JSON, item.JSON) {
+			errs = append(errs, fmt.Errorf("%s: %s %q would replace that of %s", item.Source, item.Kind, item.Metadata.Name, first.Source))
+		}
+	}
+	return errs
+}
+
+func isEqual(a, b []byte) bool {
+	var x, y any
+	return decode(a, &x) == nil && decode(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// tableOf returns a table of the built-in kinds and of the kinds that items define.
+func tableOf(items []manifest.Item) *discovery.Table {
+	table := discovery.NewTable(nil)
+	for i := range items {
+		if item := &items[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
+			_ = table.AddCRD(item.JSON) // what is wrong with it is said where it is reviewed
+		}
+	}
+	return table
+}
+
 // UseParams lets the policies use the items as parameters. The kind of a parameter must be
 // a built-in one or have a CustomResourceDefinition in the items. namespace is the
 // namespace of objects without one. If two objects have the same name, the last one is
 // used.
 func (s *Set) UseParams(items []manifest.Item, namespace string) {
-	table := discovery.NewTable(nil)
-	for i := range items {
-		if item := &items[i]; item.Fault == nil && item.Kind == "CustomResourceDefinition" {
-			_ = table.AddCRD(item.JSON) // what is wrong with it is said where it is reviewed
-		}
-	}
+	table := tableOf(items)
 	for i := range s.documents {
 		kind, ok := s.documents[i].paramKind()
 		if !ok || slices.ContainsFunc(s.params, func(p admission.ParamKind) bool { return p.APIVersion == kind.APIVersion && p.Kind == kind.Kind }) {
@@ -45,9 +93,11 @@ func (s *Set) UseParams(items []manifest.Item, namespace string) {
 
 func addParam(objects []admission.ParamObject, item *manifest.Item, namespaced bool, namespace string) []admission.ParamObject {
 	var labeled struct {
-		Metadata struct{ Labels map[string]string }
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
 	}
-	_ = json.Unmarshal(item.JSON, &labeled) // labels that cannot be read select nothing
+	_ = decode(item.JSON, &labeled) // labels that cannot be read select nothing
 	object := admission.ParamObject{Name: item.Metadata.Name, Labels: labeled.Metadata.Labels, JSON: item.JSON}
 	if namespaced {
 		object.Namespace = cmp.Or(item.Metadata.Namespace, namespace)
@@ -62,10 +112,13 @@ func addParam(objects []admission.ParamObject, item *manifest.Item, namespaced b
 func (d *document) paramKind() (kind admission.ParamKind, ok bool) {
 	var policy struct {
 		Spec struct {
-			ParamKind *struct{ APIVersion, Kind string }
-		}
+			ParamKind *struct {
+				APIVersion string `json:"apiVersion"`
+				Kind       string `json:"kind"`
+			} `json:"paramKind"`
+		} `json:"spec"`
 	}
-	if d.isBinding() || json.Unmarshal(d.text, &policy) != nil || policy.Spec.ParamKind == nil {
+	if d.isBinding() || decode(d.text, &policy) != nil || policy.Spec.ParamKind == nil {
 		return kind, false
 	}
 	return admission.ParamKind{APIVersion: policy.Spec.ParamKind.APIVersion, Kind: policy.Spec.ParamKind.Kind}, true

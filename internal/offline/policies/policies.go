@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/discovery"
@@ -147,13 +148,19 @@ func asKubernetes(item *manifest.Item) []byte {
 	return text
 }
 
+// decode decodes JSON as kube-apiserver does: the names of members must be equal, also in
+// capital letters.
+func decode(text []byte, into any) error { return kjson.UnmarshalCaseSensitivePreserveInts(text, into) }
+
 // policyOf returns the name of the policy that a binding is of. What is wrong with a
 // binding is said where it is read.
 func policyOf(item *manifest.Item) string {
 	var binding struct {
-		Spec struct{ PolicyName string }
+		Spec struct {
+			PolicyName string `json:"policyName"`
+		} `json:"spec"`
 	}
-	_ = json.Unmarshal(item.JSON, &binding)
+	_ = decode(item.JSON, &binding)
 	return binding.Spec.PolicyName
 }
 

@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 	}
 	for _, given := range [][]manifest.Item{o.State, items} {
 		for i := range given {
-			if item := &given[i]; item.Fault == nil && item.Kind == "CustomResourceDefinition" {
+			if item := &given[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
 				if err := o.Resources.AddCRD(item.JSON); err != nil {
 					item.Fault = &manifest.Error{Source: item.Source, Err: err}
 				}

@@ -40,9 +40,11 @@ func statefulSet(o *object) ([]Child, error) {
 	t.Metadata.label(appsv1.PodIndexLabel, fmt.Sprint(o.Spec.Ordinals.Start))
 	t.Metadata.label(appsv1.ControllerRevisionHashLabelKey, o.Metadata.Name+"-"+hash)
 
-	var selector struct{ MatchLabels map[string]string }
+	var selector struct {
+		MatchLabels map[string]string `json:"matchLabels"`
+	}
 	if len(o.Spec.Selector) > 0 {
-		if err := json.Unmarshal(o.Spec.Selector, &selector); err != nil {
+		if err := decode(o.Spec.Selector, &selector); err != nil {
 			return nil, err
 		}
 	}
@@ -117,7 +119,7 @@ func daemonSet(o *object) ([]Child, error) {
 	err := t.edit(func(spec *codec.Object) {
 		tolerations := []corev1.Toleration{}
 		if existing := spec.Get("tolerations"); existing.Kind() == codec.KindArray {
-			if json.Unmarshal(existing.AppendJSON(nil), &tolerations) != nil {
+			if decode(existing.AppendJSON(nil), &tolerations) != nil {
 				return // as it is: a Pod cannot have them, and plugins say so
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -48,21 +49,27 @@ type Paths map[string]string
 
 // object is what is read of a workload.
 type object struct {
-	APIVersion string
-	Kind       string
-	Metadata   metadata
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   metadata `json:"metadata"`
 	Spec       struct {
-		Template             template
-		JobTemplate          template
-		Selector             json.RawMessage
-		Replicas             json.RawMessage
-		MinReadySeconds      json.RawMessage
-		ServiceName          string
-		Ordinals             struct{ Start int }
-		CompletionMode       string
-		VolumeClaimTemplates []claim
-	}
+		Template        template        `json:"template"`
+		JobTemplate     template        `json:"jobTemplate"`
+		Selector        json.RawMessage `json:"selector"`
+		Replicas        json.RawMessage `json:"replicas"`
+		MinReadySeconds json.RawMessage `json:"minReadySeconds"`
+		ServiceName     string          `json:"serviceName"`
+		Ordinals        struct {
+			Start int `json:"start"`
+		} `json:"ordinals"`
+		CompletionMode       string  `json:"completionMode"`
+		VolumeClaimTemplates []claim `json:"volumeClaimTemplates"`
+	} `json:"spec"`
 }
+
+// decode decodes JSON as kube-apiserver does: the names of members must be equal, also in
+// capital letters.
+func decode(text []byte, into any) error { return kjson.UnmarshalCaseSensitivePreserveInts(text, into) }
 
 type metadata struct {
 	Name         string            `json:"name,omitempty"`
@@ -144,7 +151,7 @@ func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byt
 		from = replicas("")
 		err = o.readTemplate(text, path)
 	} else {
-		err = json.Unmarshal(text, o)
+		err = decode(text, o)
 	}
 	if o.Metadata.Name == "" {
 		o.Metadata.Name = o.Metadata.GenerateName + UnknownSuffix
@@ -162,10 +169,11 @@ func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byt
 // readTemplate reads an object that has its pod template at a path.
 func (o *object) readTemplate(text []byte, path string) error {
 	var head struct {
-		APIVersion, Kind string
-		Metadata         metadata
+		APIVersion string   `json:"apiVersion"`
+		Kind       string   `json:"kind"`
+		Metadata   metadata `json:"metadata"`
 	}
-	if err := json.Unmarshal(text, &head); err != nil {
+	if err := decode(text, &head); err != nil {
 		return err
 	}
 	o.APIVersion, o.Kind, o.Metadata = head.APIVersion, head.Kind, head.Metadata
@@ -175,7 +183,7 @@ func (o *object) readTemplate(text []byte, path string) error {
 	if found.Kind() != codec.KindObject {
 		return fmt.Errorf("%s: got %s, want a pod template", path, found.Kind())
 	}
-	return json.Unmarshal(found.AppendJSON(nil), &o.Spec.Template)
+	return decode(found.AppendJSON(nil), &o.Spec.Template)
 }
 
 // child makes a child: controlled by o, and in its namespace.
@@ -254,7 +262,7 @@ func deployment(o *object) ([]Child, error) {
 		MatchExpressions json.RawMessage   `json:"matchExpressions,omitempty"`
 	}
 	if len(o.Spec.Selector) > 0 {
-		if err := json.Unmarshal(o.Spec.Selector, &selector); err != nil {
+		if err := decode(o.Spec.Selector, &selector); err != nil {
 			return nil, err
 		}
 	}

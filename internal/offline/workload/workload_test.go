@@ -258,3 +258,16 @@ func TestSetDefaults(t *testing.T) {
 	f("batch/v1", "Job", `{"metadata":{"labels":{"c":"d"}},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`,
 		`{"metadata":{"labels":{"c":"d"}},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`)
 }
+
+// TestCase shows that the names of members must be equal, as for kube-apiserver: a second
+// template in capital letters does not take the place of the first.
+func TestCase(t *testing.T) {
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"} {
+		text := `{"apiVersion":"apps/v1","kind":"` + kind + `","metadata":{"name":"a"},
+			"spec":{"template":{"spec":{"hostPID":true}},"Template":{"spec":{}},"TEMPLATE":{}},"Spec":{"template":{"spec":{}}}}`
+		children, err := Paths(nil).Children(schema.FromAPIVersionAndKind("apps/v1", kind), "", []byte(text))
+		if err != nil || len(children) != 1 || !strings.Contains(string(children[0].JSON), `"hostPID":true`) {
+			t.Errorf("%s: got %+v, %v, want a child with hostPID", kind, children, err)
+		}
+	}
+}

@@ -11,8 +11,12 @@ import (
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/runtime"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/closure"
 )
 
 // The expressions of these tests are such that closures evaluate them to their end on the
@@ -187,9 +191,9 @@ func compareKnown(t *testing.T, expressions ...string) {
 			t.Errorf("%s: %v", text, issues)
 			continue
 		}
-		k := knownExpression{c, text, c.build(env, ast), func(limit uint64) *program {
+		k := knownExpression{c, text, closure.New(env, ast, c.variableNames()), func(limit uint64) *program {
 			return &program{plan: func() (celgo.Program, error) {
-				return env.Program(ast, celgo.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral, celgo.CostLimit(limit))
+				return env.Program(ast, append(calls.Bound(env), celgo.InterruptCheckFrequency(celconfig.CheckFrequency), celgo.CostLimit(limit))...)
 			}}
 		}}
 		if k.closure == nil {
@@ -205,7 +209,7 @@ func compareKnown(t *testing.T, expressions ...string) {
 type knownExpression struct {
 	compiler *Compiler
 	text     string
-	closure  closure
+	closure  closure.Evaluator
 	limited  func(limit uint64) *program // the program with another limit of cost
 }
 
@@ -216,17 +220,16 @@ func (k *knownExpression) compare(t *testing.T, in *Input) {
 	x := &Expression{program: k.limited(celconfig.PerCallLimit), closure: k.closure}
 	e := k.compiler.Begin(in, 0)
 	want, wantCost, _, wantErr := e.interpret(x)
-	got, cost, ok, err := k.compiler.Begin(in, 0).runClosure(x) // which evaluates variables anew
+	got, cost, ok, err := k.closure.Evaluate(&k.compiler.Begin(in, 0).closures, celconfig.PerCallLimit) // evaluates variables anew
 	if wantErr != nil || err != nil || !ok || cost != wantCost || shown(got) != shown(want) {
 		t.Errorf("%s: got %v, cost %d, %v, %v, want %v, cost %d, %v", k.text, got, cost, ok, err, want, wantCost, wantErr)
 		return
 	}
 	for limit := range min(uint64(cost), 40) {
 		_, wantCost, _, wantErr := e.interpret(&Expression{program: k.limited(limit)})
-		f := &frame{Evaluation: e, cost: celconfig.PerCallLimit - limit}
-		v := k.closure(f)
-		if got := int64(f.cost) - int64(celconfig.PerCallLimit-limit); !errors.Is(wantErr, errCostLimit) || !f.stopped || got != wantCost {
-			t.Errorf("%s with a limit of %d: got %d, kind %d, stopped %v, want %d, %v", k.text, limit, got, v.kind, f.stopped, wantCost, wantErr)
+		_, got, ok, err := k.closure.Evaluate(&e.closures, limit)
+		if !ok || !isCostLimit(err) || !isCostLimit(wantErr) || got != wantCost {
+			t.Errorf("%s with a limit of %d: got %d, %v, %v, want %d, %v", k.text, limit, got, ok, err, wantCost, wantErr)
 			return
 		}
 	}
@@ -235,20 +238,21 @@ func (k *knownExpression) compare(t *testing.T, in *Input) {
 // compareStops has a closure that gives up stop only where the interpreter does.
 func (k *knownExpression) compareStops(t *testing.T, in *Input) {
 	t.Helper()
-	var got, most uint64
+	var got int64
+	var most uint64
 	for limit := range uint64(40) {
-		f := &frame{Evaluation: k.compiler.Begin(in, 0), cost: celconfig.PerCallLimit - limit}
-		if k.closure(f); !f.stopped {
+		_, cost, _, err := k.closure.Evaluate(&k.compiler.Begin(in, 0).closures, limit)
+		if err == nil {
 			break
 		}
-		got, most = f.cost+limit-celconfig.PerCallLimit, limit
+		got, most = cost, limit
 	}
 	if got == 0 {
 		return
 	}
 	_, want, _, err := k.compiler.Begin(in, 0).interpret(&Expression{program: k.limited(most)})
-	if !errors.Is(err, errCostLimit) || got != uint64(want) {
-		t.Errorf("%s with a limit of %d, of %.300s: got %d, want %d, %v", k.text, most, in.object.v.JSON(), got, want, err)
+	if !isCostLimit(err) || got != want {
+		t.Errorf("%s with a limit of %d, of %.300s: got %d, want %d, %v", k.text, most, in.view.Object.JSON().JSON(), got, want, err)
 	}
 }
 
@@ -257,14 +261,20 @@ func (k *knownExpression) compareOthers(t *testing.T, others []*Input) {
 	t.Helper()
 	x := &Expression{program: k.limited(celconfig.PerCallLimit), closure: k.closure}
 	for i, in := range others {
-		got, cost, ok, err := k.compiler.Begin(in, 0).runClosure(x)
+		got, cost, ok, err := k.closure.Evaluate(&k.compiler.Begin(in, 0).closures, celconfig.PerCallLimit)
 		if !ok {
 			k.compareStops(t, in)
 			continue
 		}
 		want, wantCost, _, wantErr := k.compiler.Begin(in, 0).interpret(x)
 		if err != nil || wantErr != nil || cost != wantCost || shown(got) != shown(want) {
-			t.Errorf("%s of object %d, %.300s: got %v, cost %d, %v, want %v, cost %d, %v", k.text, i, in.object.v.JSON(), got, cost, err, want, wantCost, wantErr)
+			t.Errorf("%s of object %d, %.300s: got %v, cost %d, %v, want %v, cost %d, %v", k.text, i, in.view.Object.JSON().JSON(), got, cost, err, want, wantCost, wantErr)
 		}
 	}
+}
+
+// isCostLimit reports whether the evaluation was stopped because of its cost.
+func isCostLimit(err error) bool {
+	canceled, ok := errors.AsType[interpreter.EvalCancelledError](err)
+	return ok && canceled.Cause == interpreter.CostLimitExceeded
 }

@@ -23,7 +23,7 @@ func compareClosure(t testing.TB, x *Expression, text []byte, want result) {
 	}
 	closures.built++
 	e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), 0)
-	value, cost, ok, err := e.runClosure(x)
+	value, cost, ok, err := x.closure.Evaluate(&e.closures, celconfig.PerCallLimit)
 	if !ok {
 		closures.gaveUp++
 		return
@@ -34,8 +34,8 @@ func compareClosure(t testing.TB, x *Expression, text []byte, want result) {
 	} else {
 		got.value = plain(value)
 	}
-	if !reflect.DeepEqual(got, want) || e.request.review.Err() != nil {
-		t.Errorf("closure of %s of %.300s\ngot  %v, %v\nwant %v", x.Text, text, got, e.request.review.Err(), want)
+	if !reflect.DeepEqual(got, want) || e.review.Err() != nil {
+		t.Errorf("closure of %s of %.300s\ngot  %v, %v\nwant %v", x.Text, text, got, e.review.Err(), want)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestClosureLimit(t *testing.T) {
 			continue
 		}
 		e := new(Compiler).Begin(NewInput(t.Context(), reviewOf(t, text)), celconfig.RuntimeCELCostBudget)
-		_, cost, ok, err := e.runClosure(x)
+		_, cost, ok, err := x.closure.Evaluate(&e.closures, celconfig.PerCallLimit)
 		_, wantCost, wantOK, wantErr := e.interpret(x)
 		if cost != wantCost || ok != wantOK || fmt.Sprint(err) != fmt.Sprint(wantErr) || cost <= celconfig.PerCallLimit {
 			t.Errorf("%s: got %d, %v, %v, want %d, %v, %v", expression, cost, ok, err, wantCost, wantOK, wantErr)

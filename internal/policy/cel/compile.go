@@ -6,6 +6,9 @@ import (
 	"github.com/google/cel-go/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/closure"
 )
 
 // An Expression is a compiled expression, or one that does not compile. Several
@@ -17,7 +20,7 @@ type Expression struct {
 	Err *apiservercel.Error
 
 	program *program
-	closure closure // nil where only the program can evaluate it
+	closure closure.Evaluator // nil if only the program can evaluate it
 	returns *cel.Type
 }
 
@@ -117,16 +120,24 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 		return internal("unexpected compilation error: %v", err)
 	}
 	e.program, err = newProgram(func() (cel.Program, error) {
-		return env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency), boundCalls(env), boundLiteral)
+		return env.Program(ast, append(calls.Bound(env), cel.InterruptCheckFrequency(celconfig.CheckFrequency))...)
 	})
 	if err != nil {
 		return internal("program instantiation failed: %v", err)
 	}
-	if e.closure = c.build(env, ast); e.closure != nil {
+	if e.closure = closure.New(env, ast, c.variableNames()); e.closure != nil {
 		e.program.drop()
 	}
 	e.returns = ast.OutputType()
 	return nil
+}
+
+func (c *Compiler) variableNames() []string {
+	names := make([]string, len(c.variables))
+	for i := range c.variables {
+		names[i] = c.variables[i].name
+	}
+	return names
 }
 
 func isOneOf(got *cel.Type, want []*cel.Type) bool {

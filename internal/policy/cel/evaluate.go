@@ -15,18 +15,19 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/closure"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
 // Input contains the values of the variables of expressions for one review. Only one
 // goroutine at a time may use it. It is valid until the review is released.
 type Input struct {
-	ctx               context.Context
-	object, oldObject object
-	request           request
-	places            places
-	changes           int         // of the object when it was read
-	evaluations       *Evaluation // that have ended
-	frames            *frame      // that nothing is evaluated in
+	ctx         context.Context
+	review      *codec.Review
+	view        view.Review
+	evaluations *Evaluation // that have ended
+	frames      closure.Frames
 
 	// Params is the value of the variable params. Nil means null.
 	Params ref.Val
@@ -53,8 +54,8 @@ type Cluster interface {
 // NewInput returns the Input for a review. Evaluations stop when ctx ends.
 func NewInput(ctx context.Context, review *codec.Review) *Input {
 	in := inputs.Get().(*Input)
-	in.ctx, in.request = ctx, request{review}
-	in.read()
+	in.ctx, in.review = ctx, review
+	in.view.Read(review)
 	return in
 }
 
@@ -63,24 +64,9 @@ var inputs = sync.Pool{New: func() any { return new(Input) }}
 // Release returns the memory of in for the next Input. Calling it is optional. The caller
 // must not use in or values of its evaluations after that.
 func (in *Input) Release() {
-	evaluations, frames := in.evaluations, in.frames
-	for f := frames; f != nil; f = f.next {
-		*f = frame{next: f.next}
-	}
-	*in = Input{evaluations: evaluations, frames: frames}
+	in.frames.Reset()
+	*in = Input{evaluations: in.evaluations, frames: in.frames}
 	inputs.Put(in)
-}
-
-// read makes the objects what the review has now.
-func (in *Input) read() {
-	review := in.request.review
-	in.changes = review.Object.Changes()
-	var p *places
-	if max(review.Object.TextLen(), review.OldObject.TextLen()) >= largeMin {
-		in.places = places{fits: review.Object.Fits}
-		p = &in.places
-	}
-	in.object, in.oldObject = object{review.Object.Root(), p}, object{review.OldObject.Root(), p}
 }
 
 // An Evaluation evaluates some expressions of a policy on one Input. They and the
@@ -93,16 +79,15 @@ type Evaluation struct {
 
 	compiler  *Compiler
 	variables variables
-	checks    uint
-	next      *Evaluation // that has ended too
+	limits    calls.Limits
+	closures  closure.Input
+	next      *Evaluation // in Input.evaluations
 }
 
 // Begin returns an Evaluation for expressions that c compiled. budget is the maximum cost
 // in the units of CEL. The expressions see the object with all edits up to this call.
 func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
-	if input.request.review.Object.Changes() != input.changes {
-		input.read()
-	}
+	input.view.Refresh()
 	e := input.evaluations
 	if e == nil {
 		e = new(Evaluation)
@@ -111,6 +96,8 @@ func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
 	}
 	e.Input, e.Remaining, e.compiler = input, budget, c
 	e.variables.of = e
+	e.limits = calls.Limits{Context: input.ctx, Review: input.review}
+	e.closures = closure.Input{Review: &input.view, Limits: &e.limits, Policy: policy{e}, Frames: &input.frames}
 	return e
 }
 
@@ -124,15 +111,30 @@ func (e *Evaluation) End() {
 	in.evaluations = e
 }
 
+// A policy gives closures the variables of an Evaluation.
+type policy struct{ *Evaluation }
+
+// Params implements closure.Policy.
+func (p policy) Params() ref.Val { return orNull(p.Evaluation.Params) }
+
+// NamespaceObject implements closure.Policy.
+func (p policy) NamespaceObject() ref.Val { return p.namespaceObject() }
+
+// Variables implements closure.Policy.
+func (p policy) Variables() ref.Val { return &p.variables }
+
+// Variable implements closure.Policy.
+func (p policy) Variable(i int) ref.Val { return p.variables.value(i, &p.compiler.variables[i]) }
+
 // ResolveName implements interpreter.Activation.
 func (e *Evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "object":
-		return e.object.orNull(), true
+		return e.view.Object.OrNull(), true
 	case "oldObject":
-		return e.oldObject.orNull(), true
+		return e.view.OldObject.OrNull(), true
 	case "request":
-		return &e.request, true
+		return &e.view.Request, true
 	case "variables":
 		return &e.variables, true
 	case "params":
@@ -148,10 +150,10 @@ func (e *Evaluation) ResolveName(name string) (any, bool) {
 			return authorizer, true
 		}
 		return requestResource, true
-	case evaluationName:
-		return e, true
+	case calls.LimitsName:
+		return &e.limits, true
 	case "#interrupted":
-		return true, e.isInterrupted()
+		return true, e.limits.IsInterrupted()
 	}
 	return nil, false
 }
@@ -163,26 +165,11 @@ func (in *Input) namespaceObject() ref.Val {
 	return orNull(in.Cluster.NamespaceObject())
 }
 
-// orNull returns the object, or null where the request has none.
-func (m *object) orNull() ref.Val {
-	if m.v.Kind() != codec.KindObject {
-		return types.NullValue
-	}
-	return m
-}
-
 func orNull(v ref.Val) ref.Val {
 	if v == nil {
 		return types.NullValue
 	}
 	return v
-}
-
-// isInterrupted looks at the context as often as cel.Program.ContextEval does. That
-// one asks for ctx.Done, which needs a timer.
-func (e *Evaluation) isInterrupted() bool {
-	e.checks++
-	return e.checks%celconfig.CheckFrequency == 0 && e.ctx.Err() != nil
 }
 
 // Parent implements interpreter.Activation.
@@ -200,7 +187,7 @@ func (e *Evaluation) Evaluate(x *Expression) (value ref.Val, err, fatal error) {
 	e.variables.cost = 0
 	value, cost, ok, err := e.run(x)
 	switch {
-	case !e.charge(e.variables.cost): // what variables cost that were evaluated on the way
+	case !e.charge(e.variables.cost): // of the variables that the expression used first
 		return nil, nil, errOutOfBudget
 	case !ok:
 		return nil, nil, internal("runtime cost could not be calculated for expression: %v, no further expression will be run", x.Text)
@@ -227,20 +214,21 @@ func (e *Evaluation) charge(cost int64) bool {
 	return true
 }
 
-// run runs a program. It is not ok if there is no telling what it cost.
+// run evaluates an expression, with its closure if it has one that does not give up. ok is
+// false if the cost is not known.
 func (e *Evaluation) run(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
 	if x.closure != nil {
-		if value, cost, ok, err = e.runClosure(x); ok {
+		if value, cost, ok, err = x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); ok {
 			return value, cost, true, err
 		}
 	}
 	return e.interpret(x)
 }
 
-// interpret has cel-go run a program.
+// interpret evaluates an expression with cel-go's interpreter.
 func (e *Evaluation) interpret(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
 	var details *cel.EvalDetails
-	e.checks = 0
+	e.limits.Checks = 0
 	value, details, err = x.program.Eval(e)
 	actual := details.ActualCost()
 	if actual == nil {
@@ -249,11 +237,11 @@ func (e *Evaluation) interpret(x *Expression) (value ref.Val, cost int64, ok boo
 	return value, int64(min(*actual, math.MaxInt64)), true, err
 }
 
-// message returns the text of an error of CEL. In the one that names a Go type, the
-// types of this package have the names of those that stand in their place upstream.
+// message returns the text of an error of CEL. One of them names a Go type: then the types of
+// package view get the names of the types that kube-apiserver has in their place.
 func message(err error) string { return goTypes.Replace(err.Error()) }
 
 var goTypes = strings.NewReplacer(
-	"invalid qualifier type: *cel.object", "invalid qualifier type: map[string]interface {}",
-	"invalid qualifier type: *cel.list", "invalid qualifier type: []interface {}",
+	"invalid qualifier type: *view.Object", "invalid qualifier type: map[string]interface {}",
+	"invalid qualifier type: *view.List", "invalid qualifier type: []interface {}",
 )

@@ -3,19 +3,22 @@ package cel
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
+
+// decodedDepthMax is how deep a value may nest that is decoded.
+const decodedDepthMax = 10_000
 
 // TestDepth has objects that nest as deep as Kubernetes decodes, deeper, and so deep that
 // going down would end the process: the review is refused.
 func TestDepth(t *testing.T) {
-	const most = depthMax + decodedDepthMax
+	const most = view.DepthMax + decodedDepthMax
 	nested := map[string]func(n int, inner string) string{
 		"arrays":  func(n int, inner string) string { return strings.Repeat("[", n) + inner + strings.Repeat("]", n) },
 		"objects": func(n int, inner string) string { return strings.Repeat(`{"a":`, n) + inner + strings.Repeat("}", n) },
@@ -26,38 +29,20 @@ func TestDepth(t *testing.T) {
 			t.Fatal(x.Err)
 		}
 		for name, nest := range nested {
-			for _, n := range []int{1, depthMax, most - 2, most + 1, 400_000} {
+			for _, n := range []int{1, view.DepthMax, most - 2, most + 1, 400_000} {
 				d := nest(n, "")
 				if name == "objects" {
 					d = nest(n, "1")
 				}
 				review := reviewOf(t, fmt.Appendf(nil, `{"kind":"X","d":%s,"l":[%[1]s]}`, d))
 				value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), review), celconfig.RuntimeCELCostBudget).Evaluate(x)
-				native(review.OldObject.Get("d"))
+				view.ValueOf(review.OldObject.Get("d")).Value()
 				var size *codec.SizeError
 				refused := errors.As(review.Err(), &size)
 				if refused != (n > most) || fatal != nil || n <= most && (err != nil || fmt.Sprint(value) != "true") {
 					t.Errorf("%s of %d %s: got %v, %v, %v, the review's error %v", expression, n, name, value, err, fatal, review.Err())
 				}
 			}
-		}
-	}
-}
-
-// TestNoMemoryToDecode has values of a document that there is no memory to decode: they are
-// empty, and have their type.
-func TestNoMemoryToDecode(t *testing.T) {
-	review := reviewOf(t, []byte(`{"kind":"X","list":[1]}`))
-	object, list := review.Object.Root(), review.Object.Get("list")
-	object.Refuse(codec.ErrNoMemory)
-	for v, want := range map[codec.Value]any{object: map[string]any{}, list: []any{}} {
-		val := ValueOf(v)
-		got, err := val.ConvertToNative(reflect.TypeOf(want))
-		if !reflect.DeepEqual(got, want) || err != nil || !reflect.DeepEqual(val.Value(), want) {
-			t.Errorf("got %#v, %v, and %#v, want %#v", got, err, val.Value(), want)
-		}
-		if got := decodedVal(v); got != nil {
-			t.Errorf("got %v, want no value to compare", got)
 		}
 	}
 }
@@ -71,7 +56,7 @@ func TestDepthNoJSON(t *testing.T) {
 	for inner, want := range map[string]bool{
 		`["\q"]`: noJSON, `["\q",` + deep + `]`: noJSON, `[1.2.3,` + deep + `]`: noJSON, `{"a":"\x","b":` + deep + `}`: noJSON, deep: tooDeep, `[` + deep + `,"\q"]`: tooDeep,
 	} {
-		d := strings.Repeat("[", depthMax) + inner + strings.Repeat("]", depthMax)
+		d := strings.Repeat("[", view.DepthMax) + inner + strings.Repeat("]", view.DepthMax)
 		review := reviewOf(t, fmt.Appendf(nil, `{"kind":"X","d":%s}`, d))
 		value, err, fatal := new(Compiler).Begin(NewInput(t.Context(), review), celconfig.RuntimeCELCostBudget).Evaluate(x)
 		var syntax *codec.SyntaxError

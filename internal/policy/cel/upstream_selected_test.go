@@ -36,13 +36,14 @@ func (p *expressionsOf) compareSelected(t *testing.T) {
 // of loops with the names of others.
 func TestSelectedMacros(t *testing.T) {
 	var p expressionsOf
-	for n := 1; n <= slotsMax+1; n++ {
+	const loops = 8 // that a closure may be inside of
+	for n := 1; n <= loops+1; n++ {
 		inner := "object.kind == 'X'"
 		for i := range n {
 			inner = fmt.Sprintf("[object.int].%s(v%d, v%[2]d == 3 && %s)", [...]string{"all", "exists"}[i%2], i, inner)
 		}
 		p.add(inner)
-		if n <= slotsMax/2+1 {
+		if n <= loops/2+1 {
 			inner = "object.int"
 			for i := range n {
 				inner = fmt.Sprintf("[object.int].map(v%d, %s)", i, inner)

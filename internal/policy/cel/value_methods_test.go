@@ -13,19 +13,22 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/lazy"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
 // TestValueMethods has the methods of values over bytes, and of the variables request and
 // variables, return what those of cel-go's values do.
 func TestValueMethods(t *testing.T) {
 	in := NewInput(t.Context(), reviewOf(t, []byte(sample)))
-	content := native(in.object.v).(map[string]any)
+	emptyMap := types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})
+	content := in.view.Object.Value().(map[string]any)
 	pairs := [][2]ref.Val{
-		{&in.object, types.NewStringInterfaceMap(types.DefaultTypeAdapter, content)},
-		{ValueOf(in.object.v.Get("list")), types.NewDynamicList(types.DefaultTypeAdapter, content["list"])},
-		{ValueOf(in.object.v.Get("none")), types.NewDynamicList(types.DefaultTypeAdapter, []any{})},
-		{ValueOf(in.object.v.Get("bare")), types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})},
-		{&in.request, types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
+		{&in.view.Object, types.NewStringInterfaceMap(types.DefaultTypeAdapter, content)},
+		{view.ValueOf(in.view.Object.JSON().Get("list")), types.NewDynamicList(types.DefaultTypeAdapter, content["list"])},
+		{view.ValueOf(in.view.Object.JSON().Get("none")), types.NewDynamicList(types.DefaultTypeAdapter, []any{})},
+		{view.ValueOf(in.view.Object.JSON().Get("bare")), types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})},
+		{&in.view.Request, types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
 			"uid": types.String(""), "object": types.NullValue, "oldObject": types.NullValue, "dryRun": types.False, "options": types.NullValue, "operation": types.String("UPDATE"),
 			"kind": emptyMap, "resource": emptyMap, "requestKind": emptyMap, "requestResource": emptyMap, "userInfo": emptyMap,
 		})},

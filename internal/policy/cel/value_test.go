@@ -96,10 +96,10 @@ func compareValues(t testing.TB, text []byte, expression string) bool {
 	}
 	want := resultOf(x.program.Eval(decoded{content.Object}))
 	compareClosure(t, x, text, want)
-	for _, padding := range [...]int{0, largeMin} { // a large document has an index
+	for _, padding := range [...]int{0, largeText} { // a large document has an index
 		review := reviewOf(t, slices.Concat([]byte("{"), bytes.Repeat([]byte(" "), padding), text[1:]))
 		in := NewInput(t.Context(), review)
-		for range lookupsMax + 1 {
+		for range lookups {
 			got := resultOf(x.program.Eval(new(Compiler).Begin(in, 0)))
 			if !reflect.DeepEqual(got, want) || review.Err() != nil {
 				t.Errorf("%s of %.300s\ngot  %v, %v\nwant %v", expression, text, got, review.Err(), want)
@@ -112,6 +112,11 @@ func compareValues(t testing.TB, text []byte, expression string) bool {
 	}
 	return want.err == ""
 }
+
+const (
+	largeText = 16 << 10 // bytes of a document that has an index
+	lookups   = 9        // in an object or array, of which the last one uses the index
+)
 
 // reviewOf returns the review of an object.
 func reviewOf(t testing.TB, object []byte) *codec.Review {

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
 // variables is the CEL variable of that name: the variables of a policy, each
@@ -40,7 +42,7 @@ func (v *variables) value(i int, x *variable) ref.Val {
 	n := len(v.of.compiler.variables)
 	v.values = slices.Grow(v.values[:0], n)[:n]
 	if v.values[i] == nil {
-		v.values[i] = types.NewErr("composited variable %q uses itself", x.name) // as a second one of its name can
+		v.values[i] = types.NewErr("composited variable %q uses itself", x.name) // if it replaced another one of its name
 		v.values[i] = v.evaluate(x)
 	}
 	return v.values[i]
@@ -51,9 +53,9 @@ func (v *variables) evaluate(x *variable) ref.Val {
 	if x.Err != nil {
 		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.Err)
 	}
-	checks := v.of.checks
+	checks := v.of.limits.Checks
 	value, cost, ok, err := v.of.run(x.Expression)
-	v.of.checks = checks
+	v.of.limits.Checks = checks
 	if !ok {
 		return types.NewErr("unable to calculate cost of variable %q", x.name)
 	}
@@ -91,9 +93,9 @@ func (v *variables) Size() ref.Val { return types.Int(len(v.of.compiler.variable
 func (v *variables) Iterator() traits.Iterator { return &variablesIterator{of: v} }
 
 type variablesIterator struct {
-	iterator // for what no iterator does
-	of       *variables
-	next     int
+	view.IteratorVal
+	of   *variables
+	next int
 }
 
 // HasNext implements traits.Iterator.

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 // Defaults of Options.
@@ -39,16 +41,16 @@ const (
 )
 
 const (
-	// resync is how long a change is missed at the latest that no watch told of.
+	// resync is the longest time between two passes: a change that no watch reported is
+	// found then.
 	resync = time.Minute
 
-	// debounceTime is how long is waited for more of what was heard: one change is
-	// several events.
-	debounceTime = 200 * time.Millisecond
+	// gatherPause is how long changes are gathered before a pass: one change is several
+	// events of the watches.
+	gatherPause = 200 * time.Millisecond
 )
 
-// retries is how long is waited after something failed, as internal/cluster
-// waits for the API server.
+// retries is the pause after a failed pass. Package cluster waits as long for the API server.
 var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second}
 
 // Options configure a Manager.
@@ -121,7 +123,7 @@ type Manager struct {
 	o       Options
 	client  *client
 	metrics *managerMetrics
-	bell    chan struct{} // that something may have changed
+	changed wake.Signal // an object may have changed
 	served  atomic.Pointer[tls.Certificate]
 	view    atomic.Pointer[view]
 	self    selfCheck
@@ -151,7 +153,7 @@ func New(o Options) (*Manager, error) {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
 	m := &Manager{
-		o: o, bell: make(chan struct{}, 1),
+		o: o, changed: wake.NewSignal(),
 		trusted: make(map[identity]time.Time), surplus: make(map[identity]time.Time),
 		tokens: tokens{accepted: make(map[string]time.Time)}, addresses: make(map[service]string),
 	}
@@ -230,37 +232,14 @@ func (m *Manager) Run(ctx context.Context) {
 		} else {
 			m.wakeBy(time.Now().Add(backoff.Step()))
 		}
-		m.rest(ctx)
+		m.changed.Wait(ctx, time.Until(m.wake), gatherPause)
 	}
 }
 
-// rest waits until there may be something to do.
-func (m *Manager) rest(ctx context.Context) {
-	due := time.NewTimer(time.Until(m.wake))
-	defer due.Stop()
-	select {
-	case <-ctx.Done():
-		return
-	case <-due.C:
-	case <-m.bell:
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(debounceTime):
-	}
-}
-
-// wakeBy has the next pass be no later than that.
+// wakeBy makes the next pass begin at t at the latest.
 func (m *Manager) wakeBy(t time.Time) {
 	if t.Before(m.wake) {
 		m.wake = t
-	}
-}
-
-func (m *Manager) ring() {
-	select {
-	case m.bell <- struct{}{}:
-	default: // it rings already
 	}
 }
 
@@ -295,12 +274,13 @@ func (m *Manager) SetConfigurations(configurations []runtime.Object) error {
 	m.mu.Lock()
 	m.desired = desired
 	m.mu.Unlock()
-	m.ring()
+	m.changed.Send()
 	return nil
 }
 
-// pass looks at all there is and does what is to be done. It reports whether
-// nothing failed.
+// pass reads the Secret and all configurations, and corrects what is not right. It reports
+// whether nothing failed. After ctx has ended, it records no failure: that requests fail then
+// says nothing about the certificates.
 func (m *Manager) pass(ctx context.Context) bool {
 	m.takeDesired()
 	clear(m.addresses)
@@ -321,7 +301,7 @@ func (m *Manager) pass(ctx context.Context) bool {
 		m.view.Store(&view{m.known.cas, m.bundles()})
 	}
 	if ctx.Err() != nil {
-		return false // that things fail now says nothing
+		return false
 	}
 	if err != nil {
 		m.fault.Store(new(m.redact(err.Error())))

@@ -81,6 +81,9 @@ func (m *Manager) reach(ctx context.Context, c *configuration) error {
 	for _, e := range c.endpoints {
 		err := m.reachEndpoint(ctx, e)
 		if err != nil {
+			if ctx.Err() == nil {
+				m.metrics.failures[serviceResource].Inc()
+			}
 			return fmt.Errorf("not applying %s %s yet: the server cannot be reached as kube-apiserver would reach it: %w", c.kind.kind, c.name, err)
 		}
 	}
@@ -98,7 +101,6 @@ func (m *Manager) reachEndpoint(ctx context.Context, e endpoint) error {
 		err = m.probeEndpoint(ctx, e, token)
 	}
 	if err != nil {
-		m.metrics.failures[serviceResource].Inc()
 		return fmt.Errorf("%s: %w", e.address, err)
 	}
 	return nil

@@ -82,8 +82,8 @@ func (c *client) do(ctx context.Context, request *rest.Request) ([]byte, error) 
 	return result.Raw()
 }
 
-// listen rings the bell when an object changes, until ctx ends. What a watch
-// says does not matter: all is read anew.
+// listen sends changed when an object changes, until ctx ends. The events of the watch are
+// not decoded: a pass reads all objects.
 func (m *Manager) listen(ctx context.Context, path, name string) {
 	backoff, fault := retries, ""
 	for ctx.Err() == nil {
@@ -104,8 +104,8 @@ func (m *Manager) listen(ctx context.Context, path, name string) {
 	}
 }
 
-// hear rings the bell for what one watch says. The error says that it was not
-// even begun.
+// hear sends changed for each event of one watch. It returns an error if the watch could not
+// be started.
 func (m *Manager) hear(ctx context.Context, path, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, watchMax+requestMax) // the second is for one that hangs
 	defer cancel()
@@ -118,7 +118,7 @@ func (m *Manager) hear(ctx context.Context, path, name string) error {
 	for some := make([]byte, 4096); ; {
 		n, err := events.Read(some)
 		if n > 0 {
-			m.ring()
+			m.changed.Send()
 		}
 		if err != nil {
 			return nil // it ended, as all do

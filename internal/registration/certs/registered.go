@@ -387,7 +387,7 @@ func (m *Manager) apply(ctx context.Context, r *registration, manager string, ob
 		text, err = m.client.apply(ctx, r.kind.path, r.name, manager, text)
 	}
 	if apierrors.IsConflict(err) {
-		m.ring()
+		m.changed.Send()
 		return false, nil
 	}
 	if err == nil {

@@ -250,6 +250,9 @@ func (m *Manager) awaitToken(ctx context.Context) {
 			}
 		}
 	}
+	if ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		t.nextSince = time.Now()
 		err = fmt.Errorf("not registering the new path token yet: %w", err)

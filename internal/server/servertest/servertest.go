@@ -240,7 +240,7 @@ func Crowd(t testing.TB, address string, n int) {
 	}
 }
 
-// DialTCP returns a connection on which nothing has been sent. It has 10 seconds.
+// DialTCP returns a connection on which nothing has been sent. It has a minute.
 func DialTCP(t testing.TB, address string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -248,7 +248,7 @@ func DialTCP(t testing.TB, address string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return conn

@@ -1,0 +1,314 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/diff"
+)
+
+// A FailureError is the failure of a plugin whose failure policy is Fail. The user
+// of the request sees its text, so it does not contain the value of a panic.
+type FailureError struct {
+	Plugin string
+	Err    error // a *PanicError if it panicked
+}
+
+func (e *FailureError) Error() string {
+	reason := "it panicked, see the log of fastadmit"
+	if _, panicked := errors.AsType[*PanicError](e.Err); !panicked {
+		reason = e.Err.Error()
+	}
+	return "admission plugin " + e.Plugin + " failed: " + reason
+}
+
+func (e *FailureError) Unwrap() error { return e.Err }
+
+// PanicError is a panic of a plugin.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// ErrNotStarted is the error of a plugin that was not called because the time of
+// the call was over.
+var ErrNotStarted = fmt.Errorf("not started: %w", context.DeadlineExceeded)
+
+var errGoexit = errors.New("it ended its goroutine with runtime.Goexit; it must return")
+
+// A round is one call of Chain.Review.
+type round struct {
+	chain      *Chain
+	ctx        context.Context
+	review     *codec.Review
+	phase      Phase
+	attributes Attributes
+	deadline   time.Duration // of the call, 0 for none
+	now        time.Duration // when the last plugin ended, so that the clock is read once for each plugin
+}
+
+// epoch is the zero of the times of a round: time.Since(epoch) takes half the time of
+// time.Now.
+var epoch = time.Now()
+
+// Review runs the plugins of the phase that handle the review, and fills
+// review.Response. It stops at the first denial, and at the first failure of a
+// plugin whose failure policy is Fail, which it returns as a *FailureError. Any
+// other error means that the review itself is invalid.
+//
+// Unless the review is simply allowed, the message and an audit annotation, whose
+// key is the name of the plugin, say which plugin decided.
+func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (Outcome, error) {
+	r := round{chain: c, ctx: ctx, review: review, phase: phase, attributes: AttributesOf(review), now: time.Since(epoch)}
+	if deadline, ok := ctx.Deadline(); ok {
+		r.deadline = max(deadline.Sub(epoch), 1)
+	}
+	review.SetContext(ctx)
+	var seen [pluginsMax]int // Object.Changes after the plugin's run, -1 if it did not run
+	for i := range c.entries {
+		outcome, ran, err := r.run(&c.entries[i])
+		if err != nil || outcome == OutcomeDenied {
+			return outcome, err
+		}
+		if seen[i] = -1; ran {
+			seen[i] = review.Object.Changes()
+		}
+	}
+	for i := range c.entries {
+		e := &c.entries[i]
+		if seen[i] < 0 || seen[i] == review.Object.Changes() || !e.Settings.reinvokes() {
+			continue
+		}
+		r.ctx = context.WithValue(ctx, reinvocationKey{}, true)
+		if outcome, _, err := r.run(e); err != nil || outcome == OutcomeDenied {
+			return outcome, err
+		}
+	}
+	review.ClearContext() // the patch is made even if ctx ends now
+	if err := review.Err(); err != nil {
+		return OutcomeErrored, err
+	}
+	review.Response.Allowed = true
+	if review.Object.Changes() > 0 {
+		review.Response.Patch = diff.AppendPatch(review.Response.Patch[:0], &review.Object)
+	}
+	if err := review.Err(); err != nil {
+		denial := tooLarge(err)
+		if denial == nil {
+			return OutcomeErrored, err
+		}
+		review.Response.Allowed, review.Response.Status = false, *denial
+		return OutcomeDenied, nil
+	}
+	if len(review.Response.Patch) > 0 {
+		return OutcomePatched, nil
+	}
+	return OutcomeAllowed, nil
+}
+
+type reinvocationKey struct{}
+
+// IsReinvocation reports whether ctx belongs to the second call of a plugin in a review,
+// which follows if a later plugin changed the object.
+func IsReinvocation(ctx context.Context) bool { return ctx.Value(reinvocationKey{}) != nil }
+
+// run runs a plugin if it handles the review, and applies the plugin's settings to the
+// result. The error is one of those that Review returns.
+func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
+	if !e.handles(r.phase, &r.attributes) {
+		return OutcomeAllowed, false, nil
+	}
+	if e.Settings.restores() {
+		r.review.Checkpoint()
+	}
+	start := r.now
+	result, outcome, ran := r.evaluate(e)
+	if fault := r.review.Err(); fault != nil {
+		_, misuse := errors.AsType[*codec.EditError](fault)
+		_, late := errors.AsType[*codec.ContextError](fault)
+		if denial := tooLarge(fault); denial != nil {
+			result, outcome, ran = Result{Denial: denial}, OutcomeDenied, true
+		} else if !misuse && !late {
+			return OutcomeErrored, true, fault
+		}
+	}
+	if !ran {
+		return OutcomeAllowed, false, nil
+	}
+	if r.chain.Observe != nil {
+		r.chain.Observe(Run{Plugin: e.index, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start, Err: result.Err})
+	}
+	response := &r.review.Response
+	switch outcome {
+	case OutcomePatched:
+		e.annotate(response, "patched")
+	case OutcomeDenied:
+		e.annotate(response, "denied: "+result.Denial.Message)
+		response.Allowed, response.Status, response.DeniedBy = false, e.attribute(result.Denial), e.plugin.Name
+	case OutcomeWarned, OutcomeAudited:
+		r.review.Rollback()
+		e.annotate(response, outcome.String()+": "+result.Denial.Message)
+		if outcome == OutcomeWarned {
+			response.Warn(e.plugin.Name + ": " + result.Denial.Message)
+		}
+	case OutcomeErrored, OutcomePanicked:
+		failure := &FailureError{Plugin: e.plugin.Name, Err: result.Err}
+		if !e.Settings.ignores() {
+			return outcome, true, failure
+		}
+		r.review.Rollback()
+		e.annotate(response, "ignored: "+failure.Error())
+	}
+	return outcome, true, nil
+}
+
+// handles reports whether the plugin takes part in the phase and its rules
+// select the review.
+func (e *entry) handles(phase Phase, attributes *Attributes) bool {
+	if phase == Mutate && e.handler.Admit == nil || phase == Validate && e.handler.Validate == nil {
+		return false
+	}
+	for i := range e.plugin.Rules {
+		if e.plugin.Rules[i].Matches(attributes) {
+			return true
+		}
+	}
+	return false
+}
+
+// evaluate calls the plugin and determines the outcome. ran is false if its selector does
+// not select the review.
+func (r *round) evaluate(e *entry) (result Result, outcome Outcome, ran bool) {
+	ctx, deadline := r.ctx, r.deadline
+	if timeout := e.Settings.Timeout; timeout > 0 && (deadline == 0 || r.now+timeout < deadline) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+		r.review.SetContext(ctx)
+		defer r.review.SetContext(r.ctx)
+		deadline = r.now + timeout
+	}
+	if isPast(deadline, r.now) {
+		return Errored(ErrNotStarted), OutcomeErrored, true
+	}
+	changes := r.review.Object.Changes()
+	result, ran = r.call(ctx, e)
+	r.now = time.Since(epoch)
+	switch fault := r.review.Err(); {
+	case isPanic(result.Err):
+		return result, OutcomePanicked, true
+	case fault != nil:
+		return Errored(fault), OutcomeErrored, true
+	case result.Err != nil && result.Denial != nil:
+		return Errored(fmt.Errorf("it both failed and denied, want one: %w", result.Err)), OutcomeErrored, true
+	case result.Err != nil:
+		return result, OutcomeErrored, true
+	case isPast(deadline, r.now):
+		return Errored(fmt.Errorf("it took too long: %w", context.DeadlineExceeded)), OutcomeErrored, true
+	case result.Denial != nil:
+		return r.enforce(ctx, e, result)
+	case r.review.Object.Changes() == changes:
+		return result, OutcomeAllowed, ran
+	}
+	if err := mayPatch(r.review, r.phase); err != nil {
+		return Errored(err), OutcomeErrored, true
+	}
+	return result, OutcomePatched, true
+}
+
+func isPanic(err error) bool {
+	_, panicked := errors.AsType[*PanicError](err)
+	return panicked
+}
+
+func isPast(deadline, now time.Duration) bool { return deadline > 0 && now >= deadline }
+
+// call calls the plugin, unless its selector does not select the review. A panic becomes
+// an error. If the plugin ends its goroutine, Observe is called here, because the callers
+// do not continue.
+func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			result, ran = Errored(&PanicError{Value: v, Stack: debug.Stack()}), true
+		} else if r.chain.Observe != nil {
+			r.chain.Observe(Run{Plugin: e.index, Phase: r.phase, Outcome: OutcomeErrored, Elapsed: time.Since(epoch) - r.now, Err: errGoexit})
+		}
+	}()
+	result, ran = r.decide(ctx, e)
+	returned = true
+	return result, ran
+}
+
+func (r *round) decide(ctx context.Context, e *entry) (result Result, ran bool) {
+	if selector := e.Settings.Selector; selector != nil {
+		switch matches, err := selector.Matches(ctx, r.review, r.attributes); {
+		case isRefusal(err):
+			return Denied(err), true
+		case err != nil || !matches:
+			return Result{Err: err}, err != nil
+		}
+	}
+	if err := e.view.Ready(); err != nil {
+		return Errored(err), true
+	}
+	if r.phase == Mutate {
+		return e.handler.Admit(ctx, r.review), true
+	}
+	return e.handler.Validate(ctx, r.review), true
+}
+
+// enforce returns the outcome of a denial according to the plugin's enforcement.
+func (r *round) enforce(ctx context.Context, e *entry, result Result) (Result, Outcome, bool) {
+	if err := checkDenial(result.Denial); err != nil {
+		return Errored(err), OutcomeErrored, true
+	}
+	action, err := e.Settings.action(ctx, r.review, r.attributes)
+	switch {
+	case isRefusal(err): // the selector of an enforcement cannot be evaluated; the denial stays
+	case err != nil:
+		return Errored(err), OutcomeErrored, true
+	case action == ActionWarn:
+		return result, OutcomeWarned, true
+	case action == ActionAudit:
+		return result, OutcomeAudited, true
+	}
+	return result, OutcomeDenied, true
+}
+
+// annotate adds an audit annotation that says what the plugin did.
+func (e *entry) annotate(response *codec.Response, what string) {
+	_ = response.Annotate(e.plugin.Name, what) // NewChain has checked the key
+}
+
+// attribute returns the status of a denial with the plugin's name before the message and,
+// unless the reason is Invalid, as a cause for programs. Long text is truncated.
+func (e *entry) attribute(denial *codec.Status) codec.Status {
+	status := *denial
+	status.Message = e.plugin.Name + ": " + cmp.Or(denial.Message, "denied without explanation") // kube-apiserver's words
+	status = truncate(status)
+	// For this reason, kubectl shows the causes as invalid fields instead of the message.
+	if apierrors.IsInvalid(&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReason(denial.Reason), Code: denial.Code}}) {
+		return status
+	}
+	status.Details.Causes = append(slices.Clip(status.Details.Causes), codec.Cause{Type: CauseAdmissionPlugin, Message: e.plugin.Name})
+	return status
+}
+
+// CauseAdmissionPlugin is the type of a cause in the details of a denial. The message of
+// this cause is the name of the plugin that denied.
+const CauseAdmissionPlugin = "AdmissionPlugin"

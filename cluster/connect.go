@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fastadmit/fastadmit/internal/files"
+)
+
+const (
+	// qps and burst limit the requests of the process to the API server, without
+	// watches. They are those of kube-scheduler (k8s.io/kubernetes
+	// pkg/scheduler/apis/config/v1 clientConnection). With client-go's defaults, 5 and
+	// 10, reviews of new namespaces would wait longer than their timeout. A
+	// fairLimiter decides which waiting request is next.
+	qps   = 50
+	burst = 100
+
+	// contentType is the encoding of kube-apiserver that is shortest and cheapest to
+	// decode.
+	contentType = runtime.ContentTypeProtobuf
+)
+
+// connect sets dial.
+func (s *State) connect() error {
+	o := &s.options
+	shared, err := RESTConfig(o.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	shared.UserAgent = o.UserAgent
+	if shared.UserAgent == "" {
+		shared.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	shared.RateLimiter = newFairLimiter(qps, burst, o.Metrics)
+	shared.WarningHandler = rest.NoWarnings{} // the default writes them to stderr, as text
+	connections, err := rest.HTTPClientFor(shared)
+	if err != nil {
+		return fmt.Errorf("cluster state: cannot make a client: %w", err)
+	}
+	s.dial = func(kind *Kind) (rest.Interface, error) {
+		config := rest.CopyConfig(shared)
+		config.GroupVersion = &kind.version
+		config.NegotiatedSerializer = kind.codecs().WithoutConversion()
+		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+		if kind.protobuf {
+			config.ContentType, config.AcceptContentTypes = contentType, contentType+","+runtime.ContentTypeJSON
+		}
+		config.APIPath = "/apis"
+		if kind.version.Group == "" {
+			config.APIPath = "/api"
+		}
+		client, err := rest.RESTClientForConfigAndClient(config, connections)
+		if err != nil {
+			return nil, fmt.Errorf("cluster state: cannot make a client for %s: %w", kind, err)
+		}
+		return client, nil
+	}
+	return nil
+}
+
+// RESTConfig returns the client configuration of the kubeconfig file or, if the name is
+// empty, of the cluster in which the process runs.
+func RESTConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			err = errors.New("this process does not run in a Pod; name a kubeconfig with --kubeconfig or a folder of manifests with --cluster-state-dir")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cluster state: %w", err)
+		}
+		return config, nil
+	}
+	config, err := readKubeconfig(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("cluster state: cannot read kubeconfig %s: %w", kubeconfig, err)
+	}
+	return config, nil
+}
+
+// readKubeconfig does what clientcmd.BuildConfigFromFlags does, but checks the files that
+// the kubeconfig names before they are opened. BuildConfigFromFlags blocks if one of them
+// is a FIFO.
+func readKubeconfig(name string) (*rest.Config, error) {
+	content, err := files.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.Load(content)
+	if err != nil {
+		return nil, err
+	}
+	for _, cluster := range config.Clusters {
+		cluster.LocationOfOrigin = name
+	}
+	for _, user := range config.AuthInfos {
+		user.LocationOfOrigin = name
+	}
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, err
+	}
+	if used := config.Contexts[config.CurrentContext]; used != nil {
+		if cluster := config.Clusters[used.Cluster]; cluster != nil {
+			err = files.Check(cluster.CertificateAuthority)
+		}
+		if user := config.AuthInfos[used.AuthInfo]; user != nil {
+			err = errors.Join(err, files.Check(user.ClientCertificate, user.ClientKey, user.TokenFile))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return clientcmd.NewDefaultClientConfig(*config, new(clientcmd.ConfigOverrides)).ClientConfig()
+}

@@ -1,0 +1,190 @@
+package calls
+
+import (
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/fastadmit/fastadmit/internal/quantity"
+)
+
+// A Func does what a function does, within the limits. It returns nil if the original
+// function is to do it. It may change args for that.
+type Func func(l *Limits, args []ref.Val) ref.Val
+
+var boundedFunctions = map[string]Func{
+	"distinct":        distinct,
+	"find":            find,
+	"findAll":         findAll,
+	"format":          format,
+	"indexOf":         indexOf,
+	"isQuantity":      parsedQuantity,
+	"join":            join,
+	"lastIndexOf":     lastIndexOf,
+	"lists.range":     listsRange,
+	"matches":         matches,
+	"quantity":        parsedQuantity,
+	"replace":         replace,
+	"sets.contains":   setsContains,
+	"sets.equivalent": setsEquivalent,
+	"sets.intersects": setsIntersects,
+}
+
+// LimitsName is the name of the variable under which a call finds its *Limits. No
+// expression can use it.
+const LimitsName = "#limits"
+
+// Bound returns the options that bound the calls of a program of an environment. Its
+// activation must have the variable LimitsName.
+func Bound(env *cel.Env) []cel.ProgramOption {
+	return []cel.ProgramOption{
+		cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) { return bound(env, i), nil }),
+		boundLiteral,
+	}
+}
+
+func bound(env *cel.Env, i interpreter.Interpretable) interpreter.Interpretable {
+	call, ok := i.(interpreter.InterpretableCall)
+	if !ok {
+		return i
+	}
+	does := Bounded(call.Function(), call.OverloadID())
+	if does == nil {
+		return i
+	}
+	bindings, _ := env.Functions()[call.Function()].Bindings() // there is no environment if it has an error
+	bounded := &boundedCall{InterpretableCall: call, does: does}
+	for _, b := range bindings { // as the planner: the overload, or what finds it by the arguments, which all of them have
+		if b.Operator == call.OverloadID() || b.Operator == call.Function() && bounded.original == nil {
+			bounded.original = b
+		}
+	}
+	return bounded
+}
+
+// boundLiteral bounds the calls of findAll with a literal regular expression, which cel-go
+// replaces by calls that have compiled it.
+var boundLiteral = cel.OptimizeRegex(&interpreter.RegexOptimization{
+	Function: "findAll", RegexIndex: 1,
+	Factory: func(call interpreter.InterpretableCall, pattern string) (interpreter.InterpretableCall, error) {
+		does, bounds, err := Literal(call.Function(), call.OverloadID(), len(call.Args()), pattern)
+		return &boundedCall{InterpretableCall: call, does: bounds, original: &functions.Overload{Function: does}}, err
+	},
+})
+
+// Bounded returns the Func that bounds the calls of a function; nil if none does. overload
+// is the one that the call was checked to be, empty if it may be one of several.
+func Bounded(name, overload string) Func {
+	switch {
+	case overload == overloads.Matches:
+		return matchesUncharged
+	case (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_"):
+		return nil // of lists; a string is an error there
+	}
+	return boundedFunctions[name]
+}
+
+// A boundedCall is a call of a function that is bounded.
+type boundedCall struct {
+	interpreter.InterpretableCall
+	does     Func
+	original *functions.Overload
+}
+
+// Eval does what evalUnary, evalBinary and evalVarArgs do in cel-go's interpreter.
+func (c *boundedCall) Eval(vars interpreter.Activation) ref.Val {
+	args := make([]ref.Val, len(c.Args()))
+	for i, arg := range c.Args() {
+		args[i] = arg.Eval(vars)
+		if c.isVariadic() && types.IsUnknownOrError(args[i]) {
+			return args[i]
+		}
+	}
+	for _, arg := range args {
+		if types.IsUnknownOrError(arg) {
+			return arg
+		}
+	}
+	found, _ := vars.ResolveName(LimitsName)
+	if l, ok := found.(*Limits); ok {
+		if v := c.does(l, args); v != nil {
+			return types.LabelErrNode(c.ID(), v)
+		}
+	}
+	return types.LabelErrNode(c.ID(), c.call(args))
+}
+
+// isVariadic reports whether cel-go would plan the call as evalVarArgs, which evaluates no
+// argument after one that is an error.
+func (c *boundedCall) isVariadic() bool {
+	o := c.original
+	switch len(c.Args()) {
+	case 1:
+		return o.Unary == nil
+	case 2:
+		return o.Binary == nil
+	}
+	return true
+}
+
+func (c *boundedCall) call(args []ref.Val) ref.Val {
+	o, first := c.original, args[0]
+	switch {
+	case !first.Type().HasTrait(o.OperandTrait):
+		if first.Type().HasTrait(traits.ReceiverType) {
+			return first.(traits.Receiver).Receive(c.Function(), c.OverloadID(), args[1:])
+		}
+		return types.NewErr("no such overload: %s", c.Function()) // only matches has a trait, and it is binary
+	case c.isVariadic():
+		return o.Function(args...)
+	case len(args) == 1:
+		return o.Unary(first)
+	}
+	return o.Binary(first, args[1])
+}
+
+// oversized stands for the result of a call that is not made because it costs more than an
+// expression may. cel-go's cost tracker asks for its size, and then ends the expression.
+type oversized struct {
+	types.Null
+	size uint64
+}
+
+// Size implements traits.Sizer.
+func (o oversized) Size() ref.Val { return types.Int(o.size) }
+
+// IsRefused reports whether v, which a Func returned, stands for a call that was not made
+// because it costs more than an expression may.
+func IsRefused(v ref.Val) bool {
+	_, ok := v.(oversized)
+	return ok
+}
+
+// refused stands for a result of that size.
+func refused(size uint64) ref.Val { return oversized{size: size} }
+
+// tooMany reports whether so many pairs cost more than an expression may, at that
+// cost for each.
+func tooMany(n, m, cost uint64) bool {
+	return m > 0 && n > celconfig.PerCallLimit/m/cost
+}
+
+var errInterrupted = types.NewErr("operation interrupted")
+
+// parsedQuantity refuses the review if a quantity takes long to parse or to compare.
+func parsedQuantity(l *Limits, args []ref.Val) ref.Val {
+	if text, _ := args[0].(types.String); quantity.Fits(string(text)) { // "" for what cel-go refuses
+		return nil
+	}
+	l.Review.Object.TooLarge(quantity.ErrTooLarge)
+	return types.WrapErr(quantity.ErrTooLarge)
+}
+
+var errNoMemory = types.NewErr("the result or the regular expression takes too much memory")

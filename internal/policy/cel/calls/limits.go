@@ -1,0 +1,47 @@
+// Package calls has the functions of CEL's libraries that can take far more time or memory
+// than they cost, with bounds, and what a call of a function costs. Both evaluators use it:
+// cel-go's interpreter and the closures.
+//
+// cel-go counts the cost of a call after it, and does not interrupt it. A call that takes
+// quadratic time, or whose result is longer than its arguments, can take minutes or
+// gigabytes with what a user sends before it is stopped. Here:
+//
+//   - A call that costs more than an expression may is not made. The expression ends
+//     with the cost and the error that it would have after the call.
+//   - Loops over pairs of elements, and regular expressions, end with the context.
+//   - Lists and maps are formatted in linear time; quantities with too many digits are
+//     refused.
+//   - A call that takes more memory than its arguments first asks whether there is enough.
+//
+// Apart from that, results, errors and costs are upstream's.
+package calls
+
+import (
+	"context"
+
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// Limits are the limits of an evaluation besides its cost: time and memory. Only one
+// goroutine at a time may use it.
+type Limits struct {
+	Context context.Context
+	Review  *codec.Review // gives memory, and is refused if there is none
+	// Checks counts the calls of IsInterrupted. It is 0 when an expression begins.
+	Checks uint
+}
+
+// IsInterrupted is called in loops. It looks at the context as often as
+// cel.Program.ContextEval does, but without ctx.Done, which would need a timer.
+func (l *Limits) IsInterrupted() bool {
+	l.Checks++
+	return l.Checks%celconfig.CheckFrequency == 0 && l.isOver()
+}
+
+// isOver reports whether the context has ended.
+func (l *Limits) isOver() bool { return l.Context.Err() != nil }
+
+// fits reports whether there is memory for so many bytes. If not, the review is refused.
+func (l *Limits) fits(bytes int) bool { return l.Review.Object.Fits(bytes) }
