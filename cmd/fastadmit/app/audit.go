@@ -146,7 +146,7 @@ func (a *auditOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	o, err := a.auditOptions(cmd.Context(), cmd.ErrOrStderr())
+	o, err := a.prepared(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -241,10 +241,10 @@ func auditProgress(terminal io.Writer) func(audit.Progress) {
 	}
 }
 
-// auditOptions makes the plugins and what they see of the cluster ready.
-func (a *auditOptions) auditOptions(ctx context.Context, stderr io.Writer) (*audit.Options, error) {
+// prepared makes the plugins and what they see of the cluster ready.
+func (a *auditOptions) prepared(ctx context.Context, stderr io.Writer) (*audit.Options, error) {
 	a.noPods = !a.workloadPods
-	reviewed, err := a.reviewOptions.reviewOptions()
+	reviewed, err := a.reviewOptions.prepared()
 	if err != nil {
 		return nil, err
 	}

@@ -142,10 +142,10 @@ func TestReviewParams(t *testing.T) {
 	servertest.WriteFile(t, "limit.yaml", limit("a", "other", "5"))
 	f(1, "no params found", "web.yaml", "limit.yaml", "--policies=policy.yaml")
 	// What comes with the policy is not replaced by what it checks.
-	write(t, "policy.yaml", limitReplicas+limit("a", "shop", "3"))
-	write(t, "limit.yaml", limit("a", "shop", "100"))
+	servertest.WriteFile(t, "policy.yaml", limitReplicas+limit("a", "shop", "3"))
+	servertest.WriteFile(t, "limit.yaml", limit("a", "shop", "100"))
 	f(2, `limit.yaml:2: ConfigMap "a" would replace that of policy.yaml:21`, "web.yaml", "limit.yaml", "--policies=policy.yaml")
-	write(t, "limit.yaml", limit("a", "shop", "3"))
+	servertest.WriteFile(t, "limit.yaml", limit("a", "shop", "3"))
 	f(1, "denied request: at most 3 replicas", "web.yaml", "limit.yaml", "--policies=policy.yaml")
 	// Custom resources, of no namespace.
 	const crd = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: limits.example.com}\n" +

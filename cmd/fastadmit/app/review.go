@@ -135,7 +135,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	o, err := r.reviewOptions()
+	o, err := r.prepared()
 	if err != nil {
 		return err
 	}
@@ -194,8 +194,8 @@ func (r *reviewOptions) reportOptions(tool string, stdout io.Writer) report.Opti
 	return o
 }
 
-// reviewOptions makes options of the flags.
-func (r *reviewOptions) reviewOptions() (*review.Options, error) {
+// prepared returns the options of a review according to the flags.
+func (r *reviewOptions) prepared() (*review.Options, error) {
 	o := &review.Options{
 		Namespace: r.namespace, Operation: codec.Operation(strings.ToUpper(r.operation)), User: r.user,
 		WorkloadPods: !r.noPods, PodTemplatePaths: r.podTemplatePaths, SkipUnknown: r.skipUnknown,

@@ -112,7 +112,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 		},
 		namespace: s.Namespace, operation: string(s.Operation), user: s.User, noPods: !s.WorkloadPods, bindPolicies: s.BindPolicies,
 	}
-	o, err := r.reviewOptions()
+	o, err := r.prepared()
 	if err != nil {
 		return nil, nil, err
 	}

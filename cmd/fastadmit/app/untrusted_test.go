@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // A trap is a server and a command that the files of a stranger name, and a file of the user.
@@ -30,14 +32,14 @@ func newTrap(t *testing.T) *trap {
 	}))
 	t.Cleanup(server.Close)
 	secret := filepath.Join(t.TempDir(), "token")
-	write(t, secret, "secret")
+	servertest.WriteFile(t, secret, "secret")
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	write(t, "ca.crt", string(ca))
+	servertest.WriteFile(t, "ca.crt", string(ca))
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, "run", "#!/bin/sh\ntouch "+x.ran+"\n")
+	servertest.WriteFile(t, "run", "#!/bin/sh\ntouch "+x.ran+"\n")
 	if err := os.Chmod("run", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -45,19 +47,19 @@ func newTrap(t *testing.T) *trap {
 		return "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: '*'}}]\n" +
 			"clusters: [{name: x, cluster: {server: " + server.URL + ", certificate-authority: ca.crt}}]\nusers: [{name: '*', user: " + user + "}]\n"
 	}
-	write(t, "exec.kubeconfig", kubeconfig("{exec: {apiVersion: client.authentication.k8s.io/v1, "+
+	servertest.WriteFile(t, "exec.kubeconfig", kubeconfig("{exec: {apiVersion: client.authentication.k8s.io/v1, "+
 		"command: "+dir+"/run, interactiveMode: Never}}"))
-	write(t, "token.kubeconfig", kubeconfig("{tokenFile: "+secret+"}"))
+	servertest.WriteFile(t, "token.kubeconfig", kubeconfig("{tokenFile: "+secret+"}"))
 	for _, kind := range []string{"Validating", "Mutating"} {
 		if err := os.Mkdir(kind, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		write(t, kind+"/webhooks.yaml", "apiVersion: admissionregistration.k8s.io/v1\nkind: "+kind+"WebhookConfiguration\nmetadata: {name: "+
+		servertest.WriteFile(t, kind+"/webhooks.yaml", "apiVersion: admissionregistration.k8s.io/v1\nkind: "+kind+"WebhookConfiguration\nmetadata: {name: "+
 			strings.ToLower(kind)+".static.k8s.io}\nwebhooks:\n- name: x.static.k8s.io\n"+
 			"  clientConfig: {url: '"+server.URL+"', caBundle: "+base64.StdEncoding.EncodeToString(ca)+"}\n  sideEffects: None\n  admissionReviewVersions: [v1]\n"+
 			"  rules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods, persistentvolumes]}]\n")
 	}
-	write(t, "pod.yaml", latestPod+"---\napiVersion: v1\nkind: PersistentVolume\n"+
+	servertest.WriteFile(t, "pod.yaml", latestPod+"---\napiVersion: v1\nkind: PersistentVolume\n"+
 		"metadata: {name: v}\nspec: {gcePersistentDisk: {pdName: d}}\n")
 	x.suites(t, server.URL, dir)
 	return x
@@ -82,9 +84,9 @@ func (x *trap) suites(t *testing.T, url, dir string) {
 		{"volumes", "PersistentVolumeLabel",
 			"{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, endpoint: {url: '" + url + "', caFile: '" + dir + "/ca.crt'}}"},
 	} {
-		write(t, s.name+".yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
+		servertest.WriteFile(t, s.name+".yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
 			"plugins:\n- name: "+s.plugin+"\n  configuration: "+s.configuration+"\n")
-		write(t, s.name+".test.yaml", suiteHead+"enableAdmissionPlugins: ["+s.plugin+"]\nadmissionControlConfigFile: "+s.name+".yaml\n"+
+		servertest.WriteFile(t, s.name+".test.yaml", suiteHead+"enableAdmissionPlugins: ["+s.plugin+"]\nadmissionControlConfigFile: "+s.name+".yaml\n"+
 			"cases: [{name: a, object: pod.yaml, expect: {decision: allowed}}]\n")
 	}
 }
