@@ -15,7 +15,7 @@ import (
 func TestConcurrently(t *testing.T) {
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		t.Run(p.Name, func(t *testing.T) {
-			admissiontest.Concurrently(t, p, "../"+strings.ToLower(p.Name)+"/testdata")
+			admissiontest.Concurrently(t, p, strings.ToLower(p.Name)+"/testdata")
 		})
 	}
 }

@@ -7,8 +7,44 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/codec"
 )
+
+// TestHurried has a plugin that stops at its deadline, and one that waits for the end of its
+// context.
+func TestHurried(t *testing.T) {
+	f := func(ctx context.Context, stops bool, want time.Duration, failed bool) {
+		t.Helper()
+		start := time.Now()
+		plugin := admission.Plugin{Name: "Waits", Rules: []admission.Rule{admission.Any()}, Validates: true}
+		plugin.New = func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Validate: func(ctx context.Context, _ *codec.Review) admission.Result {
+				if deadline, ok := ctx.Deadline(); stops && ok {
+					time.Sleep(time.Until(deadline))
+				} else if ok {
+					<-ctx.Done()
+				}
+				return admission.Result{Err: ctx.Err()}
+			}}, nil
+		}
+		chain := admissiontest.MustChain(t, admissiontest.Hurried(plugin), "")
+		review := codec.Acquire()
+		defer review.Release()
+		if err := review.Decode(admissiontest.Body(codec.Create, "v1/pods", `{}`)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := chain.Review(ctx, review, admission.Validate); (err != nil) != failed || time.Since(start) != want {
+			t.Errorf("got %v after %s, want a failure: %v, after %s", err, time.Since(start), failed, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f(t.Context(), true, 0, false)
+		f(admissiontest.WithTime(t.Context(), time.Second), true, time.Second, false)
+		f(admissiontest.WithTime(t.Context(), time.Second), false, time.Second+time.Minute, true)
+	})
+}
 
 func TestWithDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,8 +27,8 @@ const (
 	// longer among the endpoints. Kubernetes does both at once, and promises
 	// nothing about which is first.
 	endpointLag = time.Second
-	// shutdownDelay covers that.
-	shutdownDelay = 2 * time.Second
+	// shutdownDelay covers that, and what a busy API server takes to hear of it.
+	shutdownDelay = 5 * time.Second
 
 	// noticeDelay is after how long the kubelet notices that a container ended
 	// (k8s.io/kubernetes pkg/kubelet genericPlegRelistPeriod).

@@ -86,7 +86,7 @@ func (b *backendServer) kubeconfig(t testing.TB) []byte {
 // chain returns the plugin in front of the backend, with more of its configuration.
 func (b *backendServer) chain(t testing.TB, more string) (*admission.Chain, *metrics.Set) {
 	t.Helper()
-	plugin, set := Plugin(), metrics.NewSet()
+	plugin, set := admissiontest.Hurried(Plugin()), metrics.NewSet()
 	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {
 		Config: []byte(`{"imagePolicy":{"kubeConfigFile":"k"` + more + `}}`), Kubeconfig: b.kubeconfig(t), Metrics: set,
 	}}, nil, nil)
@@ -299,14 +299,14 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// review asks with that much time until the deadline.
+// review asks with that much time until the deadline of the plugin.
 func review(t testing.TB, chain *admission.Chain, body []byte, budget time.Duration) (admission.Outcome, error) {
 	r := codec.Acquire()
 	defer r.Release()
 	if err := r.Decode(bytes.Clone(body)); err != nil {
 		return 0, err
 	}
-	return chain.Review(admissiontest.WithDeadline(t, budget), r, admission.Validate)
+	return chain.Review(admissiontest.WithTime(t.Context(), budget), r, admission.Validate)
 }
 
 // TestDeadline has a backend that does not answer: the plugin decides before the

@@ -203,7 +203,7 @@ func TestTimes(t *testing.T) {
 		if err := review.Decode(pod); err != nil {
 			t.Fatal(err)
 		}
-		outcome, err := chain.Review(admissiontest.WithDeadline(t, time.Second), review, phase)
+		outcome, err := chain.Review(admissiontest.WithTime(t.Context(), time.Second), review, phase)
 		if err != nil || outcome != admission.OutcomeAllowed {
 			t.Errorf("%v: got %v, %v, want the failure ignored in time", phase, outcome, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionwebhook"
@@ -110,6 +111,7 @@ func (b *backend) chainWith(phase admission.Phase, config string, kubeconfig []b
 	}
 	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":%s}`, kind, b.webhooks(hooks...))
 	b.series = metrics.NewSet()
+	plugin = admissiontest.Hurried(plugin)
 	chain, err := tryChain(b.t, cluster.Options{Metrics: b.series}, &plugin, admission.Enabled{
 		Config: []byte(config), Kubeconfig: kubeconfig, Manifests: []admission.File{{Name: "a.yaml", Content: document}},
 	})
