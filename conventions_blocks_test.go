@@ -33,7 +33,8 @@ type block struct {
 }
 
 var (
-	writtenBlock  = regexp.MustCompile("(?ms)(?:^ *<!-- (?:(?:not run|table|losses): ([^\n]+)|message: ([^ ]+)) -->\n)?^( *)```([a-z]*)\n(.*?)^ *```$")
+	writtenBlock = regexp.MustCompile("(?ms)(?:^ *<!-- (?:(?:not run|table|losses): ([^\n]+)|message: ([^ ]+)) -->\n)?" +
+		"^( *)```([a-z]*)\n(.*?)^ *```$")
 	comparedBlock = regexp.MustCompile(`(?s)<!-- compare: .*?<!-- end -->`)
 )
 
@@ -199,7 +200,9 @@ func TestConventionsManifests(t *testing.T) {
 	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
-	compile := func(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (config.Conditions, field.ErrorList) {
+	compile := func(
+		conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path,
+	) (config.Conditions, field.ErrorList) {
 		return matchconditions.Compile(conditions, policy, nil, false, path)
 	}
 	configurations, objects := 0, 0

@@ -19,6 +19,9 @@ var randomPackages = map[string][]string{
 	"hash/maphash":         {},
 }
 
+// clockNumbers are the methods of a time that tests could take a seed from.
+var clockNumbers = []string{"UnixNano", "UnixMicro", "UnixMilli", "Nanosecond"}
+
 // TestConventionsSeeds has generated cases come from package internal/seed, or from a
 // number in the test: a test that draws others in each run passes or fails by chance.
 func TestConventionsSeeds(t *testing.T) {
@@ -35,7 +38,7 @@ func TestConventionsSeeds(t *testing.T) {
 			}
 			from, _ := selector.X.(*ast.Ident)
 			switch {
-			case slices.Contains([]string{"UnixNano", "UnixMicro", "UnixMilli", "Nanosecond"}, selector.Sel.Name) && (from == nil || from.Name != "time"):
+			case slices.Contains(clockNumbers, selector.Sel.Name) && (from == nil || from.Name != "time"):
 				t.Errorf("%s: got a number from the clock, want one from internal/seed, or rand.Text of crypto/rand for a name", s.At(node))
 			case from == nil || names[from.Name] == "":
 			case !slices.Contains(randomPackages[names[from.Name]], selector.Sel.Name):

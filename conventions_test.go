@@ -60,7 +60,8 @@ func TestConventionsModules(t *testing.T) {
 	checked := append(strings.Fields(list), "deploy")
 	for _, name := range files(t) {
 		dir, ok := strings.CutSuffix(name, "/go.mod")
-		if !ok || strings.HasPrefix(dir, "tools") || dir == "e2e/etcd" || dir == "e2e/behind/gatekeeper" || strings.HasPrefix(dir, "e2e/node/") || // which have nothing but versions, or one tool
+		if !ok || strings.HasPrefix(dir, "tools") ||
+			dir == "e2e/etcd" || dir == "e2e/behind/gatekeeper" || strings.HasPrefix(dir, "e2e/node/") || // only versions, or one tool
 			strings.HasPrefix(dir, "e2e/removed") { // which e2e-full lints as e2e/removed and e2e/removed/v*
 			continue
 		}
@@ -181,7 +182,8 @@ func TestConventionsExample(t *testing.T) {
 // import each other.
 var layers = []string{
 	"codec",
-	"internal/alike", "internal/discovery", "internal/files", "internal/protobuf", "internal/quantity", "internal/seed", "internal/socket", "internal/strictyaml", "internal/wake",
+	"internal/alike", "internal/discovery", "internal/files", "internal/protobuf", "internal/quantity",
+	"internal/seed", "internal/socket", "internal/strictyaml", "internal/wake",
 	"corpus", // recordings and no code
 	"diff",
 	"cluster",
@@ -285,7 +287,11 @@ func TestConventionsImportsBanned(t *testing.T) {
 // requests can choose: no names or users, and namespaces only in the file of
 // fastadmit audit, which bounds them. Policies and their bindings are named by
 // operators, and bounded.
-var metricLabels = []string{"code", "decision", "enforcement_action", "error_type", "goversion", "namespace", "operation", "phase", "plugin", "policy", "policy_binding", "port", "reason", "resource", "result", "verb", "version", "webhook"}
+var metricLabels = []string{
+	"code", "decision", "enforcement_action", "error_type", "goversion",
+	"namespace", "operation", "phase", "plugin", "policy", "policy_binding", "port",
+	"reason", "resource", "result", "verb", "version", "webhook",
+}
 
 var metricWord = regexp.MustCompile(`\bfastadmit(_[a-z]+)+`)
 

@@ -121,7 +121,8 @@ func (g *generator) block(document, what string) (string, error) {
 	case "example": // what the binary with the plugin of admission/README.md prints
 		return session("go run ./admission/example", rest, app.WithPlugin(creator.Plugin())), nil
 	}
-	return "", fmt.Errorf("got %q, want plugins, missing-plugins, times, dependencies, flags, metrics, limits, crd, configuration, file, run or example", verb)
+	return "", fmt.Errorf("got %q, want plugins, missing-plugins, times, dependencies, flags, metrics, limits, crd, configuration, "+
+		"file, run or example", verb)
 }
 
 // session shows a command and what it prints.

@@ -13,7 +13,8 @@ func writeLimits(t *testing.T, declarations string) string {
 	dir := filepath.Join(t.TempDir(), "box")
 	err := os.Mkdir(dir, 0o755)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "box.go"), []byte("package box\n\nimport (\n\t\"time\"\n\t\"example.com/other\"\n)\n"+declarations), 0o600)
+		text := "package box\n\nimport (\n\t\"time\"\n\t\"example.com/other\"\n)\n" + declarations
+		err = os.WriteFile(filepath.Join(dir, "box.go"), []byte(text), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,8 @@ func TestLimitTable(t *testing.T) {
 			t.Errorf("%s\ngot\n%swant\n%s", declarations, rows, want)
 		}
 	}
-	f("// bodyMax is the largest body: a < b.\nconst bodyMax = 32 << 20", "bodyMax", "| `box.bodyMax` | 32 MiB | The largest body: a &lt; b. |\n")
+	f("// bodyMax is the largest body: a < b.\nconst bodyMax = 32 << 20", "bodyMax",
+		"| `box.bodyMax` | 32 MiB | The largest body: a &lt; b. |\n")
 	f("// bodyMax bounds\n// a body.\nconst bodyMax = 1 << 30", "bodyMax", "| `box.bodyMax` | 1 GiB | bodyMax bounds a body. |\n")
 	f("const bodyBytesMax = 640 // as text", "bodyBytesMax", "| `box.bodyBytesMax` | 640 bytes | as text |\n")
 	f("// a.\nconst nodesMax = 1024", "nodesMax", "| `box.nodesMax` | 1024 | a. |\n")
@@ -43,7 +45,8 @@ func TestLimitTable(t *testing.T) {
 	f("// a.\nconst share, partShare = 4, 3.0 / 8", "partShare", "| `box.partShare` | 3/8 | a. |\n")
 	f("// a.\nconst smallShare = 16", "smallShare", "| `box.smallShare` | 1/16 | a. |\n")
 	// A value may need other constants, and what cannot be imported does not matter.
-	f("// a.\nconst total = 4 * eachBytes + 2 << 20\nconst eachBytes = 1 << 20\nvar _ = other.Thing{}", "total", "| `box.total` | 6 MiB | a. |\n")
+	f("// a.\nconst total = 4 * eachBytes + 2 << 20\nconst eachBytes = 1 << 20\nvar _ = other.Thing{}", "total",
+		"| `box.total` | 6 MiB | a. |\n")
 	// Constants that share a comment share a row.
 	shared := "const (\n// min and max bound it.\nmin = 1\nmax = 2\n// other is another.\nother = 3\n)"
 	f(shared, "min max other", "| `box.min`, `box.max` | 1, 2 | min and max bound it. |\n| `box.other` | 3 | Another. |\n")

@@ -112,6 +112,7 @@ func times() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("For the same call, a webhook written with controller-runtime needs %.0f times the processor time at 100 calls a second, and %.0f to %.0f times at saturation.\n",
+	return fmt.Sprintf("For the same call, a webhook written with controller-runtime needs %.0f times "+
+		"the processor time at 100 calls a second, and %.0f to %.0f times at saturation.\n",
 		theirs[at100]/ours[at100], slices.Min(full), slices.Max(full)), nil
 }
