@@ -163,6 +163,10 @@ func TestReleased(t *testing.T) {
 	if !reflect.ValueOf(left).IsZero() {
 		t.Errorf("got %+v after Release", in)
 	}
+	frame := reflect.ValueOf(in.frames).FieldByName("free").Elem()
+	if !frame.FieldByName("Input").IsNil() || !frame.FieldByName("slots").IsZero() {
+		t.Errorf("got the frame %v after Release", frame)
+	}
 	if again := newInput(t, t.Context()); again.HidesNamespace || again.Spent != 0 || !again.view.Object.JSON().Exists() {
 		t.Errorf("got %+v, want a new Input", again)
 	}

@@ -89,8 +89,8 @@ func (all *Frames) take() *frame {
 
 func (all *Frames) put(f *frame) { f.next, all.free = all.free, f }
 
-// slotsMax is the most variables of loops that an expression may be inside of. Policies
-// have two nested loops, seldom three.
+// slotsMax is how many nested loops an expression may be inside of. Policies have two, seldom
+// three.
 const slotsMax = 8
 
 // kind says what a value is.
