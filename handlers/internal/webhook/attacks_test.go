@@ -126,7 +126,8 @@ func TestHostile(t *testing.T) {
 	f := func(path, message string, code int32, ignorable bool) {
 		t.Helper()
 		for _, policy := range []string{"Fail", "Ignore"} {
-			chain := b.chain(admission.Mutate, upstreamConfig, hook{name: "a.example.com", path: path, more: `"failurePolicy":"` + policy + `"`})
+			chain := b.chain(admission.Mutate, upstreamConfig, hook{name: "a.example.com", path: path,
+				more: `"timeoutSeconds":30,"failurePolicy":"` + policy + `"`}) // 30 s for busy machines
 			r := ask(t, chain, admission.Mutate, pod)
 			switch {
 			case ignorable && policy == "Ignore":
