@@ -17,9 +17,12 @@ import (
 // the edits.
 func BenchmarkMutate(b *testing.B) {
 	for name, mutation := range map[string]string{
-		"JSONPatch, an annotation":              `{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/annotations/a", value: "x"}]'}}`,
-		"ApplyConfiguration, an annotation":     `{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{annotations: {"a": "x"}}}'}}`,
-		"ApplyConfiguration, all pull policies": `{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}'}}`,
+		"JSONPatch, an annotation": `{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: ` +
+			`"/metadata/annotations/a", value: "x"}]'}}`,
+		"ApplyConfiguration, an annotation": `{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: ` +
+			`Object.metadata{annotations: {"a": "x"}}}'}}`,
+		"ApplyConfiguration, all pull policies": `{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: ` +
+			`Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}'}}`,
 	} {
 		b.Run(name, func(b *testing.B) {
 			manifests := []admission.File{{Name: "policy.yaml", Content: fmt.Appendf(nil, `

@@ -30,9 +30,11 @@ func TestMany(t *testing.T) {
 		return `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[` + strings.Join(containers, ",") + `]}}`
 	}
 	const kind = `{"group":"","version":"v1","kind":"Pod"}`
-	check(t, "ApplyConfiguration", `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, image: "a"})}}`,
+	check(t, "ApplyConfiguration", `Object{spec: Object.spec{containers: object.spec.containers.map(c, `+
+		`Object.spec.containers{name: c.name, image: "a"})}}`,
 		"v1/pods", kind, pod(before), pod(after))
-	check(t, "JSONPatch", `object.spec.containers.map(c, JSONPatch{op: "add", path: "/spec/containers/" + c.name.substring(1) + "/image", value: "a"})`,
+	check(t, "JSONPatch", `object.spec.containers.map(c, JSONPatch{op: "add", path: "/spec/containers/" + c.name.substring(1) + `+
+		`"/image", value: "a"})`,
 		"v1/pods", kind, pod(before), pod(after))
 }
 

@@ -47,8 +47,10 @@ func TestCustom(t *testing.T) {
 		review := codec.Acquire()
 		defer review.Release()
 		body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","name":"g",
-			"resource":{"group":"example.com","version":"v1","resource":"gadgets"},"kind":{"group":"example.com","version":"v1","kind":"` + kind + `"},
-			"object":{"apiVersion":"example.com/v1","kind":"` + kind + `","metadata":{"name":"g"},"spec":{"parts":[{"name":"a","size":1}],"list":["x"]}}}}`
+			"resource":{"group":"example.com","version":"v1","resource":"gadgets"},"kind":{"group":"example.com","version":"v1","kind":"` +
+			kind + `"},
+			"object":{"apiVersion":"example.com/v1","kind":"` + kind +
+			`","metadata":{"name":"g"},"spec":{"parts":[{"name":"a","size":1}],"list":["x"]}}}}`
 		if err := review.Decode([]byte(body)); err != nil {
 			t.Fatal(err)
 		}
@@ -64,14 +66,18 @@ func TestCustom(t *testing.T) {
 			t.Errorf("asked for %s, want JSON", *accept)
 		}
 	}
-	const parts, list = `Object{spec: Object.spec{parts: [Object.spec.parts{name: "a"}, Object.spec.parts{name: "b"}]}}`, `Object{spec: Object.spec{list: ["y"]}}`
+	const parts, list = `Object{spec: Object.spec{parts: [Object.spec.parts{name: "a"}, Object.spec.parts{name: "b"}]}}`,
+		`Object{spec: Object.spec{list: ["y"]}}`
 	const denied = "Forbidden Invalid: policy 'p' with binding 'b' denied request: error applying patch: "
 	f(gadgetPaths, parts, "Gadget", `{"parts":[{"name":"a","size":1},{"name":"b"}],"list":["x"]}`)
 	f(gadgetPaths, list, "Gadget", denied+"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.list")
-	f(gadgetPaths, `Object{spec: Object.spec{nope: 1}}`, "Gadget", denied+"failed to convert patch object to typed object: .spec.nope: field not declared in schema")
-	f(gadgetPaths, parts, "Other", denied+"failed to convert patch object to typed object: no corresponding type for example.com/v1, Kind=Other")
+	f(gadgetPaths, `Object{spec: Object.spec{nope: 1}}`, "Gadget", denied+
+		"failed to convert patch object to typed object: .spec.nope: field not declared in schema")
+	f(gadgetPaths, parts, "Other", denied+"failed to convert patch object to typed object: no corresponding type for "+
+		"example.com/v1, Kind=Other")
 	f(`{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1"}}}`, parts, "Gadget", "Service Unavailable ServiceUnavailable: "+
-		"Resource kind example.com/v1, Kind=Gadget not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.")
+		"Resource kind example.com/v1, Kind=Gadget not found. There can be a delay between when CustomResourceDefinitions are created "+
+		"and when they are available.")
 	// An API server without schemas.
 	f("", list, "Gadget", `{"parts":[{"name":"a","size":1}],"list":["y"]}`)
 	f("broken", list, "Gadget", denied+"failed to convert patch object to typed object: "+

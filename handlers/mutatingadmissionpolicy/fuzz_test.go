@@ -37,7 +37,8 @@ func fuzz(f *testing.F, changes []string, compare func(t *testing.T, p *patch, o
 		f.Add([]byte(review.Request.Object), []byte(changes[i%len(changes)]))
 	}
 	for _, change := range changes {
-		f.Add([]byte(`{"apiVersion":"example.com/v1","kind":"Shop","metadata":{"name":"a","labels":{"a":"b"}},"spec":{"list":[1,2.5,{"a":null}],"map":{"é~/":""}}}`), []byte(change))
+		f.Add([]byte(`{"apiVersion":"example.com/v1","kind":"Shop","metadata":{"name":"a","labels":{"a":"b"}},"spec":{"list":[1,2.5,`+
+			`{"a":null}],"map":{"é~/":""}}}`), []byte(change))
 	}
 	needs := []cluster.Need{cluster.Discovered(), cluster.DiscoveredSchemas()}
 	state, err := cluster.New(cluster.Options{Embedded: true, Kinds: cluster.KindsOf(needs...)})
@@ -149,8 +150,10 @@ func merged(kind typed.ParseableType, object, configuration map[string]any) (any
 func FuzzJSONPatch(f *testing.F) {
 	changes := []string{
 		`[]`, `[{"op":"add","path":"/metadata/labels","value":{"é":"b"}},{"op":"test","path":"/metadata/labels/é","value":"b"}]`,
-		`[{"op":"remove","path":"/spec"}]`, `[{"op":"move","from":"/metadata/name","path":"/spec/name"},{"op":"copy","from":"/spec","path":"/metadata/spec"}]`,
-		`[{"op":"replace","path":"/spec/list/1","value":[1,2.50,1e3,null]},{"op":"add","path":"/spec/list/-","value":{}}]`, `[{"op":"replace","path":"","value":{"a":1}}]`,
+		`[{"op":"remove","path":"/spec"}]`, `[{"op":"move","from":"/metadata/name","path":"/spec/name"},{"op":"copy","from":"/spec",` +
+			`"path":"/metadata/spec"}]`,
+		`[{"op":"replace","path":"/spec/list/1","value":[1,2.50,1e3,null]},{"op":"add","path":"/spec/list/-","value":{}}]`,
+		`[{"op":"replace","path":"","value":{"a":1}}]`,
 		`[{"op":"add","path":"/spec/containers/0","value":{"name":"a"}}]`, `[{"op":"test","path":"/kind","value":"None"}]`, `[{"op":"nope"}]`,
 	}
 	fuzz(f, changes, func(t *testing.T, p *patch, _ *unstructured.Unstructured, change []byte) {

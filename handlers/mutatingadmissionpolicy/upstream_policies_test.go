@@ -46,14 +46,17 @@ func mutate(t *testing.T, object string, policies ...mutating) string {
 		if p.reinvoked {
 			reinvocation = "IfNeeded"
 		}
-		documents = append(documents, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy","metadata":{"name":"p%d"},`+
+		documents = append(documents, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy",`+
+			`"metadata":{"name":"p%d"},`+
 			`"spec":{"reinvocationPolicy":%q,%s"matchConstraints":{"matchPolicy":"Equivalent","namespaceSelector":{},"objectSelector":{},`+
-			`"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["*"],"resources":["deployments"]}]},"mutations":[%s]}}`, i, reinvocation, p.more, strings.Join(all, ",")),
+			`"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["*"],"resources":["deployments"]}]},"mutations":[%s]}}`,
+			i, reinvocation, p.more, strings.Join(all, ",")),
 			fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"b%d"},`+
 				`"spec":{"policyName":"p%[1]d"%s}}`, i, p.paramRef))
 	}
 	authorize := func(_ context.Context, r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = true }
-	state, err := cluster.New(cluster.Options{Authorize: authorize, Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}}})
+	state, err := cluster.New(cluster.Options{Authorize: authorize,
+		Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}}})
 	plugin := Plugin()
 	if err == nil {
 		err = state.Follow(t.Context(), plugin.Needs...)
@@ -62,7 +65,8 @@ func mutate(t *testing.T, object string, policies ...mutating) string {
 		t.Fatal(err)
 	}
 	content := `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(documents, ",") + `]}`
-	configMap := admission.ParamObject{Namespace: "default", Name: "cm1", JSON: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm1","namespace":"default"},"data":{"key":"10"}}`)}
+	configMap := admission.ParamObject{Namespace: "default", Name: "cm1",
+		JSON: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm1","namespace":"default"},"data":{"key":"10"}}`)}
 	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {
 		Manifests: []admission.File{{Name: "policies.json", Content: []byte(content), FromAPI: true}},
 		Params:    []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []admission.ParamObject{configMap}}},
@@ -110,7 +114,8 @@ func TestCompilationUpstream(t *testing.T) {
 			t.Errorf("%+v\ngot  %s\nwant %s", p, got, want)
 		}
 	}
-	const apply100, patch10 = "Object{spec: Object.spec{replicas: object.spec.replicas + 100}}", `[JSONPatch{op: "replace", path: "/spec/replicas", value: object.spec.replicas + 10}]`
+	const apply100, patch10 = "Object{spec: Object.spec{replicas: object.spec.replicas + 100}}",
+		`[JSONPatch{op: "replace", path: "/spec/replicas", value: object.spec.replicas + 10}]`
 	replicas := func(n int) string { return deployment("", fmt.Sprintf(`{"replicas":%d}`, n)) }
 	value := func(expression string) mutating {
 		return mutating{mutations: []string{`[JSONPatch{op: "replace", path: "/spec/replicas", value: ` + expression + `}]`}}
@@ -121,17 +126,22 @@ func TestCompilationUpstream(t *testing.T) {
 	one := replicas(1)
 	f(one, replicas(111), mutating{mutations: []string{apply100, patch10}})
 	f(one, replicas(111), mutating{mutations: []string{patch10, apply100}})
-	const desired, list = `"variables":[{"name":"desired","expression":"10"}],`, `"variables":[{"name":"list","expression":"[0,1,2,3,4,5,6,7,8,9]"}],`
-	f(one, replicas(11), mutating{more: desired, mutations: []string{`[JSONPatch{op: "replace", path: "/spec/replicas", value: variables.desired + 1}]`}})
+	const desired, list = `"variables":[{"name":"desired","expression":"10"}],`,
+		`"variables":[{"name":"list","expression":"[0,1,2,3,4,5,6,7,8,9]"}],`
+	f(one, replicas(11), mutating{more: desired,
+		mutations: []string{`[JSONPatch{op: "replace", path: "/spec/replicas", value: variables.desired + 1}]`}})
 	f(one, replicas(11), mutating{more: desired, mutations: []string{"Object{spec: Object.spec{replicas: variables.desired + 1}}"}})
-	const params, cm1 = `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`, `,"paramRef":{"name":"cm1","namespace":"default","parameterNotFoundAction":"Deny"}`
-	f(one, replicas(10), mutating{more: params, paramRef: cm1, mutations: []string{"Object{spec: Object.spec{replicas: int(params.data['key'])}}"}})
+	const params, cm1 = `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`,
+		`,"paramRef":{"name":"cm1","namespace":"default","parameterNotFoundAction":"Deny"}`
+	f(one, replicas(10), mutating{more: params, paramRef: cm1,
+		mutations: []string{"Object{spec: Object.spec{replicas: int(params.data['key'])}}"}})
 	loops := `"0123456789" == "0123456789"`
 	for _, x := range []string{"x5", "x5", "x4", "x3", "x2", "x1"} {
 		loops = fmt.Sprintf("variables.list.all(%s, %s)", x, loops)
 	}
 	const exceeded = "operation cancelled: actual cost limit exceeded"
-	f(one, exceeded, mutating{more: list, mutations: []string{`[JSONPatch{op: "replace", path: "/spec/replicas", value: ` + loops + `? 1 : 0}]`}})
+	f(one, exceeded, mutating{more: list, mutations: []string{`[JSONPatch{op: "replace", path: "/spec/replicas", value: ` + loops +
+		`? 1 : 0}]`}})
 	f(one, exceeded, mutating{more: list, mutations: []string{"Object{spec: Object.spec{replicas: " + loops + "? 1 : 0}}"}})
 	f(one, replicas(10), value("request.kind.group == 'apps' && request.kind.version == 'v1' && request.kind.kind == 'Deployment' ? 10 : 0"))
 	f(one, replicas(10), value("namespaceObject.metadata.name == 'namespace' ? 10 : 0"))
@@ -143,7 +153,8 @@ func TestCompilationUpstream(t *testing.T) {
 	f(labelled, deployment(`{"empty":"true","same":"true","different":"false"}`, "{}"), labels(`{"empty": string(Object{} == Object{}), `+
 		`"same": string(Object{field: "x"} == Object{field: "x"}), "different": string(Object{field: "x"} == Object{field: "y"})}`))
 	// The names of types are not checked where the Object is a value of a patch: upstream says that it should be.
-	f(deployment("", "{}"), replicas(1), mutating{mutations: []string{`[JSONPatch{op: "add", path: "/spec", value: Object.invalid{replicas: 1}}]`}})
+	f(deployment("", "{}"), replicas(1), mutating{mutations: []string{`[JSONPatch{op: "add", path: "/spec", value: ` +
+		`Object.invalid{replicas: 1}}]`}})
 }
 
 // TestDispatcherUpstream has the cases of upstream's dispatcher_test.go, and those of
@@ -160,7 +171,8 @@ func TestDispatcherUpstream(t *testing.T) {
 	replicas := func(n int) string { return deployment("", fmt.Sprintf(`{"replicas":%d,%s}`, n, volume)) }
 	f(before, replicas(101), mutating{mutations: []string{"Object{spec: Object.spec{replicas: object.spec.replicas + 100}}"}})
 	f(before, replicas(11), mutating{
-		more: `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`, paramRef: `,"paramRef":{"name":"cm1","namespace":"default","parameterNotFoundAction":"Deny"}`,
+		more:      `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`,
+		paramRef:  `,"paramRef":{"name":"cm1","namespace":"default","parameterNotFoundAction":"Deny"}`,
 		mutations: []string{"Object{spec: Object.spec{replicas: object.spec.replicas + int(params.data['key'])}}"},
 	})
 
@@ -171,16 +183,20 @@ func TestDispatcherUpstream(t *testing.T) {
 	labels := func(all string) string { return deployment(all, "{"+volume+"}") }
 	const count = `string(int(object.?metadata.labels["count"].orValue("1")) + 1)`
 	f(plain, labels(`{"policy1":"2","policy2":"2"}`), label("", "policy1", count), label("", "policy2", count))
-	const production = `"matchConditions":[{"name":"prodonly","expression":"object.?metadata.labels[\"environment\"].orValue(\"\") == \"production\""}],`
-	f(plain, labels(`{"environment":"production","policy1invoked":"true"}`), label("", "environment", `"production"`), label(production, "policy1invoked", `"true"`))
+	const production = `"matchConditions":[{"name":"prodonly","expression":"object.?metadata.labels[\"environment\"].orValue(\"\") ` +
+		`== \"production\""}],`
+	f(plain, labels(`{"environment":"production","policy1invoked":"true"}`), label("", "environment", `"production"`),
+		label(production, "policy1invoked", `"true"`))
 	f(plain, labels(`{"environment":"production"}`), label(production, "policy1invoked", `"true"`), label("", "environment", `"production"`))
 
 	// plugin_test.go: annotations and other fields, and an element of a list that has keys.
 	f(plain, deployment(`{"foo":"bar"}`, `{`+volume+`,"paused":true}`), mutating{mutations: []string{
 		`Object{metadata: Object.metadata{labels: {"foo": "bar"}}, spec: Object.spec{paused: true}}`}})
 	f(deployment("", `{"template":{"spec":{"initContainers":[{"name":"init-container","image":"image"}]}}}`),
-		deployment(`{"foo":"bar"}`, `{"template":{"spec":{"initContainers":[{"name":"init-container","image":"image"},{"name":"injected-init-container","image":"injected-image"}]}}}`),
-		mutating{mutations: []string{`Object{metadata: Object.metadata{labels: {"foo": "bar"}}, spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{` +
+		deployment(`{"foo":"bar"}`, `{"template":{"spec":{"initContainers":[{"name":"init-container","image":"image"},`+
+			`{"name":"injected-init-container","image":"injected-image"}]}}}`),
+		mutating{mutations: []string{`Object{metadata: Object.metadata{labels: {"foo": "bar"}}, spec: Object.spec{template: ` +
+			`Object.spec.template{spec: Object.spec.template.spec{` +
 			`initContainers: [Object.spec.template.spec.initContainers{name: "injected-init-container", image: "injected-image"}]}}}}`}})
 	// patch/typeconverter_test.go: nothing is lost on the way.
 	const containers = `{"template":{"spec":{"containers":[{"name":"a"},{"name":"x","ports":[{"containerPort":8080}]}]}}}`

@@ -28,7 +28,8 @@ func chainOf(t testing.TB, mutations string) (*admission.Chain, error) {
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	enabled := map[string]admission.Enabled{plugin.Name: {Manifests: []admission.File{{Name: "policy.json", Content: []byte(manifest(mutations))}}}}
+	enabled := map[string]admission.Enabled{plugin.Name: {Manifests: []admission.File{{Name: "policy.json",
+		Content: []byte(manifest(mutations))}}}}
 	return admission.NewChain([]admission.Plugin{plugin}, enabled, state, nil)
 }
 
@@ -115,7 +116,8 @@ func TestJSONPatchUpstream(t *testing.T) {
 		`{"spec":{"replicas":1}}`, `{"spec":{"replicas":3}}`)
 	f(`[JSONPatch{op: "remove", path: "/spec/replicas"}]`, `{"spec":{"replicas":1}}`, `{"spec":{}}`)
 	f(`[JSONPatch{op: "remove", path: "/metadata/labels/y"}]`, labels(`{"x":"1","y":"1"}`), labels(`{"x":"1"}`))
-	f(`[JSONPatch{op: "remove", path: "/spec/template/spec/containers/1"}]`, containers(`[{"name":"a"},{"name":"b"},{"name":"c"}]`), containers(`[{"name":"a"},{"name":"c"}]`))
+	f(`[JSONPatch{op: "remove", path: "/spec/template/spec/containers/1"}]`, containers(`[{"name":"a"},{"name":"b"},{"name":"c"}]`),
+		containers(`[{"name":"a"},{"name":"c"}]`))
 	f(from("copy", "/metadata/labels/x", "/metadata/labels/y"), labels(`{"x":"1"}`), labels(`{"x":"1","y":"1"}`))
 	f(from("copy", each+"0", each+"-"), containers(`[{"name":"a"},{"name":"b"}]`), containers(`[{"name":"a"},{"name":"b"},{"name":"a"}]`))
 	f(from("move", "/metadata/labels/x", "/metadata/labels/y"), labels(`{"x":"1"}`), labels(`{"y":"1"}`))
@@ -129,37 +131,49 @@ func TestJSONPatchUpstream(t *testing.T) {
 	f(op("replace", "/metadata/labels", `{"y": "2"}`), `{"metadata":{}}`, labels(`{"y":"2"}`))
 	f(op("replace", "/metadata/labels", `{"y": "2"}`), labels(`{"x":"1"}`), labels(`{"y":"2"}`))
 	f(op("replace", each+"0", `{"name": "x"}`), containers(`[{"name":"a"}]`), containers(`[{"name":"x"}]`))
-	f(op("add", "/spec", "Object.spec{selector: Object.spec.selector{}, replicas: 10}"), `{"spec":{}}`, `{"spec":{"selector":{},"replicas":10}}`)
-	f(op("add", "/metadata/labels", `{"op": JSONPatch{op: "o"}.op, "path": JSONPatch{path: "p"}.path, "from": JSONPatch{from: "f"}.from, "value": string(JSONPatch{value: "v"}.value)}`),
+	f(op("add", "/spec", "Object.spec{selector: Object.spec.selector{}, replicas: 10}"), `{"spec":{}}`,
+		`{"spec":{"selector":{},"replicas":10}}`)
+	f(op("add", "/metadata/labels", `{"op": JSONPatch{op: "o"}.op, "path": JSONPatch{path: "p"}.path, "from": JSONPatch{from: `+
+		`"f"}.from, "value": string(JSONPatch{value: "v"}.value)}`),
 		labels("{}"), labels(`{"op":"o","path":"p","from":"f","value":"v"}`))
-	f(op("add", "/metadata/labels", `{"op": string(has(JSONPatch{op: "o"}.op)), "value": string(has(JSONPatch{value: "v"}.value)), "no-op": string(has(JSONPatch{}.op)), "no-value": string(has(JSONPatch{}.value))}`),
+	f(op("add", "/metadata/labels", `{"op": string(has(JSONPatch{op: "o"}.op)), "value": string(has(JSONPatch{value: "v"}.value)), `+
+		`"no-op": string(has(JSONPatch{}.op)), "no-value": string(has(JSONPatch{}.value))}`),
 		labels("{}"), labels(`{"op":"true","value":"true","no-op":"false","no-value":"false"}`))
 	f(op("add", "/metadata/labels", `{"empty": string(JSONPatch{} == JSONPatch{}), "op": string(JSONPatch{op: "a"} == JSONPatch{op: "b"}),`+
-		` "value": string(JSONPatch{value: 1} == JSONPatch{value: "1"}), "same": string(JSONPatch{from: "a", value: 1} == JSONPatch{from: "a", value: 1}),`+
+		` "value": string(JSONPatch{value: 1} == JSONPatch{value: "1"}), "same": string(JSONPatch{from: "a", value: 1} == `+
+		`JSONPatch{from: "a", value: 1}),`+
 		` "path": string(JSONPatch{path: "x"} == JSONPatch{}), "none": string(JSONPatch{value: 1} == JSONPatch{})}`),
 		labels("{}"), labels(`{"empty":"true","op":"false","value":"false","same":"true","path":"false","none":"false"}`))
-	f(`[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("k8s.io/x~y"), value: "1"}]`, labels("{}"), labels(`{"k8s.io/x~y":"1"}`))
-	f(op("add", each+"-", `Object.spec.template.spec.containers{name: "x", ports: [Object.spec.template.spec.containers.ports{containerPort: 8080}]}`),
+	f(`[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("k8s.io/x~y"), value: "1"}]`, labels("{}"),
+		labels(`{"k8s.io/x~y":"1"}`))
+	f(op("add", each+"-", `Object.spec.template.spec.containers{name: "x", ports: `+
+		`[Object.spec.template.spec.containers.ports{containerPort: 8080}]}`),
 		containers(`[]`), containers(`[{"name":"x","ports":[{"containerPort":8080}]}]`))
 	f(op("add", each+"1", `Object.spec.template.spec.containers{name: "sidecar", command: ["sh", "-c", "sleep 3600"],
 		resources: Object.spec.template.spec.containers.resources{limits: {"cpu": "200m", "memory": "256Mi"}}}`),
-		containers(`[{"name":"a"}]`), containers(`[{"name":"a"},{"name":"sidecar","command":["sh","-c","sleep 3600"],"resources":{"limits":{"cpu":"200m","memory":"256Mi"}}}]`))
+		containers(`[{"name":"a"}]`), containers(`[{"name":"a"},{"name":"sidecar","command":["sh","-c","sleep 3600"],`+
+			`"resources":{"limits":{"cpu":"200m","memory":"256Mi"}}}]`))
 	// k8s.io/apiserver v0.36.3 panics on an Object in a list or a map.
 	f(op("add", "/spec/template/spec/initContainers", `[Object.spec.template.spec.initContainers{name: "init-1", command: ["echo", "init1"]},
 		Object.spec.template.spec.initContainers{name: "init-2", command: ["echo", "init2"]}]`), `{"spec":{"template":{"spec":{}}}}`,
-		`{"spec":{"template":{"spec":{"initContainers":[{"name":"init-1","command":["echo","init1"]},{"name":"init-2","command":["echo","init2"]}]}}}}`)
+		`{"spec":{"template":{"spec":{"initContainers":[{"name":"init-1","command":["echo","init1"]},{"name":"init-2",`+
+			`"command":["echo","init2"]}]}}}}`)
 	f(op("add", "/metadata/labels", `{"a": Object.x{b: "c"}}`), labels("{}"), labels(`{"a":{"b":"c"}}`))
 
-	f(op("add", each+"-", `Object.spec.template.spec.containers{name: "x", ports: [Object.spec.template.spec.containers.portsZ{containerPort: 8080}]}`), containers(`[]`),
-		`type mismatch: unexpected type name "Object.spec.template.spec.containers.portsZ", expected "Object.spec.template.spec.containers.ports", which matches field name path from root Object type`)
+	f(op("add", each+"-", `Object.spec.template.spec.containers{name: "x", ports: `+
+		`[Object.spec.template.spec.containers.portsZ{containerPort: 8080}]}`), containers(`[]`),
+		`type mismatch: unexpected type name "Object.spec.template.spec.containers.portsZ", expected `+
+			`"Object.spec.template.spec.containers.ports", which matches field name path from root Object type`)
 	f(op("replace", each+"-", `{"name": "x"}`), containers(`[{"name":"a"}]`),
 		"JSON Patch: replace operation does not apply: doc is missing key: /spec/template/spec/containers/-: missing value")
-	f(op("add", "/metadata/labels/x", "1.0 / 0.0"), labels("{}"), "JSONPath valueExpression evaluated to a type that could not marshal to JSON")
+	f(op("add", "/metadata/labels/x", "1.0 / 0.0"), labels("{}"),
+		"JSONPath valueExpression evaluated to a type that could not marshal to JSON")
 	// In-tree, the library panics on such an operation when it comes to it.
 	f(`[JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: a value is missing or of a wrong kind in an operation")
 	f(`[JSONPatch{op: "nope", path: "/a"}, JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: Unexpected kind: nope")
 	f(`[JSONPatch{op: "test", path: "/metadata/labels", value: {"a": "b"}}, JSONPatch{op: "replace", path: ""}]`, labels("{}"), labels("{}"))
-	f(`[JSONPatch{op: "add", path: "/metadata/labels/\u0001", value: "a"}]`, labels("{}"), "add operation failed to decode path") // such a path is no JSON as upstream quotes it
+	f(`[JSONPatch{op: "add", path: "/metadata/labels/\u0001", value: "a"}]`, labels("{}"),
+		"add operation failed to decode path") // such a path is no JSON as upstream quotes it
 }
 
 // TestApplyConfigurationUpstream has the cases of upstream's patch/smd_test.go.
@@ -176,17 +190,21 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 	}
 	const container = "Object.spec.template.spec.containers"
 
-	f(in(`volumes: [Object.spec.template.spec.volumes{name: "y"}]`), pods(`{"volumes":[{"name":"x"}]}`), pods(`{"volumes":[{"name":"x"},{"name":"y"}]}`))
+	f(in(`volumes: [Object.spec.template.spec.volumes{name: "y"}]`), pods(`{"volumes":[{"name":"x"}]}`),
+		pods(`{"volumes":[{"name":"x"},{"name":"y"}]}`))
 	f(in(`volumes: [Object.spec.template.spec.volumes{name: "y", hostPath: Object.spec.template.spec.volumes.hostPath{path: "a"}}]`),
 		pods(`{"volumes":[{"name":"x"},{"name":"y"}]}`), pods(`{"volumes":[{"name":"x"},{"name":"y","hostPath":{"path":"a"}}]}`))
-	f(`Object{spec: Object.spec{replicas: object.spec.replicas % 2 == 0?object.spec.replicas + 1:object.spec.replicas}}`, apply(`{"replicas":2}`), apply(`{"replicas":3}`))
+	f(`Object{spec: Object.spec{replicas: object.spec.replicas % 2 == 0?object.spec.replicas + 1:object.spec.replicas}}`,
+		apply(`{"replicas":2}`), apply(`{"replicas":3}`))
 	f(`Object{spec: Object.spec{replicas: 1, template: Object.spec.template{metadata: Object.spec.template.metadata{labels: {"app": "nginx"}},
 		spec: Object.spec.template.spec{containers: [`+container+`{name: "nginx", ports: [`+container+`.ports{containerPort: 80}],
 		resources: `+container+`.resources{limits: {"cpu": "128M"}}}]}}}}`, apply(`{}`),
 		apply(`{"replicas":1,"template":{"metadata":{"labels":{"app":"nginx"}},"spec":{"containers":[
 		{"name":"nginx","ports":[{"containerPort":80}],"resources":{"limits":{"cpu":"128M"}}}]}}}`))
-	f(`Object{spec: Object.spec{replicas: 3}}`, apply(`{"template":{"spec":{"containers":[{"name":"nginx","env":[{"name":"test","value":"a"},{"name":"test","value":"b"}]}]}}}`),
-		apply(`{"replicas":3,"template":{"spec":{"containers":[{"name":"nginx","env":[{"name":"test","value":"a"},{"name":"test","value":"b"}]}]}}}`))
+	f(`Object{spec: Object.spec{replicas: 3}}`,
+		apply(`{"template":{"spec":{"containers":[{"name":"nginx","env":[{"name":"test","value":"a"},{"name":"test","value":"b"}]}]}}}`),
+		apply(`{"replicas":3,"template":{"spec":{"containers":[{"name":"nginx","env":[{"name":"test","value":"a"},{"name":"test",`+
+			`"value":"b"}]}]}}}`))
 	f(in(`containers: [`+container+`{name: "nginx", env: [`+container+`.env{name: "test", value: "c"}]}]`),
 		pods(`{"containers":[{"name":"nginx","env":[{"name":"test","value":"a"},{"name":"test","value":"b"},{"name":"foo","value":"bar"}]}]}`),
 		pods(`{"containers":[{"name":"nginx","env":[{"name":"test","value":"c"},{"name":"foo","value":"bar"}]}]}`))
@@ -216,11 +234,13 @@ func TestApplyConfigurationCustom(t *testing.T) {
 // kube-apiserver has no schemas of.
 func TestApplyConfigurationRequests(t *testing.T) {
 	const labelled = `Object{metadata: Object.metadata{labels: {"a": "b"}}}`
-	check(t, "ApplyConfiguration", labelled, "apps/v1/deployments", `{"group":"autoscaling","version":"v1","kind":"Scale"}`, `{"spec":{"replicas":1}}`,
+	check(t, "ApplyConfiguration", labelled, "apps/v1/deployments", `{"group":"autoscaling","version":"v1","kind":"Scale"}`,
+		`{"spec":{"replicas":1}}`,
 		"error applying patch: failed to convert patch object to typed object: no corresponding type for autoscaling/v1, Kind=Scale")
 	check(t, "ApplyConfiguration", labelled, "v1/pods", `{"group":"","version":"v1","kind":"PodExecOptions"}`, `{"command":["ls"]}`,
 		"error applying patch: failed to convert patch object to typed object: no corresponding type for /v1, Kind=PodExecOptions")
-	check(t, "ApplyConfiguration", labelled, "v1/pods", `{"group":"","version":"v1","kind":"Binding"}`, `{"apiVersion":"v1","kind":"Binding","metadata":{}}`,
+	check(t, "ApplyConfiguration", labelled, "v1/pods", `{"group":"","version":"v1","kind":"Binding"}`,
+		`{"apiVersion":"v1","kind":"Binding","metadata":{}}`,
 		`{"apiVersion":"v1","kind":"Binding","metadata":{"labels":{"a":"b"}}}`)
 	check(t, "JSONPatch", `[JSONPatch{op: "replace", path: "/spec/replicas", value: 2}]`, "apps/v1/deployments",
 		`{"group":"autoscaling","version":"v1","kind":"Scale"}`, `{"spec":{"replicas":1}}`, `{"spec":{"replicas":2}}`)

@@ -31,14 +31,16 @@ func TestManyParameters(t *testing.T) {
 		objects = append(objects, paramOf("default", fmt.Sprint("param", i), "a", "b"))
 	}
 	policy := documents{
-		policy:   `{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},` + everything + `,"validations":[{"expression":"params.metadata.name == ''"}]}`,
+		policy: `{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},` + everything +
+			`,"validations":[{"expression":"params.metadata.name == ''"}]}`,
 		bindings: map[string]string{"b": `"validationActions":["Warn"],"paramRef":{"selector":{},"parameterNotFoundAction":"Deny"}`},
 		params:   []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: objects}},
 	}
 	chain := policy.chain(t)
 	review := codec.Acquire()
 	defer review.Release()
-	if err := review.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` + requestIn("default") + `}`)); err != nil {
+	if err := review.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` + requestIn("default") +
+		`}`)); err != nil {
 		t.Fatal(err)
 	}
 	ctx := &endsAfter{t.Context(), looks}

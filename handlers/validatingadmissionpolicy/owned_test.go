@@ -21,14 +21,15 @@ func TestOutcomeOwnsItsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pod := range []string{"a-pod", `\u0061-pod`} {
-		admissiontest.CheckOwned(t, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"`+pod+`"}}`), func(review *codec.Review) any {
-			in := cel.NewInput(t.Context(), review)
-			defer in.Release()
-			o := v.validate(in)
-			if len(o.decisions) != 1 || o.decisions[0].message != "a-pod" || len(o.audited) != 1 || o.audited[0].value != "a-pod" {
-				t.Errorf("got %+v, want a denial and an annotation with the name", o)
-			}
-			return &o
-		})
+		admissiontest.CheckOwned(t, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"`+pod+`"}}`),
+			func(review *codec.Review) any {
+				in := cel.NewInput(t.Context(), review)
+				defer in.Release()
+				o := v.validate(in)
+				if len(o.decisions) != 1 || o.decisions[0].message != "a-pod" || len(o.audited) != 1 || o.audited[0].value != "a-pod" {
+					t.Errorf("got %+v, want a denial and an annotation with the name", o)
+				}
+				return &o
+			})
 	}
 }

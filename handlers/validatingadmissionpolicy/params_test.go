@@ -12,10 +12,12 @@ import (
 
 // TestParams evaluates a policy with each of its parameters.
 func TestParams(t *testing.T) {
-	const policy = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":{` + constraints + `,
+	const policy = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":{` +
+		constraints + `,
 		"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},
 		"validations":[{"expression":"params == null ? object.metadata.name == 'name' : params.data.allowed == object.metadata.name","messageExpression":"'only ' + params.data.allowed"}]}}`
-	const binding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},"spec":{"policyName":"p",%s"validationActions":["Deny"]}}`
+	const binding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding",` +
+		`"metadata":{"name":%q},"spec":{"policyName":"p",%s"validationActions":["Deny"]}}`
 	param := func(namespace, name, allowed string) admission.ParamObject {
 		return admission.ParamObject{Namespace: namespace, Name: name, JSON: fmt.Appendf(nil, `{"data":{"allowed":%q}}`, allowed)}
 	}
@@ -23,7 +25,8 @@ func TestParams(t *testing.T) {
 		t.Helper()
 		files := []admission.File{{Name: "p", Content: []byte(policy), FromAPI: true}}
 		for i, ref := range refs {
-			files = append(files, admission.File{Name: fmt.Sprint("b", i), Content: fmt.Appendf(nil, binding, fmt.Sprint("b", i), ref), FromAPI: true})
+			files = append(files, admission.File{Name: fmt.Sprint("b", i), Content: fmt.Appendf(nil, binding, fmt.Sprint("b", i), ref),
+				FromAPI: true})
 		}
 		plugin := Plugin()
 		enabled := admission.Enabled{
@@ -58,5 +61,6 @@ func TestParams(t *testing.T) {
 	f(fmt.Sprintf(denied, "b1")+"only c-pod", ref(`"name":"a"`), ref(`"name":"c","namespace":"other"`), "")
 	f("", "") // params is null
 	f("", ref(`"name":"a"`), "")
-	f(fmt.Sprintf(denied, "b0")+"failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction", ref(`"name":"c"`))
+	f(fmt.Sprintf(denied, "b0")+"failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction",
+		ref(`"name":"c"`))
 }

@@ -20,7 +20,8 @@ const customResources = `{"apiVersion": "fastadmit.io/v1alpha1", "kind": "Valida
 // resource returns a custom resource for policies.
 func resource(t *testing.T, kind, name, spec string) runtime.Object {
 	t.Helper()
-	object, err := cluster.NewJSON(fmt.Appendf(nil, `{"apiVersion":"policies.fastadmit.io/v1","kind":%q,"metadata":{"name":%q},"spec":%s}`, kind, name, spec))
+	object, err := cluster.NewJSON(fmt.Appendf(nil, `{"apiVersion":"policies.fastadmit.io/v1","kind":%q,"metadata":{"name":%q},"spec":%s}`,
+		kind, name, spec))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,8 @@ func resource(t *testing.T, kind, name, spec string) runtime.Object {
 
 var aNamespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
 
-const constraints = `"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]}`
+const constraints = `"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],` +
+	`"resources":["pods"]}]}`
 
 func policySpec(expression string) string {
 	return fmt.Sprintf(`{%s,"validations":[{"expression":%q}]}`, constraints, expression)
@@ -89,13 +91,15 @@ func TestResources(t *testing.T) {
 	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", selects("")), binding("b", "p"))
 	excludes := func(resource string) string {
 		return strings.Replace(policySpec("false"), `"matchConstraints":{`,
-			`"matchConstraints":{"excludeResourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["`+resource+`"]}],`, 1)
+			`"matchConstraints":{"excludeResourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["`+resource+
+				`"]}],`, 1)
 	}
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", excludes("pods")), binding("b", "p"))
 	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", excludes("services")), binding("b", "p"))
 	// What is not valid, and was written when nobody checked it.
 	f("'p' denied request: failed to configure policy: spec.failurePolicy: Unsupported value",
-		resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("true"), "{", `{"failurePolicy":"Sometimes",`, 1)), binding("b", "p"))
+		resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("true"), "{", `{"failurePolicy":"Sometimes",`, 1)),
+		binding("b", "p"))
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", `{"validations":[]}`), binding("b", "p"))
 	f("'p' denied request: failed to configure policy: spec.matchConstraints.objectSelector.matchExpressions[0].operator: Invalid value",
 		resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("true"), `"matchConstraints":{`,
@@ -103,9 +107,11 @@ func TestResources(t *testing.T) {
 	f("with binding 'b' denied request: failed to configure binding: spec.validationActions: Required value",
 		policy("p", "true"), resource(t, "ValidatingAdmissionPolicyBinding", "b", `{"policyName":"p"}`))
 	// What cannot be read: nobody knows what the policy is for, but which policy the binding is for.
-	f("", resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("false"), "[{\"exp", `1,"more":[{"exp`, 1)), binding("b", "p"))
+	f("", resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("false"), "[{\"exp", `1,"more":[{"exp`, 1)),
+		binding("b", "p"))
 	f("with binding 'b' denied request: failed to configure binding: cannot be read: json: cannot unmarshal number",
-		policy("p", "true"), resource(t, "ValidatingAdmissionPolicyBinding", "b", `{"policyName":"p","validationActions":["Deny"],"matchResources":1}`))
+		policy("p", "true"), resource(t, "ValidatingAdmissionPolicyBinding", "b",
+			`{"policyName":"p","validationActions":["Deny"],"matchResources":1}`))
 	param := strings.Replace(policySpec("params != null"), "{", `{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`, 1)
 	f("'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: '/v1, Kind=ConfigMap'",
 		resource(t, "ValidatingAdmissionPolicy", "p", param), binding("b", "p"))
@@ -115,10 +121,12 @@ func TestResources(t *testing.T) {
 // they would deny themselves.
 func TestResourcesAreChecked(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), customResources, aNamespace,
-		resource(t, "ValidatingAdmissionPolicy", "all", strings.NewReplacer(`""`, `"*"`, `"v1"`, `"*"`, `"pods"`, `"*"`).Replace(policySpec("false"))),
+		resource(t, "ValidatingAdmissionPolicy", "all",
+			strings.NewReplacer(`""`, `"*"`, `"v1"`, `"*"`, `"pods"`, `"*"`).Replace(policySpec("false"))),
 		resource(t, "ValidatingAdmissionPolicyBinding", "all", bindingSpec("all")))
 	object := func(spec string) string { return `{"metadata":{"name":"name"},"spec":` + spec + `}` }
-	const policies, bindings = "policies.fastadmit.io/v1/validatingadmissionpolicies", "policies.fastadmit.io/v1/validatingadmissionpolicybindings"
+	const policies, bindings = "policies.fastadmit.io/v1/validatingadmissionpolicies",
+		"policies.fastadmit.io/v1/validatingadmissionpolicybindings"
 	f := func(want string, body []byte) {
 		t.Helper()
 		got, code := answer(t, chain, body)
@@ -128,7 +136,8 @@ func TestResourcesAreChecked(t *testing.T) {
 	}
 	good, bad := object(policySpec("true")), object(policySpec("object."))
 	f("", admissiontest.Body(codec.Create, policies, good))
-	f(`ValidatingAdmissionPolicy "name": spec.validations[0].expression: Invalid value: "object.": compilation failed: ERROR: <input>:1:8: Syntax error`,
+	f(`ValidatingAdmissionPolicy "name": spec.validations[0].expression: Invalid value: "object.": compilation failed: ERROR: `+
+		`<input>:1:8: Syntax error`,
 		admissiontest.Body(codec.Create, policies, bad))
 	f(`spec.validations[0].expression: Required value`, admissiontest.Body(codec.Create, policies, object(policySpec(""))))
 	f(`spec.matchConstraints: Required value`, admissiontest.Body(codec.Create, policies, object(`{"validations":[{"expression":"true"}]}`)))
@@ -144,10 +153,12 @@ func TestResourcesAreChecked(t *testing.T) {
 
 // TestRules shows which reviews are asked for.
 func TestRules(t *testing.T) {
-	if rules := admissiontest.MustChain(t, Plugin(), customResources).RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 || rules[0].Resources[0] != "*/*" {
+	if rules := admissiontest.MustChain(t, Plugin(), customResources).RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 ||
+		rules[0].Resources[0] != "*/*" {
 		t.Errorf("before custom resources are known: got %v, want all", rules)
 	}
-	if rules := admissiontest.MustChain(t, Plugin(), "").RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 || rules[0].Resources[0] != "*/*" {
+	if rules := admissiontest.MustChain(t, Plugin(), "").RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 ||
+		rules[0].Resources[0] != "*/*" {
 		t.Errorf("without configuration: got %v, want all", rules)
 	}
 }

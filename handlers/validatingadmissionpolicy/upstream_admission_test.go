@@ -46,7 +46,8 @@ func TestParamRefUpstream(t *testing.T) {
 				}
 				for _, action := range []string{"Deny", "Allow"} {
 					for _, request := range []string{"other", ""} { // the namespace of its object
-						c := paramCase{objects: objects, namespaced: &objects[0] == &namespaced[0], selects: selects, namespace: namespace, action: action, request: request}
+						c := paramCase{objects: objects, namespaced: &objects[0] == &namespaced[0], selects: selects, namespace: namespace,
+							action: action, request: request}
 						c.selected = func(o *admission.ParamObject) bool {
 							return selects == all || selects == named && o.Name == name || selects == labelled && o.Labels["matches"] == "yes"
 						}
@@ -88,9 +89,10 @@ func (c *paramCase) check(t *testing.T) {
 	if c.namespace != "" {
 		ref += fmt.Sprintf(`,"namespace":%q`, c.namespace)
 	}
-	for _, objects := range [][]admission.ParamObject{c.objects, slices.DeleteFunc(slices.Clone(c.objects), func(o admission.ParamObject) bool {
-		return slices.Contains(want, o.Namespace+"/"+o.Name)
-	})} {
+	for _, objects := range [][]admission.ParamObject{c.objects,
+		slices.DeleteFunc(slices.Clone(c.objects), func(o admission.ParamObject) bool {
+			return slices.Contains(want, o.Namespace+"/"+o.Name)
+		})} {
 		policy := documents{
 			policy: `{"paramKind":{"apiVersion":"example.com/v1","kind":"Param"},` + everything + `,"validations":[{"expression":"false",` +
 				`"messageExpression":"params.metadata.namespace + '/' + params.metadata.name"}]}`,
@@ -123,7 +125,8 @@ const everything = `"matchConstraints":{"resourceRules":[{"apiGroups":["*"],"api
 
 // requestIn returns a request for an object in a namespace, or in none.
 func requestIn(namespace string) string {
-	return fmt.Sprintf(`{"uid":"1","operation":"CREATE","name":"name","namespace":%q,"resource":{"group":"","version":"v1","resource":"things"},"object":{"metadata":{"name":"name"}}}`, namespace)
+	return fmt.Sprintf(`{"uid":"1","operation":"CREATE","name":"name","namespace":%q,"resource":{"group":"","version":"v1",`+
+		`"resource":"things"},"object":{"metadata":{"name":"name"}}}`, namespace)
 }
 
 // TestParametersUpstream has the other cases of admission_test.go about parameters. Those in
@@ -131,7 +134,8 @@ func requestIn(namespace string) string {
 func TestParametersUpstream(t *testing.T) {
 	const kind, name = `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`, "replicas-test"
 	maps := []admission.ParamKind{
-		{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []admission.ParamObject{paramOf("default", name, "a", "b"), paramOf("mine", name, "a", "b")}},
+		{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true,
+			Objects: []admission.ParamObject{paramOf("default", name, "a", "b"), paramOf("mine", name, "a", "b")}},
 		{APIVersion: "v1", Kind: "Node", Objects: []admission.ParamObject{paramOf("", name, "a", "b")}},
 	}
 	f := func(about, paramKind, ref, namespace, want string) {
@@ -150,7 +154,8 @@ func TestParametersUpstream(t *testing.T) {
 	}
 	ref := func(more string) string { return `,"paramRef":{"parameterNotFoundAction":"Deny",` + more + `}` }
 	const missing = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
-	f("TestInvalidParamSourceGVK", strings.Replace(kind, "ConfigMap", "BadParamKind", 1), ref(`"name":"replicas-test","namespace":"default"`), "default",
+	f("TestInvalidParamSourceGVK", strings.Replace(kind, "ConfigMap", "BadParamKind", 1),
+		ref(`"name":"replicas-test","namespace":"default"`), "default",
 		"failed to configure binding: paramKind kind `&ParamKind{APIVersion:v1,Kind:BadParamKind,}` not known")
 	f("TestInvalidParamSourceInstanceName", kind, ref(`"name":"none","namespace":"default"`), "default", missing)
 	f("TestEmptyParamRef", kind, "", "default", "null")
@@ -160,7 +165,8 @@ func TestParametersUpstream(t *testing.T) {
 	f("TestNamespaceParamRefName", kind, ref(`"name":"replicas-test"`), "default", "default")
 	f("TestNamespaceParamRefName", kind, ref(`"name":"replicas-test"`), "mine", "mine")
 	f("TestNamespaceParamRefName, none there", kind, ref(`"name":"replicas-test"`), "other", missing)
-	f("TestNamespaceParamRefClusterScopedParamError", strings.Replace(kind, "ConfigMap", "Node", 1), ref(`"name":"replicas-test","namespace":"mine"`), "default",
+	f("TestNamespaceParamRefClusterScopedParamError", strings.Replace(kind, "ConfigMap", "Node", 1),
+		ref(`"name":"replicas-test","namespace":"mine"`), "default",
 		"failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
 }
 
@@ -183,7 +189,8 @@ func TestActionsUpstream(t *testing.T) {
 			annotation = fmt.Sprintf(`[{"message":"I'm sorry Dave","policy":"p","binding":"b","expressionIndex":0,"validationActions":%s}]`, text)
 		}
 		if !slices.Equal(r.Warnings, wantWarnings) || r.AuditAnnotations[validationFailureKey] != annotation || r.Allowed == denied {
-			t.Errorf("%s: got %q, %q, allowed %v, want %q, %s, %v", actions, r.Warnings, r.AuditAnnotations, r.Allowed, wantWarnings, annotation, !denied)
+			t.Errorf("%s: got %q, %q, allowed %v, want %q, %s, %v", actions, r.Warnings, r.AuditAnnotations, r.Allowed, wantWarnings, annotation,
+				!denied)
 		}
 	}
 	f(false, true, false, "Audit")
@@ -210,7 +217,8 @@ func TestAuditAnnotationsOfBindings(t *testing.T) {
 	}
 	r := ask(t, policy.chain(t), requestIn("default"))
 	const want = "expression 'string(params.nope)' resulted in error: no such key: nope"
-	if got := r.AuditAnnotations["p.example-key"]; got != "normal-value, special-value" || messageOf(r) != want || r.AuditAnnotations["p.excluded-key"] != "" {
+	if got := r.AuditAnnotations["p.example-key"]; got != "normal-value, special-value" || messageOf(r) != want ||
+		r.AuditAnnotations["p.excluded-key"] != "" {
 		t.Errorf("got %q, denied %q, want two values and %q", r.AuditAnnotations, messageOf(r), want)
 	}
 }

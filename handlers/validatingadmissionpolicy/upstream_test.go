@@ -42,12 +42,14 @@ func (d documents) chain(t *testing.T) *admission.Chain {
 		bindings = map[string]string{"b": denying}
 	}
 	const version = `"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy`
-	files := []admission.File{{Name: "p", FromAPI: true, Content: fmt.Appendf(nil, `{%s","metadata":{"name":"p"},"spec":%s}`, version, d.policy)}}
+	files := []admission.File{{Name: "p", FromAPI: true,
+		Content: fmt.Appendf(nil, `{%s","metadata":{"name":"p"},"spec":%s}`, version, d.policy)}}
 	for _, name := range slices.Sorted(maps.Keys(bindings)) {
 		files = append(files, admission.File{Name: name, FromAPI: true,
 			Content: fmt.Appendf(nil, `{%sBinding","metadata":{"name":%q},"spec":{"policyName":"p",%s}}`, version, name, bindings[name])})
 	}
-	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Manifests: files, Params: d.params}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin},
+		map[string]admission.Enabled{plugin.Name: {Manifests: files, Params: d.params}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,8 @@ func ruleOf(of string, names ...string) string {
 	parts := strings.SplitN(of, "/", 3)
 	resources, _ := json.Marshal(strings.Split(parts[2], ","))
 	objects, _ := json.Marshal(names)
-	return fmt.Sprintf(`{"apiGroups":[%q],"apiVersions":[%q],"resources":%s,"operations":["*"],"resourceNames":%s,"scope":"*"}`, parts[0], parts[1], resources, objects)
+	return fmt.Sprintf(`{"apiGroups":[%q],"apiVersions":[%q],"resources":%s,"operations":["*"],"resourceNames":%s,"scope":"*"}`, parts[0],
+		parts[1], resources, objects)
 }
 
 // TestMatchingUpstream has the cases of upstream's matching/matching_test.go, by their names.
@@ -106,11 +109,13 @@ func ruleOf(of string, names ...string) string {
 // version of the policy, and once through rules for others.
 func TestMatchingUpstream(t *testing.T) {
 	const matches, misses = "failed expression: false", ""
-	const converted = "failed to configure policy: failed to convert object version: got apps/v1 deployments, want a version that the policy names"
+	const converted = "failed to configure policy: failed to convert object version: got apps/v1 deployments, want a version that " +
+		"the policy names"
 	f := func(name, constraints, asked, sent, subResource, want string) {
 		t.Helper()
 		policy := documents{policy: `{"matchConstraints":{` + constraints + `},"validations":[{"expression":"false"}]}`}
-		request := fmt.Sprintf(`{"uid":"1","operation":"CREATE","name":"name","namespace":"ns","resource":%s,"requestResource":%s,"subResource":%q,"object":{}}`,
+		request := fmt.Sprintf(`{"uid":"1","operation":"CREATE","name":"name","namespace":"ns","resource":%s,"requestResource":%s,`+
+			`"subResource":%q,"object":{}}`,
 			resourceOf(sent), resourceOf(asked), subResource)
 		if got := messageOf(ask(t, policy.chain(t), request)); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s\ngot  %s\nwant %s", name, got, want)
@@ -125,20 +130,26 @@ func TestMatchingUpstream(t *testing.T) {
 	f("specific rules, prefer exact match", rules(ruleOf("extensions/v1/deployments"), ruleOf(v1beta1), ruleOf(v1)), v1, v1, "", matches)
 	// Without a matchPolicy, which in-tree is never stored, upstream's cases for Exact are the same.
 	f("specific rules, exact match miss", exact+rules(ruleOf(extensions), ruleOf(v1beta1)), v1, v1, "", misses)
-	f("specific rules, equivalent match, prefer extensions", equivalent+rules(ruleOf(extensions), ruleOf(v1beta1)), v1, extensions, "", matches)
+	f("specific rules, equivalent match, prefer extensions", equivalent+rules(ruleOf(extensions), ruleOf(v1beta1)), v1, extensions, "",
+		matches)
 	f("specific rules, equivalent match, prefer apps", equivalent+rules(ruleOf(v1beta1), ruleOf(extensions)), v1, v1beta1, "", matches)
 	f("the same, not converted", equivalent+rules(ruleOf(v1beta1), ruleOf(extensions)), v1, v1, "", converted)
 	f("the same, by default", rules(ruleOf(v1beta1), ruleOf(extensions)), v1, v1beta1, "", matches)
-	f("specific rules, subresource prefer exact match", rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled), ruleOf(v1+scaled)), v1, v1, "scale", matches)
+	f("specific rules, subresource prefer exact match", rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled), ruleOf(v1+scaled)), v1,
+		v1, "scale", matches)
 	f("specific rules, subresource exact match miss", exact+rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled)), v1, v1, "scale", misses)
 	f("specific rules, subresource that no rule names", rules(ruleOf(v1)), v1, v1, "scale", misses)
-	f("specific rules, subresource equivalent match, prefer extensions", equivalent+rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled)), v1, extensions, "scale", matches)
-	f("specific rules, subresource equivalent match, prefer apps", equivalent+rules(ruleOf(v1beta1+scaled), ruleOf(extensions+scaled)), v1, v1beta1, "scale", matches)
+	f("specific rules, subresource equivalent match, prefer extensions", equivalent+
+		rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled)), v1, extensions, "scale", matches)
+	f("specific rules, subresource equivalent match, prefer apps", equivalent+rules(ruleOf(v1beta1+scaled), ruleOf(extensions+scaled)), v1,
+		v1beta1, "scale", matches)
 	f("the same, not converted", equivalent+rules(ruleOf(v1beta1+scaled), ruleOf(extensions+scaled)), v1, v1, "scale", converted)
 	f("specific rules, prefer exact match and name match", rules(ruleOf(v1, "name")), v1, v1, "", matches)
 	f("specific rules, prefer exact match and name match miss", rules(ruleOf(v1, "wrong-name")), v1, v1, "", misses)
-	f("specific rules, subresource equivalent match, prefer extensions and name match", equivalent+rules(ruleOf(v1+scaled, "name")), extensions, v1, "scale", matches)
-	f("specific rules, subresource equivalent match, prefer extensions and name match miss", equivalent+rules(ruleOf(v1+scaled, "wrong-name")), extensions, v1, "scale", misses)
+	f("specific rules, subresource equivalent match, prefer extensions and name match", equivalent+rules(ruleOf(v1+scaled, "name")),
+		extensions, v1, "scale", matches)
+	f("specific rules, subresource equivalent match, prefer extensions and name match miss", equivalent+
+		rules(ruleOf(v1+scaled, "wrong-name")), extensions, v1, "scale", misses)
 	excludes := `,"excludeResourceRules":[` + ruleOf(extensions) + `]`
 	f("exclude resource match on miss", rules(ruleOf("*/*/*"))+excludes, v1, v1, "", matches)
 	f("exclude resource miss on match", rules(ruleOf("*/*/*"))+excludes, extensions, extensions, "", misses)
@@ -161,7 +172,8 @@ func TestMatchingRefused(t *testing.T) {
 	f := func(constraints, of, want string) {
 		t.Helper()
 		spec := `{"matchConstraints":{` + constraints + `},"validations":[{"expression":"false"}]}`
-		files := []admission.File{{Name: "p", Content: fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":%s}`, spec)}}
+		files := []admission.File{{Name: "p", Content: fmt.Appendf(nil,
+			`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":%s}`, spec)}}
 		enabled := map[string]admission.Enabled{"ValidatingAdmissionPolicy": {Manifests: files}}
 		if _, err := admission.NewChain([]admission.Plugin{Plugin()}, enabled, state, nil); err == nil {
 			t.Errorf("%s: got no error of the file", constraints)

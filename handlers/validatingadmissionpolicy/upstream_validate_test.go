@@ -26,7 +26,8 @@ func validate(t *testing.T, spec string) (got answered) {
 		policy:   fmt.Sprintf(`{%s,%s}`, constraints, spec),
 		bindings: map[string]string{"b": `"validationActions":["Warn"]`, "c": denying},
 	}
-	r := ask(t, policy.chain(t), `{"uid":"1","operation":"CREATE","name":"name","resource":{"group":"","version":"v1","resource":"pods"},"object":{"metadata":{"name":"name","labels":null}}}`)
+	r := ask(t, policy.chain(t), `{"uid":"1","operation":"CREATE","name":"name","resource":{"group":"","version":"v1",`+
+		`"resource":"pods"},"object":{"metadata":{"name":"name","labels":null}}}`)
 	for _, warning := range r.Warnings {
 		_, message, _ := strings.Cut(warning, "with binding 'b': ")
 		got.violations = append(got.violations, message)
@@ -116,7 +117,8 @@ func TestDifferences(t *testing.T) {
 		}
 	}
 	// In-tree, the Go type of null is <nil>.
-	f("object[object.metadata.labels] == 1", "expression 'object[object.metadata.labels] == 1' resulted in error: invalid qualifier type: types.Null")
+	f("object[object.metadata.labels] == 1",
+		"expression 'object[object.metadata.labels] == 1' resulted in error: invalid qualifier type: types.Null")
 }
 
 // TestMessagesUpstream has the cases of validator_test.go for messageExpressions.

@@ -21,9 +21,10 @@ func decoded(t *testing.T, more string) *codec.Review {
 	t.Helper()
 	review := codec.Acquire()
 	t.Cleanup(review.Release)
-	if err := review.Decode(fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",`+
-		`"name":"web","namespace":"shop",%s"resource":{"group":"apps","version":"v1","resource":"deployments"},`+
-		`"requestResource":{"group":"apps","version":"v2","resource":"deployments"},"subResource":"scale","object":{}}}`, more)); err != nil {
+	if err := review.Decode(fmt.Appendf(nil,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",`+
+			`"name":"web","namespace":"shop",%s"resource":{"group":"apps","version":"v1","resource":"deployments"},`+
+			`"requestResource":{"group":"apps","version":"v2","resource":"deployments"},"subResource":"scale","object":{}}}`, more)); err != nil {
 		t.Fatal(err)
 	}
 	return review
@@ -72,17 +73,22 @@ func TestAsker(t *testing.T) {
 		_ = json.Unmarshal([]byte(status), &s)
 		f(jane, "authorizer.group('').resource('pods').check('get').reason()", status, pods, s.Reason)
 	}
-	f(jane, "authorizer.path('/healthz').check('get').allowed()", may, `{"nonResourceAttributes":{"path":"/healthz","verb":"get"},`+as+`}`, "true")
-	f(jane, "authorizer.requestResource.check('update').allowed()", may, `{"resourceAttributes":{"namespace":"shop","verb":"update","group":"apps",`+
-		`"version":"*","resource":"deployments","subresource":"scale","name":"web"},`+as+`}`, "true")
+	f(jane, "authorizer.path('/healthz').check('get').allowed()", may, `{"nonResourceAttributes":{"path":"/healthz","verb":"get"},`+as+`}`,
+		"true")
+	f(jane, "authorizer.requestResource.check('update').allowed()", may,
+		`{"resourceAttributes":{"namespace":"shop","verb":"update","group":"apps",`+
+			`"version":"*","resource":"deployments","subresource":"scale","name":"web"},`+as+`}`, "true")
 	f(jane, "authorizer.group('').resource('pods').fieldSelector('a=b,c!=d').labelSelector('e in (f)').check('list').allowed()", may,
-		`{"resourceAttributes":{"verb":"list","version":"*","resource":"pods","fieldSelector":{"rawSelector":"a=b,c!=d"},"labelSelector":{"rawSelector":"e in (f)"}},`+as+`}`, "true")
+		`{"resourceAttributes":{"verb":"list","version":"*","resource":"pods","fieldSelector":{"rawSelector":"a=b,c!=d"},`+
+			`"labelSelector":{"rawSelector":"e in (f)"}},`+as+`}`, "true")
 	f(jane, "authorizer.group('').resource('pods').fieldSelector('a=b').check('list').allowed()", may,
 		`{"resourceAttributes":{"verb":"list","version":"*","resource":"pods","fieldSelector":{"rawSelector":"a=b"}},`+as+`}`, "true")
-	f("", "authorizer.group('').resource('pods').check('get').allowed()", may, `{"resourceAttributes":{"verb":"get","version":"*","resource":"pods"}}`, "true")
+	f("", "authorizer.group('').resource('pods').check('get').allowed()", may,
+		`{"resourceAttributes":{"verb":"get","version":"*","resource":"pods"}}`, "true")
 	f(`"userInfo":{"groups":"all"},`, "authorizer.group('').resource('pods').check('get').errored()", may, "", "true")
 	const objects = codec.MemoryMax / 400 // each of them could be one of 1 KB
-	f(`"userInfo":{"username":"jane","extra":{"x":["`+strings.Repeat("{", objects)+`"]}},`, "authorizer.group('').resource('pods').check('get').errored()", may, "", "true")
+	f(`"userInfo":{"username":"jane","extra":{"x":["`+strings.Repeat("{", objects)+`"]}},`,
+		"authorizer.group('').resource('pods').check('get').errored()", may, "", "true")
 }
 
 // TestMatcherResources has rules about the resource that the user asked for, in another
@@ -137,7 +143,8 @@ func TestMatcherExcludes(t *testing.T) {
 	review := decoded(t, "")
 	f := func(policy, version, name string, excluded bool) {
 		t.Helper()
-		text := fmt.Sprintf(`{"matchPolicy":%q,"excludeResourceRules":[{"operations":["*"],"apiGroups":["apps"],"apiVersions":[%q],"resources":["deployments/scale"],`+
+		text := fmt.Sprintf(`{"matchPolicy":%q,"excludeResourceRules":[{"operations":["*"],"apiGroups":["apps"],"apiVersions":[%q],`+
+			`"resources":["deployments/scale"],`+
 			`"resourceNames":[%q]}]}`, policy, version, name)
 		var resources admissionregistrationv1.MatchResources
 		if err := json.Unmarshal([]byte(text), &resources); err != nil {

@@ -71,7 +71,8 @@ func TestDispatch(t *testing.T) {
 		}
 		return &Policy[string]{
 			Name: "p", matcher: m, err: err, bindings: bindings, metrics: measured.of("p"),
-			paramKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, params: fakeParams{"namespace/a": nil, "namespace/b": nil},
+			paramKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+			params:    fakeParams{"namespace/a": nil, "namespace/b": nil},
 		}
 	}
 	bindingOf := func(name, match string, ref *admissionregistrationv1.ParamRef, err error) *Binding {
@@ -119,9 +120,12 @@ func TestDispatch(t *testing.T) {
 			}
 		}
 	}
-	const pods, others = `{"resourceRules":[{` + ruleFields + `}]}`, `{"resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["others"]}]}`
-	const unknown = `{"matchPolicy":"Equivalent","resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v2"],"resources":["pods"]}]}`
-	const converted = "failed to convert object version: got v1 pods, want a version that the policy names; let the rules of the webhook name the versions that policies do"
+	const pods, others = `{"resourceRules":[{` + ruleFields + `}]}`,
+		`{"resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["others"]}]}`
+	const unknown = `{"matchPolicy":"Equivalent","resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v2"],` +
+		`"resources":["pods"]}]}`
+	const converted = "failed to convert object version: got v1 pods, want a version that the policy names; let the rules of the " +
+		"webhook name the versions that policies do"
 	plain, second := bindingOf("b", `{}`, nil, nil), bindingOf("c", `{}`, nil, nil)
 	named := bindingOf("d", `{}`, &admissionregistrationv1.ParamRef{Name: "a"}, nil)
 	selected := bindingOf("e", `{}`, &admissionregistrationv1.ParamRef{Selector: &metav1.LabelSelector{}}, nil)
@@ -129,7 +133,8 @@ func TestDispatch(t *testing.T) {
 	f(policyOf(pods, nil), nil, "", false)
 	f(policyOf(unknown, broken), nil, "", false) // without bindings nobody asks
 	f(policyOf(pods, nil, plain), nil, "", false, "p b null")
-	f(policyOf(pods, nil, plain, second, named, selected), nil, "", false, "p b null", "p c null", "p d namespace/a", "p e namespace/a namespace/b")
+	f(policyOf(pods, nil, plain, second, named, selected), nil, "", false, "p b null", "p c null", "p d namespace/a",
+		"p e namespace/a namespace/b")
 	f(policyOf(pods, nil, plain, second), nil, "b", true, "p b null")
 	f(policyOf(others, broken, plain), nil, "", false)
 	f(policyOf(unknown, nil, plain), nil, "", false, "p none: failed to configure policy: "+converted)

@@ -26,7 +26,8 @@ func TestInvalid(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.put(binding("b", "p", 1), fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicy",`+
-			`"metadata":{"name":"p"},"spec":{"failurePolicy":"Sometimes","matchConstraints":%s,"validations":[{"expression":"true"}]}}`, constraints))
+			`"metadata":{"name":"p"},"spec":{"failurePolicy":"Sometimes","matchConstraints":%s,"validations":[{"expression":"true"}]}}`,
+			constraints))
 		for resource, want := range map[string]string{"v1/pods": wantPods, "v1/services": wantServices} {
 			var d Dispatch
 			policies, result := source.Begin(t.Context(), &d, reviewOf(t, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)))

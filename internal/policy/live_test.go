@@ -70,7 +70,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/api/v1":
 		_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[` +
 			`{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["get","list","watch"]},` +
-			`{"name":"secrets","singularName":"secret","namespaced":true,"kind":"Secret","verbs":["get","list","watch"]},` + // and does not list them
+			`{"name":"secrets","singularName":"secret","namespaced":true,"kind":"Secret","verbs":["get","list","watch"]},` +
+			// and does not list them
 			`{"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["get","list","watch"]}]}`))
 	case r.URL.Path == "/apis/later/v1" && a.later.Load():
 		_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"later/v1","resources":[` +
@@ -152,7 +153,8 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 	}
 	a.written[object.Metadata.Name]++
 	a.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "policies.fastadmit.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": object.Metadata})
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "policies.fastadmit.io/v1", "kind": "ValidatingAdmissionPolicy",
+		"metadata": object.Metadata})
 }
 
 func (a *apiServer) status(name string) string {
@@ -239,14 +241,16 @@ func customPolicy(name, paramKind, more string) string {
 	if paramKind != "" {
 		paramKind = fmt.Sprintf(`"paramKind":{"apiVersion":"v1","kind":%q},`, paramKind)
 	}
-	return fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q,"uid":%q,"generation":3},`+
+	return fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q,"uid":%q,`+
+		`"generation":3},`+
 		`"spec":{%s%s"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},`+
 		`"validations":[{"expression":"true"}]}}`, name, name, paramKind, more)
 }
 
 // withWarning returns a policy whose types were checked in a generation.
 func withWarning(name string, generation int) string {
-	return fmt.Sprintf(`%s,"status":{"observedGeneration":%d,"typeChecking":{"expressionWarnings":[{"fieldRef":"spec","warning":"found by another replica"}]}}}`,
+	return fmt.Sprintf(`%s,"status":{"observedGeneration":%d,"typeChecking":{"expressionWarnings":[{"fieldRef":"spec",`+
+		`"warning":"found by another replica"}]}}}`,
 		strings.TrimSuffix(customPolicy(name, "", ""), "}"), generation)
 }
 
@@ -261,14 +265,16 @@ func TestLive(t *testing.T) {
 		"/api/v1/nodes": `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`,
 		policiesPath: strings.Join([]string{
 			customPolicy("good", "", ""), customPolicy("invalid", "", `"failurePolicy":"Sometimes",`), customPolicy("uncompiled", "", ""),
-			customPolicy("maps", "ConfigMap", ""), customPolicy("nodes", "Node", ""), customPolicy("ships", "Ship", ""), customPolicy("unbound", "Secret", ""),
+			customPolicy("maps", "ConfigMap", ""), customPolicy("nodes", "Node", ""), customPolicy("ships", "Ship", ""),
+			customPolicy("unbound", "Secret", ""),
 			withWarning("checked", 3), withWarning("before", 2),
 			strings.Replace(customPolicy("unreadable", "", ""), `[{"expression":"true"}]`, "1", 1),
 		}, ","),
 	}}
 	var bindings []string
 	for _, name := range []string{"good", "maps", "nodes", "ships"} {
-		bindings = append(bindings, fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},`+
+		bindings = append(bindings, fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicyBinding",`+
+			`"metadata":{"name":%q},`+
 			`"spec":{"policyName":%q,"validationActions":["Deny"]}}`, name, name))
 	}
 	a.lists[policiesPath[:len(policiesPath)-len("policies")]+"policybindings"] = strings.Join(bindings, ",")
@@ -304,16 +310,19 @@ func TestLive(t *testing.T) {
 	f("before", compiled+checked)
 	f("uncompiled", "3; Compiled False CompilationFailed: no such variable")
 	f("invalid", `3; Compiled False Invalid: spec.failurePolicy: Unsupported value: "Sometimes": supported values: "Fail", "Ignore"`)
-	f("unreadable", `3; Compiled False Invalid: cannot be read: json: cannot unmarshal number into Go struct field ValidatingAdmissionPolicySpec.spec.validations of type []v1.Validation`)
+	f("unreadable", `3; Compiled False Invalid: cannot be read: json: cannot unmarshal number into Go struct field `+
+		`ValidatingAdmissionPolicySpec.spec.validations of type []v1.Validation`)
 	f("nodes", compiled+"; ParametersKnown True Watched: nodes are watched"+checked)
 	f("ships", compiled+"; ParametersKnown False CannotWatch: failed to find resource referenced by paramKind: '/v1, Kind=Ship'"+checked)
 	f("maps", compiled+"; ParametersKnown Unknown NotListed: waiting for the API server"+checked)
-	maps, nodes := admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"}
+	maps, nodes := admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"}
 	if source.resources.writeStatus(ctx) {
 		t.Error("while parameters are not listed: all is settled, want the status to be written once more")
 	}
 	source.refresh(ctx)
-	if got, want := fmt.Sprint(source.resources.enforced()), []string{"good", "nodes"}; strings.Count(got, "{") != 2 || !strings.Contains(got, "{good 3 ") || !strings.Contains(got, "{nodes 3 ") {
+	if got, want := fmt.Sprint(source.resources.enforced()), []string{"good", "nodes"}; strings.Count(got, "{") != 2 ||
+		!strings.Contains(got, "{good 3 ") || !strings.Contains(got, "{nodes 3 ") {
 		t.Errorf("while parameters are not listed: got reports of %s, want of %s", got, want)
 	}
 	refreshed, changed := make(wake.Signal), wake.NewSignal()
@@ -341,7 +350,8 @@ func TestLive(t *testing.T) {
 		t.Errorf("got %v, %v of a review that ended", all, err)
 	}
 	for _, kind := range []string{"Ship", "Secret"} {
-		if _, known, err := source.resources.params.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}); known || err != nil {
+		if _, known, err := source.resources.params.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}); known ||
+			err != nil {
 			t.Errorf("%s: got %v, %v, want a kind that nobody knows", kind, known, err)
 		}
 	}
@@ -372,7 +382,8 @@ func TestLive(t *testing.T) {
 func TestTypesLater(t *testing.T) {
 	a := &apiServer{t: t, statuses: make(map[string]string), lists: map[string]string{
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`,
-		policiesPath:         customPolicy("p", "", ""), policiesPath[:len(policiesPath)-len("policies")] + "policybindings": binding("b", "p", 1),
+		policiesPath:         customPolicy("p", "", ""), policiesPath[:len(policiesPath)-len("policies")] +
+			"policybindings": binding("b", "p", 1),
 	}}
 	a.broken.Store(true)
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()},
@@ -411,7 +422,8 @@ func TestGivenParams(t *testing.T) {
 		}},
 		{APIVersion: "v1", Kind: "Node", Objects: []admission.ParamObject{object("", "n", "prod")}},
 	})
-	checkParams(t, given, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"})
+	checkParams(t, given, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Node"})
 	for _, kind := range []admissionregistrationv1.ParamKind{{APIVersion: "v2", Kind: "Node"}, {APIVersion: "v1", Kind: "Ship"}} {
 		if _, known, err := given.OfKind(t.Context(), kind); known || err != nil {
 			t.Errorf("%v: got %v, %v", kind, known, err)
@@ -447,7 +459,8 @@ func checkParams(t *testing.T, params Params, maps, nodes admissionregistrationv
 	f := func(kind admissionregistrationv1.ParamKind, namespace, name string, want bool) {
 		t.Helper()
 		p, err := of(kind).Get(t.Context(), namespace, name)
-		if found := err == nil && p.Namespace == namespace && p.Name == name && nameIn(p) == name; found != want || !want && !apierrors.IsNotFound(err) {
+		if found := err == nil && p.Namespace == namespace && p.Name == name && nameIn(p) == name; found != want || !want &&
+			!apierrors.IsNotFound(err) {
 			t.Errorf("%s %s/%s: got %v, %v, want it to be there: %v", kind.Kind, namespace, name, p, err, want)
 		}
 	}

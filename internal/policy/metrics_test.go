@@ -30,7 +30,8 @@ func names(n int) (all []string) {
 func TestPoliciesMeasured(t *testing.T) {
 	set := metrics.NewSet()
 	m := newSourceMetrics("P", set)
-	for _, n := range []int{0, 1, policiesMeasuredMax - 1, policiesMeasuredMax, policiesMeasuredMax + 1, policiesMeasuredMax + 2, policiesMeasuredMax, 1, 0} {
+	for _, n := range []int{0, 1, policiesMeasuredMax - 1, policiesMeasuredMax, policiesMeasuredMax + 1, policiesMeasuredMax + 2,
+		policiesMeasuredMax, 1, 0} {
 		m.use(names(n))
 		want := min(n, policiesMeasuredMax+1)
 		if got := seriesOf(set, "fastadmit_policy_cost{"); got != want {
@@ -122,7 +123,8 @@ func TestChecksMeasured(t *testing.T) {
 func TestPolicyReturns(t *testing.T) {
 	set := metrics.NewSet()
 	m := newSourceMetrics("P", set)
-	const series = `fastadmit_policy_checks_total{plugin="P",policy="policy-1",policy_binding="",enforcement_action="deny",error_type="no_error"}`
+	const series = `fastadmit_policy_checks_total{plugin="P",policy="policy-1",policy_binding="",enforcement_action="deny",` +
+		`error_type="no_error"}`
 	f := func(policies int, want string) {
 		t.Helper()
 		m.use(names(policies))
@@ -178,7 +180,8 @@ func TestErrorTypes(t *testing.T) {
 		t.Errorf("got %s, want %s", &text, want)
 	}
 	for _, bound := range []string{"10", "100", "1000", "10000", "100000", "1e+06", "1e+07", "+Inf"} {
-		if want := fmt.Sprintf(`fastadmit_policy_cost_bucket{plugin="P",policy="policy-0",le=%q} 1`, bound); !strings.Contains(text.String(), want) {
+		if want := fmt.Sprintf(`fastadmit_policy_cost_bucket{plugin="P",policy="policy-0",le=%q} 1`, bound); !strings.Contains(text.String(),
+			want) {
 			t.Errorf("got %s, want %s", &text, want)
 		}
 	}

@@ -84,7 +84,8 @@ func TestClusterParams(t *testing.T) {
 		things: failed + "'later/v1, Kind=Thing'", others: failed + "'failing/v1, Kind=Other': ",
 	}, maps1, secrets, things, others)
 	waited := sync.OnceFunc(func() { close(a.listing) })
-	_, _, _ = p.OfKind(waitingContext{t.Context(), waited}, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}) // the first list
+	_, _, _ = p.OfKind(waitingContext{t.Context(), waited},
+		admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}) // the first list
 	settled(maps1)
 	settled(secrets)
 	before := (*p.watched.Load())[maps1]

@@ -105,8 +105,10 @@ func TestCollectParams(t *testing.T) {
 	f("Shop", &ref{Name: "a"}, "", "/a")
 	f("Shop", &ref{Selector: &metav1.LabelSelector{}}, "shop", "/a")
 
-	f("ConfigMap", &ref{Name: "x", ParameterNotFoundAction: &deny}, "shop", "no params found for policy binding with `Deny` parameterNotFoundAction")
-	f("ConfigMap", &ref{Selector: none, ParameterNotFoundAction: &deny}, "shop", "no params found for policy binding with `Deny` parameterNotFoundAction")
+	f("ConfigMap", &ref{Name: "x", ParameterNotFoundAction: &deny}, "shop",
+		"no params found for policy binding with `Deny` parameterNotFoundAction")
+	f("ConfigMap", &ref{Selector: none, ParameterNotFoundAction: &deny}, "shop",
+		"no params found for policy binding with `Deny` parameterNotFoundAction")
 	f("ConfigMap", &ref{Name: "a"}, "", "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
 	f("ConfigMap", &ref{Name: "a", Selector: selected}, "shop", "paramRef.name and paramRef.selector are mutually exclusive")
 	f("ConfigMap", &ref{}, "shop", "one of name or selector must be provided")
@@ -115,6 +117,7 @@ func TestCollectParams(t *testing.T) {
 	f("Slow", &ref{Name: "a"}, "shop", "not yet synced")
 	f("Lost", &ref{Name: "a"}, "shop", "nobody answers")
 	f("Ship", &ref{Name: "a"}, "shop", "paramKind kind `&ParamKind{APIVersion:v1,Kind:Ship,}` not known")
-	f("ConfigMap", &ref{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}, "shop",
+	f("ConfigMap", &ref{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}},
+		"shop",
 		`"x" is not a valid label selector operator`)
 }

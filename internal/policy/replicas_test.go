@@ -88,7 +88,8 @@ func (c *replicated) policy(name string, generation int) string {
 }
 
 func binding(name, policy string, generation int) string {
-	return fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q,"uid":%q,"generation":%d},`+
+	return fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q,`+
+		`"uid":%q,"generation":%d},`+
 		`"spec":{"policyName":%q,"validationActions":["Deny"]}}`, name, name, generation, policy)
 }
 
@@ -158,7 +159,8 @@ func TestEnforced(t *testing.T) {
 		c.after(soon, "3 True AllReplicas: all replicas enforce it")
 
 		// One that was killed.
-		c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"killed"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"killed"}}`)
+		c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"killed"},` +
+			`"status":{"plugin":"ValidatingAdmissionPolicy","host":"killed"}}`)
 		c.put(c.policy("p", 4))
 		c.after(2*retryPause, "4 False Waiting: 1 of 3 replicas do not enforce it: killed")
 		c.after(goneAfter-2*retryPause-soon, "4 False Waiting: 1 of 3 replicas do not enforce it: killed")
@@ -356,8 +358,10 @@ func TestReports(t *testing.T) {
 	}
 
 	c := newReplicated(t)
-	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"a"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`,
-		`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"b"},"status":{"plugin":"MutatingAdmissionPolicy","host":"b"}}`,
+	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"a"},`+
+		`"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`,
+		`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"b"},`+
+			`"status":{"plugin":"MutatingAdmissionPolicy","host":"b"}}`,
 		`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"c"},"status":[]}`)
 	r := newReplicas(cluster.PolicyReplicas.In(c.view), ValidatingKind.Name, nil)
 	start := time.Now()
@@ -371,13 +375,15 @@ func TestReports(t *testing.T) {
 	g(0, 1, 0)
 	g(goneAfter-1, 1, 0)
 	g(goneAfter, 0, 3)
-	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"a"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`)
+	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"a"},` +
+		`"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`)
 	g(goneAfter, 1, 2) // it was renewed
 	r.setName("a")
 	if all := r.read(start); !all.known || !all.first {
 		t.Errorf("got %+v, want the own report", all)
 	}
-	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"d"},"status":{"plugin":"ValidatingAdmissionPolicy","host":"d"}}`)
+	c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"d"},` +
+		`"status":{"plugin":"ValidatingAdmissionPolicy","host":"d"}}`)
 	r.setName("d")
 	if all := r.read(start); !all.known || all.first {
 		t.Errorf("got %+v, want the own report not to be the first", all)

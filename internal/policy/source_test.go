@@ -23,9 +23,11 @@ import (
 
 const (
 	staticConfig = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ValidatingAdmissionPolicyConfiguration"}`
-	staticPolicy = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},"spec":{%s"matchConstraints":{"resourceRules":[{` +
+	staticPolicy = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},` +
+		`"spec":{%s"matchConstraints":{"resourceRules":[{` +
 		ruleFields + `}]},"validations":[{"expression":"true"}]}}`
-	staticBinding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},"spec":{"policyName":%q,%s"validationActions":["Deny"]}}`
+	staticBinding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding",` +
+		`"metadata":{"name":%q},"spec":{"policyName":%q,%s"validationActions":["Deny"]}}`
 )
 
 // viewOf is the view of a cluster with a namespace and these objects that a plugin has.
@@ -46,7 +48,9 @@ func viewOf(t *testing.T, config string, objects ...runtime.Object) *cluster.Vie
 }
 
 // newStatic has policies without expressions.
-func newStatic(t *testing.T, config string, files ...admission.File) (*Source[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, string], error) {
+func newStatic(t *testing.T, config string,
+	files ...admission.File) (*Source[*admissionregistrationv1.ValidatingAdmissionPolicy,
+	*admissionregistrationv1.ValidatingAdmissionPolicyBinding, string], error) {
 	t.Helper()
 	setup := admission.Setup{Manifests: files, Cluster: viewOf(t, config)}
 	if config != "" {
@@ -78,14 +82,16 @@ func TestConfig(t *testing.T) {
 	f("v1", kind, "", `apiVersion: Unsupported value: "v1": supported values: "apiserver.config.k8s.io/v1"`)
 	f(upstream, "Other", "", `kind: Unsupported value: "Other": supported values: "ValidatingAdmissionPolicyConfiguration"`)
 	f(own, "Other", "", `kind: Unsupported value: "Other": supported values: "ValidatingAdmissionPolicyConfiguration"`)
-	f(own, "MutatingAdmissionPolicyConfiguration", "", `kind: Unsupported value: "MutatingAdmissionPolicyConfiguration": supported values: "ValidatingAdmissionPolicyConfiguration"`)
+	f(own, "MutatingAdmissionPolicyConfiguration", "",
+		`kind: Unsupported value: "MutatingAdmissionPolicyConfiguration": supported values: "ValidatingAdmissionPolicyConfiguration"`)
 	if c, err := ValidatingKind.ReadConfig(nil); err != nil || c.CustomResources {
 		t.Errorf("got %v, %v", c, err)
 	}
 	want := []cluster.Need{
 		cluster.ValidatingAdmissionPolicies.Watched(), cluster.ValidatingAdmissionPolicyBindings.Watched(),
 		cluster.ValidatingAdmissionPolicies.CalledStatus("update").InBackground(),
-		cluster.PolicyReplicas.Watched(), cluster.PolicyReplicas.Called("create", "delete").InBackground(), cluster.PolicyReplicas.CalledStatus("update").InBackground(),
+		cluster.PolicyReplicas.Watched(), cluster.PolicyReplicas.Called("create", "delete").InBackground(),
+		cluster.PolicyReplicas.CalledStatus("update").InBackground(),
 		cluster.Discovered(), cluster.DiscoveredSchemas(), cluster.Dynamic(),
 	}
 	if got := ValidatingKind.NeedsOf([]byte(customConfig)); !reflect.DeepEqual(got, want) {
@@ -126,14 +132,19 @@ func TestManifests(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
 		f("", strings.Replace(p("p", ""), "k8s.io/v1", "k8s.io/"+version, 1), strings.Replace(b("b", "p", ""), "k8s.io/v1", "k8s.io/"+version, 1))
 	}
-	f(`static: error loading f1: binding "b" references policy "q" which does not exist in the manifest directory`, p("p", ""), b("b", "q", ""))
+	f(`static: error loading f1: binding "b" references policy "q" which does not exist in the manifest directory`, p("p", ""),
+		b("b", "q", ""))
 	f(`error loading f1: duplicate name "p" of a policy`, p("p", ""), p("p", ""))
 	f(`error loading f2: duplicate name "b" of a binding`, p("p", ""), b("b", "p", ""), b("b", "p", ""))
-	f(`static: error loading f0: ValidatingAdmissionPolicy "p": spec.paramKind is not supported for static manifests`, p("p", `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`))
-	f(`static: error loading f1: binding "b": spec.paramRef is not supported for static manifests`, p("p", ""), b("b", "p", `"paramRef":{"name":"a","parameterNotFoundAction":"Deny"},`))
-	f(`error loading f0: ValidatingAdmissionPolicy "p": spec.failurePolicy: Unsupported value: "X": supported values: "Fail", "Ignore"`, p("p", `"failurePolicy":"X",`))
+	f(`static: error loading f0: ValidatingAdmissionPolicy "p": spec.paramKind is not supported for static manifests`,
+		p("p", `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`))
+	f(`static: error loading f1: binding "b": spec.paramRef is not supported for static manifests`, p("p", ""),
+		b("b", "p", `"paramRef":{"name":"a","parameterNotFoundAction":"Deny"},`))
+	f(`error loading f0: ValidatingAdmissionPolicy "p": spec.failurePolicy: Unsupported value: "X": supported values: "Fail", "Ignore"`,
+		p("p", `"failurePolicy":"X",`))
 	f(`error loading f0: unknown field "spec.more"`, p("p", `"more":1,`))
-	f(`error loading f1: ValidatingAdmissionPolicyBinding "b": spec.matchResources.matchPolicy: Unsupported value: "X": supported values: "Equivalent", "Exact"`,
+	f(`error loading f1: ValidatingAdmissionPolicyBinding "b": spec.matchResources.matchPolicy: Unsupported value: "X": supported `+
+		`values: "Equivalent", "Exact"`,
 		p("p", ""), b("b", "p", `"matchResources":{"matchPolicy":"X"},`))
 	f(`error loading f0: ValidatingAdmissionPolicy "uncompiled": no such variable`, p("uncompiled", ""))
 }
@@ -155,7 +166,8 @@ func TestStaticHandler(t *testing.T) {
 			t.Errorf("%s: got rules %s, something to run: %v, want %s and nothing", config, got, handler.Run != nil, want)
 		}
 	}
-	p, q := admission.File{Name: "p", Content: fmt.Appendf(nil, staticPolicy, "p", "")}, admission.File{Name: "q", Content: fmt.Appendf(nil, staticPolicy, "q", "")}
+	p, q := admission.File{Name: "p", Content: fmt.Appendf(nil, staticPolicy, "p", "")},
+		admission.File{Name: "q", Content: fmt.Appendf(nil, staticPolicy, "q", "")}
 	b := admission.File{Name: "b", Content: fmt.Appendf(nil, staticBinding, "b", "q", "")}
 	f("", "all")
 	f(staticConfig, "[]")
@@ -182,8 +194,10 @@ func TestSourceMetrics(t *testing.T) {
 	source.metrics.set.WritePrometheus(&text)
 	for _, want := range []string{
 		`fastadmit_policies{plugin="ValidatingAdmissionPolicy"} 2`,
-		`fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",policy="p",policy_binding="b",enforcement_action="audit",error_type="no_error"} 1`,
-		`fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",policy="q",policy_binding="b",enforcement_action="audit",error_type="no_error"} 1`,
+		`fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",policy="p",policy_binding="b",enforcement_action="audit",` +
+			`error_type="no_error"} 1`,
+		`fastadmit_policy_checks_total{plugin="ValidatingAdmissionPolicy",policy="q",policy_binding="b",enforcement_action="audit",` +
+			`error_type="no_error"} 1`,
 		`fastadmit_policy_cost_sum{plugin="ValidatingAdmissionPolicy",policy="p"} 1`,
 		`fastadmit_policy_cost_sum{plugin="ValidatingAdmissionPolicy",policy="q"} 2`,
 	} {
@@ -226,7 +240,8 @@ func TestNewSet(t *testing.T) {
 	f := func(want string) {
 		t.Helper()
 		set, err := NewSet(&Validating{
-			Policies: []*admissionregistrationv1.ValidatingAdmissionPolicy{p}, Bindings: []*admissionregistrationv1.ValidatingAdmissionPolicyBinding{b},
+			Policies: []*admissionregistrationv1.ValidatingAdmissionPolicy{p},
+			Bindings: []*admissionregistrationv1.ValidatingAdmissionPolicyBinding{b},
 		}, compile)
 		if got := fmt.Sprint(err); got != want || len(set) != 1 {
 			t.Errorf("got %d policies, %s, want %s", len(set), got, want)
@@ -277,7 +292,8 @@ func TestBegin(t *testing.T) {
 	f("admissionregistration.k8s.io/v1/validatingwebhookconfigurations", 0)
 	f("policies.fastadmit.io/v1/validatingadmissionpolicies", 0)
 
-	a := &apiServer{t: t, statuses: make(map[string]string), lists: map[string]string{"/api/v1/namespaces": ""}} // without the custom resources
+	a := &apiServer{t: t, statuses: make(map[string]string),
+		lists: map[string]string{"/api/v1/namespaces": ""}} // without the custom resources
 	unknown, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.view(false)},
 		func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
 	if err != nil {
@@ -297,8 +313,10 @@ func TestPrepare(t *testing.T) {
 	f := func(resource, kind, namespace, wantObject string, wantCode int32) {
 		t.Helper()
 		d := new(Dispatch)
-		d.Begin(t.Context(), reviewOf(t, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",`+
-			`"name":"n","namespace":%q,"kind":{"version":"v1","kind":%q},"requestKind":{"version":"v1","kind":%q},"resource":{"version":"v1","resource":%q},"object":{}}}`,
+		d.Begin(t.Context(), reviewOf(t, fmt.Appendf(nil,
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",`+
+				`"name":"n","namespace":%q,"kind":{"version":"v1","kind":%q},"requestKind":{"version":"v1","kind":%q},`+
+				`"resource":{"version":"v1","resource":%q},"object":{}}}`,
 			namespace, kind, kind, resource)), asked)
 		result := d.Prepare()
 		if code := codeOf(result); code != wantCode {
@@ -346,7 +364,8 @@ func codeOf(r *admission.Result) int32 {
 
 // TestRequestResources has a review without what the user asked for.
 func TestRequestResources(t *testing.T) {
-	review := reviewOf(t, []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","name":"n","resource":{"version":"v1","resource":"pods"},"object":{}}}`))
+	review := reviewOf(t, []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",`+
+		`"operation":"CREATE","name":"n","resource":{"version":"v1","resource":"pods"},"object":{}}}`))
 	m, err := NewMatcher(&admissionregistrationv1.MatchResources{
 		MatchPolicy: new(admissionregistrationv1.Exact),
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
@@ -374,7 +393,8 @@ func TestOwnChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const policies, bindings = "policies.fastadmit.io/v1/validatingadmissionpolicies", "policies.fastadmit.io/v1/validatingadmissionpolicybindings"
+	const policies, bindings = "policies.fastadmit.io/v1/validatingadmissionpolicies",
+		"policies.fastadmit.io/v1/validatingadmissionpolicybindings"
 	f := func(resource, object, old, want string) {
 		t.Helper()
 		body := admissiontest.Body(codec.Create, resource, object)
@@ -409,7 +429,8 @@ func TestOwnChecked(t *testing.T) {
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]}}`, "", "")
 	for _, unchecked := range [][]byte{
 		admissiontest.Body(codec.Delete, policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`),
-		bytes.Replace(admissiontest.Body(codec.Create, policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`), []byte(`"name":"name"`), []byte(`"subResource":"status","name":"name"`), 1),
+		bytes.Replace(admissiontest.Body(codec.Create, policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`), []byte(`"name":"name"`),
+			[]byte(`"subResource":"status","name":"name"`), 1),
 	} {
 		if _, result := source.Begin(t.Context(), new(Dispatch), reviewOf(t, unchecked)); result.Denial != nil || result.Err != nil {
 			t.Errorf("%s: got %+v, want it allowed", unchecked, result)

@@ -24,7 +24,8 @@ import (
 )
 
 // sourceOf returns the policies p0, p1 and so on of an API server, which nobody follows yet.
-func sourceOf(a *apiServer, policies int) *Source[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, string] {
+func sourceOf(a *apiServer, policies int) *Source[*admissionregistrationv1.ValidatingAdmissionPolicy,
+	*admissionregistrationv1.ValidatingAdmissionPolicyBinding, string] {
 	a.t.Helper()
 	var all []string
 	for i := range policies {
@@ -147,13 +148,15 @@ func TestDueAgain(t *testing.T) {
 	plain := customPolicy("p", "", "")
 	f(plain, true)
 	f(plain, false)
-	f(strings.TrimSuffix(plain, "}")+`,"status":{"conditions":[{"type":"Enforced","status":"False","reason":"Waiting","observedGeneration":3}]}}`, true)
+	f(strings.TrimSuffix(plain, "}")+`,"status":{"conditions":[{"type":"Enforced","status":"False","reason":"Waiting",`+
+		`"observedGeneration":3}]}}`, true)
 }
 
 // TestDoubts has a status that differs from what the replicas say in one field, and no longer
 // does, and does again.
 func TestDoubts(t *testing.T) {
-	same := metav1.Condition{Type: conditionEnforced, Status: metav1.ConditionFalse, Reason: "Waiting", Message: "1 of 1 replicas do not enforce it: h", ObservedGeneration: 1}
+	same := metav1.Condition{Type: conditionEnforced, Status: metav1.ConditionFalse, Reason: "Waiting",
+		Message: "1 of 1 replicas do not enforce it: h", ObservedGeneration: 1}
 	object, err := cluster.NewJSON([]byte(`{"metadata":{"name":"p","generation":1}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -197,11 +200,13 @@ func TestDoubts(t *testing.T) {
 		Message: "no replica has reported yet which policies it enforces", ObservedGeneration: 1,
 	}, false)
 	all.known, c.bound = true, false
-	unbound := metav1.Condition{Type: conditionEnforced, Status: metav1.ConditionFalse, Reason: "NoBindings", Message: "no binding names it", ObservedGeneration: 1}
+	unbound := metav1.Condition{Type: conditionEnforced, Status: metav1.ConditionFalse, Reason: "NoBindings",
+		Message: "no binding names it", ObservedGeneration: 1}
 	f(unbound, 0, unbound, false)
 	f(other, 0, unbound, false)
 	all.live[0].revisions["p"], c.bound = "x", true
-	enforced := metav1.Condition{Type: conditionEnforced, Status: metav1.ConditionTrue, Reason: "AllReplicas", Message: "all replicas enforce it", ObservedGeneration: 1}
+	enforced := metav1.Condition{Type: conditionEnforced, Status: metav1.ConditionTrue, Reason: "AllReplicas",
+		Message: "all replicas enforce it", ObservedGeneration: 1}
 	f(same, 0, enforced, true) // at once
 	f(enforced, 0, enforced, false)
 }
@@ -220,7 +225,8 @@ func TestEnforcedHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.put(customPolicy("unbound", "", ""), customPolicy("invalid", "", `"failurePolicy":"Sometimes",`), customPolicy("unwatched", "ConfigMap", ""),
+	c.put(customPolicy("unbound", "", ""), customPolicy("invalid", "", `"failurePolicy":"Sometimes",`),
+		customPolicy("unwatched", "ConfigMap", ""),
 		strings.Replace(customPolicy("unreadable", "", ""), `[{"expression":"true"}]`, "1", 1),
 		strings.Replace(binding("wrong", "partly", 1), `"Deny"`, `"Forbid"`, 1))
 	for _, name := range []string{"good", "better", "partly", "uncompiled"} {
@@ -289,7 +295,8 @@ func TestRun(t *testing.T) {
 		f(retryPause+reportPause, "a 4")
 		cancel()
 		f(1, "")
-		if got, err := r.object(&metav1.ObjectMeta{Name: "n"}, nil).MarshalJSON(); err != nil || string(got) != `{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"n"}}` {
+		if got, err := r.object(&metav1.ObjectMeta{Name: "n"}, nil).MarshalJSON(); err != nil ||
+			string(got) != `{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"n"}}` {
 			t.Errorf("got %s, %v", got, err)
 		}
 	})

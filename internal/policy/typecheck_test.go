@@ -110,17 +110,21 @@ func TestTypeChecking(t *testing.T) {
 		expression+"apps/v1, Kind=Deployment: ERROR: <input>:1:25: found no matching overload for '_==_' applied to '(int, string)'")
 	f(deployments, `"validations":[{"expression":"true"},{"expression":"true","messageExpression":"object.foo"}]`,
 		"spec.validations[1].messageExpression: apps/v1, Kind=Deployment: "+undefined)
-	f(rule(`"batch","apps"`, `"v1"`, `"jobs","deployments","daemonsets"`), of("object.foo > 1"), expression+"apps/v1, Kind=DaemonSet: "+undefined,
+	f(rule(`"batch","apps"`, `"v1"`, `"jobs","deployments","daemonsets"`), of("object.foo > 1"), expression+"apps/v1, Kind=DaemonSet: "+
+		undefined,
 		expression+"apps/v1, Kind=Deployment: "+undefined, expression+"batch/v1, Kind=Job: "+undefined)
 	f(rule(`""`, `"v1"`, `"jobs"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // any group
 	f(deployments+","+deployments, of("object.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
 	f(deployments+","+rule(`"batch"`, `"v1"`, `"jobs"`)+","+rule(`"apps"`, `"v1"`, `"daemonsets"`), of("object.foo > 1"), // in one order
-		expression+"apps/v1, Kind=DaemonSet: "+undefined, expression+"apps/v1, Kind=Deployment: "+undefined, expression+"batch/v1, Kind=Job: "+undefined)
-	f(rule(`"apps"`, `"v1"`, `"daemonset"`), of("object.foo > 1"), expression+"apps/v1, Kind=DaemonSet: "+undefined) // the singular, which is guessed
-	f(rule(`"batch"`, `"v1"`, `"task"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined)          // that of discovery
+		expression+"apps/v1, Kind=DaemonSet: "+undefined, expression+"apps/v1, Kind=Deployment: "+undefined, expression+
+			"batch/v1, Kind=Job: "+undefined)
+	f(rule(`"apps"`, `"v1"`, `"daemonset"`), of("object.foo > 1"), expression+"apps/v1, Kind=DaemonSet: "+
+		undefined) // the singular, which is guessed
+	f(rule(`"batch"`, `"v1"`, `"task"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // that of discovery
 	for _, none := range []string{
 		rule(`"batch"`, `"v1"`, `"job"`), rule(`"apps"`, `"v1"`, `"status"`),
-		rule(`"*"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"*"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"*"`), rule(`"apps"`, `"v1"`, `"deployments/status"`),
+		rule(`"*"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"*"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"*"`),
+		rule(`"apps"`, `"v1"`, `"deployments/status"`),
 		rule(`"apps"`, `"v3"`, `"deployments"`), rule(`"none"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"others"`),
 	} {
 		f(none, of("object.foo > 1"))
@@ -131,7 +135,8 @@ func TestTypeChecking(t *testing.T) {
 	f(deployments, maps+of("params.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
 	f(deployments, `"paramKind":{"apiVersion":"v1","kind":"Unknown"},`+of("params.foo > 1"))
 	for _, none := range []string{"", `"paramKind":{"apiVersion":"a/b/c","kind":"ConfigMap"},`, `"paramKind":{"apiVersion":"","kind":""},`} {
-		f(deployments, none+of("params.foo > 1"), expression+"apps/v1, Kind=Deployment: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')")
+		f(deployments, none+of("params.foo > 1"), expression+
+			"apps/v1, Kind=Deployment: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')")
 	}
 	f(rule(`"apps"`, `"v2","v1"`, `"deployments"`)+","+deployments, of("object.foo > 1"), // as the names of versions sort
 		expression+"apps/v1, Kind=Deployment: "+undefined, expression+"apps/v2, Kind=Deployment: "+undefined)
@@ -144,10 +149,12 @@ func TestTypeChecking(t *testing.T) {
 		if err := json.Unmarshal([]byte(`{"spec":{"matchConstraints":{"resourceRules":[`+deployments+`]},`+more+`}}`), &p); err != nil {
 			t.Fatal(err)
 		}
-		if warnings, err := (&served{kinds: server.kinds, err: errors.New("it does not answer")}).checker().checkTypes(t.Context(), &p); err == nil || warnings != nil {
+		if warnings, err := (&served{kinds: server.kinds, err: errors.New("it does not answer")}).checker().checkTypes(t.Context(),
+			&p); err == nil || warnings != nil {
 			t.Errorf("got %v, %v, want an error", warnings, err)
 		}
-		if warnings, err := (&served{kinds: server.kinds, schemas: errors.New("it does not answer")}).checker().checkTypes(t.Context(), &p); err == nil || warnings != nil {
+		if warnings, err := (&served{kinds: server.kinds, schemas: errors.New("it does not answer")}).checker().checkTypes(t.Context(),
+			&p); err == nil || warnings != nil {
 			t.Errorf("got %v, %v, want an error of the schema", warnings, err)
 		}
 		p.Spec.MatchConstraints.ResourceRules[0].APIGroups = []string{""}
@@ -160,7 +167,8 @@ func TestTypeChecking(t *testing.T) {
 			t.Errorf("got %v, want it to end", err)
 		}
 	}
-	if kinds, err := server.checker().typesToCheck(t.Context(), new(admissionregistrationv1.ValidatingAdmissionPolicy)); kinds != nil || err != nil {
+	if kinds, err := server.checker().typesToCheck(t.Context(), new(admissionregistrationv1.ValidatingAdmissionPolicy)); kinds != nil ||
+		err != nil {
 		t.Errorf("got %v, %v for nothing", kinds, err)
 	}
 	broken := []checkedKind{{apps.WithKind("Deployment"), new(cel.TypeChecker)}} // which panics

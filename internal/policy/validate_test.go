@@ -44,36 +44,53 @@ func TestValidate(t *testing.T) {
 		{`{"spec":{"paramKind":{"apiVersion":"A/v1"}}}`, `spec.paramKind.apiVersion: Invalid value: "A": a lowercase RFC 1123 subdomain`},
 		{`{"spec":{"paramKind":{"apiVersion":"a/"}}}`, `spec.paramKind.apiVersion: Invalid value: "a/": version must be specified`},
 		{`{"spec":{"paramKind":{"apiVersion":"a/V"}}}`, `spec.paramKind.apiVersion: Invalid value: "V": a DNS-1035 label`},
-		{`{"spec":{"paramKind":{"apiVersion":"a.b/v1","kind":"Config_Map"}}}`, `spec.paramKind.kind: Invalid value: "Config_Map": may have mixed case, but should otherwise match`},
+		{`{"spec":{"paramKind":{"apiVersion":"a.b/v1","kind":"Config_Map"}}}`,
+			`spec.paramKind.kind: Invalid value: "Config_Map": may have mixed case, but should otherwise match`},
 		{`{"spec":{"paramKind":{"kind":""}}}`, `spec.paramKind.kind: Required value`},
 		{`{"spec":{"matchConstraints":null}}`, `spec.matchConstraints: Required value`},
 		{`{"spec":{"matchConstraints":{"resourceRules":null}}}`, `spec.matchConstraints.resourceRules: Required value`},
-		{`{"spec":{"matchConstraints":{"matchPolicy":"X"}}}`, `spec.matchConstraints.matchPolicy: Unsupported value: "X": supported values: "Equivalent", "Exact"`},
+		{`{"spec":{"matchConstraints":{"matchPolicy":"X"}}}`,
+			`spec.matchConstraints.matchPolicy: Unsupported value: "X": supported values: "Equivalent", "Exact"`},
 		{`{"spec":{"matchConstraints":{"matchPolicy":null}}}`, ``},
-		{`{"spec":{"matchConstraints":{"namespaceSelector":{"matchLabels":{"a b":"c"}}}}}`, `spec.matchConstraints.namespaceSelector.matchLabels: Invalid value: "a b"`},
-		{`{"spec":{"matchConstraints":{"objectSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}}}}`, `spec.matchConstraints.objectSelector.matchExpressions[0].values: Required value`},
-		{`{"spec":{"matchConstraints":{"excludeResourceRules":[{` + ruleFields + `,"resourceNames":["a","a"]}]}}}`, `spec.matchConstraints.excludeResourceRules[0].resourceNames[1]: Duplicate value: "a"`},
-		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"resourceNames":["a/b"]}]}}}`, `spec.matchConstraints.resourceRules[0].resourceNames[0]: Invalid value: "a/b": may not contain '/'`},
-		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `},{` + ruleFields + `,"operations":[]}]}}}`, `spec.matchConstraints.resourceRules[1].operations: Required value`},
+		{`{"spec":{"matchConstraints":{"namespaceSelector":{"matchLabels":{"a b":"c"}}}}}`,
+			`spec.matchConstraints.namespaceSelector.matchLabels: Invalid value: "a b"`},
+		{`{"spec":{"matchConstraints":{"objectSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}}}}`,
+			`spec.matchConstraints.objectSelector.matchExpressions[0].values: Required value`},
+		{`{"spec":{"matchConstraints":{"excludeResourceRules":[{` + ruleFields + `,"resourceNames":["a","a"]}]}}}`,
+			`spec.matchConstraints.excludeResourceRules[0].resourceNames[1]: Duplicate value: "a"`},
+		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"resourceNames":["a/b"]}]}}}`,
+			`spec.matchConstraints.resourceRules[0].resourceNames[0]: Invalid value: "a/b": may not contain '/'`},
+		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `},{` + ruleFields + `,"operations":[]}]}}}`,
+			`spec.matchConstraints.resourceRules[1].operations: Required value`},
 		{`{"spec":{"matchConditions":[{"name":"","expression":"true"}]}}`, `spec.matchConditions[0].name`},
 		{`{"spec":{"variables":[{"name":" ","expression":"1"}]}}`, `spec.variables[0].name: Required value: name is not specified`},
 		{`{"spec":{"variables":[{"name":"a","expression":" "}]}}`, `spec.variables[0].expression: Required value: expression is not specified`},
 		{`{"spec":{"validations":[{"expression":" "}]}}`, `spec.validations[0].expression: Required value: expression is not specified`},
-		{`{"spec":{"validations":[{"expression":"true","messageExpression":" "}]}}`, `spec.validations[0].messageExpression: Invalid value: " ": must be non-empty if specified`},
-		{`{"spec":{"validations":[{"expression":"true","message":" "}]}}`, `spec.validations[0].message: Invalid value: " ": must be non-empty if specified`},
-		{`{"spec":{"validations":[{"expression":"true","message":"a\nb"}]}}`, `spec.validations[0].message: Invalid value: "a\nb": must not contain line breaks`},
+		{`{"spec":{"validations":[{"expression":"true","messageExpression":" "}]}}`,
+			`spec.validations[0].messageExpression: Invalid value: " ": must be non-empty if specified`},
+		{`{"spec":{"validations":[{"expression":"true","message":" "}]}}`,
+			`spec.validations[0].message: Invalid value: " ": must be non-empty if specified`},
+		{`{"spec":{"validations":[{"expression":"true","message":"a\nb"}]}}`,
+			`spec.validations[0].message: Invalid value: "a\nb": must not contain line breaks`},
 		{`{"spec":{"validations":[{"expression":"true","message":"a\n"}]}}`, ``},
-		{`{"spec":{"validations":[{"expression":"true","reason":"NotFound"}]}}`, `spec.validations[0].reason: Unsupported value: "NotFound": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"`},
-		{`{"spec":{"validations":[{"expression":"true","reason":"Unauthorized"}]}}`, `spec.validations[0].reason: Unsupported value: "Unauthorized"`},
-		{`{"spec":{"validations":[],"auditAnnotations":[]}}`, `spec.validations: Required value: validations or auditAnnotations must contain at least one item
+		{`{"spec":{"validations":[{"expression":"true","reason":"NotFound"}]}}`,
+			`spec.validations[0].reason: Unsupported value: "NotFound": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"`},
+		{`{"spec":{"validations":[{"expression":"true","reason":"Unauthorized"}]}}`,
+			`spec.validations[0].reason: Unsupported value: "Unauthorized"`},
+		{`{"spec":{"validations":[],"auditAnnotations":[]}}`,
+			`spec.validations: Required value: validations or auditAnnotations must contain at least one item
 			spec.auditAnnotations: Required value: validations or auditAnnotations must contain at least one item`},
 		{`{"spec":{"validations":null}}`, ``},
 		{`{"spec":{"auditAnnotations":null}}`, ``},
-		{`{"spec":{"auditAnnotations":[{"key":"a b","valueExpression":"'v'"}]}}`, `spec.auditAnnotations[0].key: Invalid value: "p.example.com/a b"`},
-		{`{"spec":{"auditAnnotations":[{"key":"a","valueExpression":" "}]}}`, `spec.auditAnnotations[0].valueExpression: Required value: valueExpression is not specified`},
-		{`{"spec":{"auditAnnotations":[{"key":"a","valueExpression":"1"},{"key":"a","valueExpression":"1"}]}}`, `spec.auditAnnotations[1].key: Duplicate value: "a"`},
+		{`{"spec":{"auditAnnotations":[{"key":"a b","valueExpression":"'v'"}]}}`,
+			`spec.auditAnnotations[0].key: Invalid value: "p.example.com/a b"`},
+		{`{"spec":{"auditAnnotations":[{"key":"a","valueExpression":" "}]}}`,
+			`spec.auditAnnotations[0].valueExpression: Required value: valueExpression is not specified`},
+		{`{"spec":{"auditAnnotations":[{"key":"a","valueExpression":"1"},{"key":"a","valueExpression":"1"}]}}`,
+			`spec.auditAnnotations[1].key: Duplicate value: "a"`},
 		{`{"spec":{"auditAnnotations":[{"key":"a","valueExpression":"` + strings.Repeat("1", valueExpressionBytesMax) + `"}]}}`, ``},
-		{`{"spec":{"auditAnnotations":[{"key":"a","valueExpression":"` + strings.Repeat("1", valueExpressionBytesMax+1) + `"}]}}`, `spec.auditAnnotations[0].valueExpression: Required value: must not exceed 5120 bytes in length`},
+		{`{"spec":{"auditAnnotations":[{"key":"a","valueExpression":"` + strings.Repeat("1", valueExpressionBytesMax+1) + `"}]}}`,
+			`spec.auditAnnotations[0].valueExpression: Required value: must not exceed 5120 bytes in length`},
 		{`{"spec":{"auditAnnotations":[` + annotations(auditAnnotationsMax) + `]}}`, ``},
 		{`{"spec":{"auditAnnotations":[` + annotations(auditAnnotationsMax+1) + `]}}`, `spec.auditAnnotations: Invalid value`},
 	})
@@ -81,7 +98,9 @@ func TestValidate(t *testing.T) {
 	if len(errs) == 0 || errs[0].Detail != "must not have more than 20 auditAnnotations" {
 		t.Errorf("got %v", errs)
 	}
-	for name, valid := range map[string]bool{"a": true, "_": true, "A": true, "z": true, "Z9z": true, "a_0": true, "9": false, "a-b": false, "a.b": false, "é": false, "a/": false, "a:": false, "{": false, "`": false, "[": false, "@": false, "in": false, "import": false, "ins": true} {
+	for name, valid := range map[string]bool{"a": true, "_": true, "A": true, "z": true, "Z9z": true, "a_0": true, "9": false,
+		"a-b": false, "a.b": false, "é": false, "a/": false, "a:": false, "{": false, "`": false, "[": false, "@": false, "in": false,
+		"import": false, "ins": true} {
 		want := `spec.variables[0].name: Invalid value: "` + name + `": must be a valid CEL identifier`
 		if valid {
 			want = ""
@@ -103,26 +122,35 @@ func TestValidateMutating(t *testing.T) {
 		{`{}`, ``},
 		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["CONNECT","UPDATE"]}]}}}`, ``},
 		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["*"]}]}}}`, ``},
-		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["CREATE","DELETE"]}]}}}`, `spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"`},
+		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["CREATE","DELETE"]}]}}}`,
+			`spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"`},
 		{`{"spec":{"mutations":[]}}`, `spec.mutations: Required value: mutations must contain at least one item`},
 		{`{"spec":{"mutations":[{}]}}`, `spec.mutations[0].patchType: Required value`},
-		{`{"spec":{"mutations":[{"patchType":"X"}]}}`, `spec.mutations[0].patchType: Unsupported value: "X": supported values: "ApplyConfiguration", "JSONPatch"`},
-		{`{"spec":{"mutations":[{"patchType":"JSONPatch"}]}}`, `spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch`},
-		{`{"spec":{"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":" "}}]}}`, `spec.mutations[0].jsonPatch.expression: Required value`},
+		{`{"spec":{"mutations":[{"patchType":"X"}]}}`,
+			`spec.mutations[0].patchType: Unsupported value: "X": supported values: "ApplyConfiguration", "JSONPatch"`},
+		{`{"spec":{"mutations":[{"patchType":"JSONPatch"}]}}`,
+			`spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch`},
+		{`{"spec":{"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":" "}}]}}`,
+			`spec.mutations[0].jsonPatch.expression: Required value`},
 		{`{"spec":{"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"},"applyConfiguration":{"expression":"Object{}"}}]}}`,
 			`spec.mutations[0].applyConfiguration: Invalid value: "{applyConfiguration}": must not be specified when patchType is JSONPatch`},
-		{`{"spec":{"mutations":[{"patchType":"ApplyConfiguration"}]}}`, `spec.mutations[0].applyConfiguration: Required value: must be specified when patchType is ApplyConfiguration`},
-		{`{"spec":{"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":" "}}]}}`, `spec.mutations[0].applyConfiguration.expression: Required value`},
-		{`{"spec":{"mutations":[{"patchType":"ApplyConfiguration","jsonPatch":{"expression":"[]"},"applyConfiguration":{"expression":"Object{}"}}]}}`,
+		{`{"spec":{"mutations":[{"patchType":"ApplyConfiguration"}]}}`,
+			`spec.mutations[0].applyConfiguration: Required value: must be specified when patchType is ApplyConfiguration`},
+		{`{"spec":{"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":" "}}]}}`,
+			`spec.mutations[0].applyConfiguration.expression: Required value`},
+		{`{"spec":{"mutations":[{"patchType":"ApplyConfiguration","jsonPatch":{"expression":"[]"},` +
+			`"applyConfiguration":{"expression":"Object{}"}}]}}`,
 			`spec.mutations[0].jsonPatch: Invalid value: "{jsonPatch}": must not be specified when patchType is ApplyConfiguration`},
 		{`{"spec":{"reinvocationPolicy":null}}`, `spec.reinvocationPolicy: Required value`},
 		{`{"spec":{"reinvocationPolicy":"Never"}}`, ``},
-		{`{"spec":{"reinvocationPolicy":"Always"}}`, `spec.reinvocationPolicy: Unsupported value: "Always": supported values: "IfNeeded", "Never"`},
+		{`{"spec":{"reinvocationPolicy":"Always"}}`,
+			`spec.reinvocationPolicy: Unsupported value: "Always": supported values: "IfNeeded", "Never"`},
 	})
 	testCheck(t, validBinding, CheckMutatingBinding, [][2]string{
 		{`{}`, ``},
 		{`{"spec":{"policyName":""}}`, `spec.policyName: Required value`},
-		{`{"spec":{"matchResources":{"resourceRules":[{` + ruleFields + `,"operations":["DELETE"]}]}}}`, `spec.matchResources.resourceRules.operations: Unsupported value: "DELETE"`},
+		{`{"spec":{"matchResources":{"resourceRules":[{` + ruleFields + `,"operations":["DELETE"]}]}}}`,
+			`spec.matchResources.resourceRules.operations: Unsupported value: "DELETE"`},
 	})
 }
 
@@ -141,17 +169,20 @@ func TestValidateBinding(t *testing.T) {
 		{`{"spec":{"paramRef":{"selector":{}}}}`, `spec.paramRef.name: Forbidden: name and selector are mutually exclusive
 			spec.paramRef.selector: Forbidden: name and selector are mutually exclusive`},
 		{`{"spec":{"paramRef":{"name":null,"selector":{}}}}`, ``},
-		{`{"spec":{"paramRef":{"name":null,"selector":{"matchLabels":{"a b":"c"}}}}}`, `spec.paramRef.selector.matchLabels: Invalid value: "a b"`},
+		{`{"spec":{"paramRef":{"name":null,"selector":{"matchLabels":{"a b":"c"}}}}}`,
+			`spec.paramRef.selector.matchLabels: Invalid value: "a b"`},
 		{`{"spec":{"paramRef":{"name":null}}}`, `spec.paramRef: Required value: one of name or selector must be specified`},
 		{`{"spec":{"paramRef":{"parameterNotFoundAction":null}}}`, `spec.paramRef.parameterNotFoundAction: Required value`},
 		{`{"spec":{"paramRef":{"parameterNotFoundAction":""}}}`, `spec.paramRef.parameterNotFoundAction: Required value`},
 		{`{"spec":{"paramRef":{"parameterNotFoundAction":"Allow"}}}`, ``},
-		{`{"spec":{"paramRef":{"parameterNotFoundAction":"X"}}}`, `spec.paramRef.parameterNotFoundAction: Unsupported value: "X": supported values: "Deny", "Allow"`},
+		{`{"spec":{"paramRef":{"parameterNotFoundAction":"X"}}}`,
+			`spec.paramRef.parameterNotFoundAction: Unsupported value: "X": supported values: "Deny", "Allow"`},
 		{`{"spec":{"validationActions":[]}}`, `spec.validationActions: Required value: at least one validation action is required`},
 		{`{"spec":{"validationActions":["X"]}}`, `spec.validationActions[0]: Unsupported value: "X": supported values: "Audit", "Deny", "Warn"`},
 		{`{"spec":{"validationActions":["Audit","Warn"]}}`, ``},
 		{`{"spec":{"validationActions":["Audit","Audit"]}}`, `spec.validationActions[1]: Duplicate value: "Audit"`},
-		{`{"spec":{"validationActions":["Deny","Warn"]}}`, `spec.validationActions: Invalid value: ["Deny","Warn"]: must not contain both Deny and Warn`},
+		{`{"spec":{"validationActions":["Deny","Warn"]}}`,
+			`spec.validationActions: Invalid value: ["Deny","Warn"]: must not contain both Deny and Warn`},
 	})
 }
 
@@ -187,7 +218,8 @@ func testCheck[T any](t *testing.T, valid string, check func(*T) field.ErrorList
 
 // TestReadRefusesBindings has bindings that cannot be decoded.
 func TestReadRefusesBindings(t *testing.T) {
-	const head = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]`
+	const head = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding",` +
+		`"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]`
 	for more, want := range map[string]string{`,"policy":"q"`: `unknown field "spec.policy"`, `,"matchResources":1`: "cannot unmarshal"} {
 		documents, err := ReadValidating([]admission.File{{Name: "b.yaml", FromAPI: true, Content: []byte(head + more + "}}")}})
 		if err == nil || !strings.Contains(err.Error(), want) || len(documents.Bindings) != 0 {

@@ -220,7 +220,8 @@ func TestRules(t *testing.T) {
 	const cluster, namespaced = admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope
 
 	f("CREATE,UPDATE /v1 pods *", v(admission.CreateUpdate("pods")), v(admission.CreateUpdate("pods")))
-	f("CREATE,UPDATE /v1 events,pods,services *", v(admission.CreateUpdate("services")), v(admission.CreateUpdate("pods")), v(admission.CreateUpdate("events")))
+	f("CREATE,UPDATE /v1 events,pods,services *", v(admission.CreateUpdate("services")), v(admission.CreateUpdate("pods")),
+		v(admission.CreateUpdate("events")))
 	f("CREATE,DELETE,UPDATE /v1 pods *\nCREATE,UPDATE /v1 services *",
 		v(rule("DELETE,CREATE", "", "v1", "pods")), v(admission.CreateUpdate("services")), v(admission.CreateUpdate("pods")))
 	f("CREATE /v1 a *\nCREATE apps/v1 a,b *", v(rule("CREATE", ",apps", "v1", "a")), v(rule("CREATE", "apps", "v1", "b")))
@@ -234,8 +235,10 @@ func TestRules(t *testing.T) {
 	f("* /v1 pods *\nCREATE */v1 pods *", v(rule("*", "", "v1", "pods")), v(rule("CREATE", "*", "v1", "pods")))
 	f("CREATE /v1 x Cluster", v(scoped(cluster, rule("CREATE", "", "v1", "x"))))
 	f("CREATE /v1 x *", v(scoped(cluster, rule("CREATE", "", "v1", "x"))), v(rule("CREATE", "", "v1", "x")))
-	f("* /v1 x *", v(scoped(cluster, rule("*", "", "v1", "x"))), v(scoped(namespaced, rule("*", "", "v1", "x"))), v(rule("CREATE", "", "v1", "x")))
-	f("CREATE /v1 x Namespaced\nUPDATE /v1 x Cluster", v(scoped(cluster, rule("UPDATE", "", "v1", "x"))), v(scoped(namespaced, rule("CREATE", "", "v1", "x"))))
+	f("* /v1 x *", v(scoped(cluster, rule("*", "", "v1", "x"))), v(scoped(namespaced, rule("*", "", "v1", "x"))),
+		v(rule("CREATE", "", "v1", "x")))
+	f("CREATE /v1 x Namespaced\nUPDATE /v1 x Cluster", v(scoped(cluster, rule("UPDATE", "", "v1", "x"))),
+		v(scoped(namespaced, rule("CREATE", "", "v1", "x"))))
 	// Two resources are not one whose name has a space.
 	f("CREATE /v1 x,y *\nCREATE /v2 x y *", v(rule("CREATE", "", "v1", "x,y")), v(rule("CREATE", "", "v2", "x y")))
 

@@ -62,7 +62,8 @@ func TestValidate(t *testing.T) {
 		"end with an alphanumeric character (e.g. 'example.com', regex used for validation is " +
 		"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 	const ends = `it ends the names of webhooks, as in "validate-ignore.`
-	f("name: fastadmit", at+`name: Invalid value: "fastadmit": `+ends+`fastadmit": should be a domain with at least three segments separated by dots`)
+	f("name: fastadmit", at+`name: Invalid value: "fastadmit": `+ends+
+		`fastadmit": should be a domain with at least three segments separated by dots`)
 	f("name: a.b")
 	f("name: a.b.c")
 	f("name: A.b", at+`name: Invalid value: "A.b": `+subdomain)
@@ -70,12 +71,15 @@ func TestValidate(t *testing.T) {
 	long := strings.Repeat("a", 235) + ".b"
 	f("name: " + long)
 	f("name: a"+long, at+`name: Invalid value: "a`+long+`": `+ends+"a"+long+`": must be no more than 253 characters`)
-	f("name: a.static.k8s.io", at+`name: Invalid value: "a.static.k8s.io": names ending with ".static.k8s.io" are reserved for static manifest-based `+
+	f("name: a.static.k8s.io", at+`name: Invalid value: "a.static.k8s.io": names ending with ".static.k8s.io" are reserved for `+
+		`static manifest-based `+
 		"configurations and cannot be managed via the API")
-	f("labels: {a: '-'}", at+`labels: Invalid value: "-": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', `+
+	f("labels: {a: '-'}", at+`labels: Invalid value: "-": a valid label must be an empty string or consist of alphanumeric `+
+		`characters, '-', '_' or '.', `+
 		"and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "+
 		"'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
-	f("annotations: {a/b/c: d}", at+`annotations: Invalid value: "a/b/c": a valid label key must consist of alphanumeric characters, '-', '_' or '.', `+
+	f("annotations: {a/b/c: d}", at+`annotations: Invalid value: "a/b/c": a valid label key must consist of alphanumeric `+
+		`characters, '-', '_' or '.', `+
 		"and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "+
 		"'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")
 	f("namespace: a.b", at+`namespace: Invalid value: "a.b": must not contain dots`)
@@ -93,8 +97,10 @@ func TestValidate(t *testing.T) {
 	f("admissionReviewVersions: [v2, v1]")
 	f("admissionReviewVersions: [v2]", at+`admissionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1`)
 	f("admissionReviewVersions: [v1, v1]", at+`admissionReviewVersions[1]: Invalid value: "v1": duplicate version`)
-	f("admissionReviewVersions: [v1, V1]", at+`admissionReviewVersions[1]: Invalid value: "V1": a DNS-1035 label must consist of lower case alphanumeric `+
-		"characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "+
+	f("admissionReviewVersions: [v1, V1]", at+
+		`admissionReviewVersions[1]: Invalid value: "V1": a DNS-1035 label must consist of lower case alphanumeric `+
+		"characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123',"+
+		" regex used for "+
 		"validation is '[a-z]([-a-z0-9]*[a-z0-9])?')")
 
 	f("{timeoutSeconds: 0, matchPolicy: x, objectSelector: {matchExpressions: [{key: a, operator: x}]}}", // all at once
@@ -122,8 +128,10 @@ func TestValidateMatchConditions(t *testing.T) {
 	f("{name: a, expression: ' '}", at+"matchConditions[0].expression: Required value")
 	f("{expression: 'true'}", at+"matchConditions[0].name: Required value")
 	f("{name: a, expression: 'true'}, {name: a, expression: 'false'}", at+`matchConditions[1].name: Duplicate value: "a"`)
-	f("{name: a b, expression: 'true'}", at+`matchConditions[0].name: Invalid value: "a b": name part must consist of alphanumeric characters, `+
-		"'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "+
+	f("{name: a b, expression: 'true'}", at+
+		`matchConditions[0].name: Invalid value: "a b": name part must consist of alphanumeric characters, `+
+		"'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex "+
+		"used for validation is "+
 		"'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')")
 }
 
@@ -169,7 +177,8 @@ func TestValidateClientConfig(t *testing.T) {
 	f("{url: 'https://a', service: {namespace: n, name: s}}", ": Required value: exactly one of url or service is required")
 	const form = "; desired format: https://host[/path]"
 	f("{url: 'http://a'}", `.url: Invalid value: "http": 'https' is the only allowed URL scheme`+form)
-	f("{url: ''}", `.url: Invalid value: "": 'https' is the only allowed URL scheme`+form, `.url: Invalid value: "": host must be specified`+form)
+	f("{url: ''}", `.url: Invalid value: "": 'https' is the only allowed URL scheme`+form,
+		`.url: Invalid value: "": host must be specified`+form)
 	f("{url: 'https:///a'}", `.url: Invalid value: "": host must be specified`+form)
 	f("{url: 'https://user:secret@a'}", `.url: Invalid value: "user": user information is not permitted in the URL`)
 	f("{url: 'https://a#b'}", `.url: Invalid value: "b": fragments are not permitted in the URL`)
@@ -186,7 +195,8 @@ func TestValidateStatic(t *testing.T) {
 	}
 	f("clientConfig: {url: 'https://a'}")
 	f("", at+"clientConfig.url: Required value: is required for static manifests")
-	f("clientConfig: {service: {namespace: n, name: s}}", at+"clientConfig.service: Forbidden: is not supported for static manifests; use url instead")
+	f("clientConfig: {service: {namespace: n, name: s}}", at+
+		"clientConfig.service: Forbidden: is not supported for static manifests; use url instead")
 }
 
 func TestValidateCABundle(t *testing.T) {
@@ -221,7 +231,8 @@ func newCertificate(t *testing.T) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
 func TestValidatePlugins(t *testing.T) {

@@ -31,7 +31,8 @@ func TestSpec(t *testing.T) {
 		`{}`:   {},
 		`null`: {},
 		`{"username":"system:node:a","uid":"u","groups":["system:nodes","b"],"extra":{"k":["v","w"],"none":[],"null":null}}`: {
-			User: "system:node:a", UID: "u", Groups: []string{"system:nodes", "b"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}, "none": {}, "null": nil},
+			User: "system:node:a", UID: "u", Groups: []string{"system:nodes", "b"},
+			Extra: map[string]authorizationv1.ExtraValue{"k": {"v", "w"}, "none": {}, "null": nil},
 		},
 		`{"username":"\u0061\"\ud83d\ude00","groups":null,"extra":null}`: {User: "a\"😀"},
 		`{ "unknown" : {"username":"no"} , "groups" : [ "" ] }`:          {Groups: []string{""}},

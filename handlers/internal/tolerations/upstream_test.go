@@ -69,7 +69,8 @@ func TestCovers(t *testing.T) {
 	f("all", everything)
 	f("all-nosched", "foo-nosched foo-bar-nosched foo-baz-nosched faz-nosched faz-baz-nosched")
 	f("all-noexec", "foo-noexec foo-bar-noexec foo-noexec-10 foo-noexec-0 foo-bar-noexec-10")
-	f("foo", "foo-bar foo-nosched foo-bar-nosched foo-baz-nosched foo-prefnosched foo-noexec foo-bar-noexec foo-noexec-10 foo-noexec-0 foo-bar-noexec-10")
+	f("foo", "foo-bar foo-nosched foo-bar-nosched foo-baz-nosched foo-prefnosched foo-noexec foo-bar-noexec foo-noexec-10 "+
+		"foo-noexec-0 foo-bar-noexec-10")
 	f("foo-bar", "foo-bar-nosched foo-bar-noexec foo-bar-noexec-10")
 	f("foo-nosched", "foo-bar-nosched foo-baz-nosched")
 	f("foo-bar-nosched", "")

@@ -39,7 +39,8 @@ func TestAnswers(t *testing.T) {
 			want = ""
 		}
 		if r.message != want || r.patch != wantPatch || want != "" && r.code != http.StatusInternalServerError {
-			t.Errorf("%v %s %s: got %d %s, patch %s, warnings %q\nwant %s, patch %s", phase, version, answer, r.code, r.message, r.patch, r.warnings, want, wantPatch)
+			t.Errorf("%v %s %s: got %d %s, patch %s, warnings %q\nwant %s, patch %s", phase, version, answer, r.code, r.message, r.patch,
+				r.warnings, want, wantPatch)
 		}
 	}
 	const invalid = "received invalid webhook response: "
@@ -52,7 +53,8 @@ func TestAnswers(t *testing.T) {
 	both("v1", review("v1", `{"uid":"UID","allowed":true,"warnings":["warned"]}`), "warned")
 	both("v1", review("v1", `null`), invalid+"webhook response was absent")
 	both("v1", review("v1", `{"uid":"UID","allowed":true,"patch":""}`), "")
-	both("v1", `{"response":{"uid":"UID","allowed":true}}`, invalid+"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=")
+	both("v1", `{"response":{"uid":"UID","allowed":true}}`, invalid+
+		"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=")
 	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":`+aPatch+`}`), "", patchOfA)
 	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`),
 		invalid+"webhook returned response.patch but not response.patchType", "")
@@ -60,10 +62,13 @@ func TestAnswers(t *testing.T) {
 		invalid+"webhook returned response.patchType but not response.patch", "")
 	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"","patch":`+aPatch+`}`),
 		invalid+`webhook returned invalid response.patchType of ""`, "")
-	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"Other","patch":`+aPatch+`}`), `unsupported patch type "Other"`, "")
-	f(admission.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`), invalid+"validating webhook may not return response.patch", "")
+	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"Other","patch":`+aPatch+`}`),
+		`unsupported patch type "Other"`, "")
+	f(admission.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+aPatch+`}`), invalid+
+		"validating webhook may not return response.patch", "")
 	const one = `"IA=="` // a space
-	f(admission.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`), invalid+"validating webhook may not return response.patch", "")
+	f(admission.Validate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`), invalid+
+		"validating webhook may not return response.patch", "")
 	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patch":`+one+`}`),
 		invalid+"webhook returned response.patch but not response.patchType", "")
 	f(admission.Mutate, "v1", review("v1", `{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":`+one+`}`),
@@ -93,8 +98,10 @@ func TestDenials(t *testing.T) {
 			response += `,"status":` + status
 		}
 		for _, version := range []string{"v1", "v1beta1"} {
-			r := ask(t, b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/" + version, versions: fmt.Sprintf("[%q]", version)}), admission.Validate, pod)
-			if r.message != `ValidatingAdmissionWebhook: admission webhook "a.example.com" denied the request`+want || r.code != code || !strings.Contains(r.answer, `"status":"Failure"`) ||
+			r := ask(t, b.chain(admission.Validate, upstreamConfig,
+				hook{name: "a.example.com", path: "/" + version, versions: fmt.Sprintf("[%q]", version)}), admission.Validate, pod)
+			if r.message != `ValidatingAdmissionWebhook: admission webhook "a.example.com" denied the request`+want || r.code != code ||
+				!strings.Contains(r.answer, `"status":"Failure"`) ||
 				strings.Join(r.warnings, " ") != "w" {
 				t.Errorf("%s %s: got %s\nwant %d %s", version, status, r.answer, code, want)
 			}
@@ -136,7 +143,8 @@ func TestAuditPatches(t *testing.T) {
 		if path == "/none" {
 			patch = `"W10="`
 		}
-		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":` + patch + `}}`
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,` +
+			`"patchType":"JSONPatch","patch":` + patch + `}}`
 	})
 	hooks := []hook{{name: "a.example.com", path: "/none"}, {name: "b.example.com", path: "/"}}
 	for config, patched := range map[string]bool{
@@ -188,9 +196,11 @@ func TestRequestFields(t *testing.T) {
 	f(`"operation":"CREATE","kind":`+kind+`,"resource":`+resource+`,"object":{"a":1}`,
 		`"kind":`+kind+`,"resource":`+resource+`,"requestKind":`+kind+`,"requestResource":`+resource+
 			`,"operation":"CREATE","userInfo":{},"object":{"a":1},"oldObject":null,"dryRun":false,"options":null`)
-	f(`"operation":"CREATE","kind":`+kind+`,"resource":`+resource+`,"subResource":"s","name":"n","object":{"a":1},"dryRun":true,"options":{"o":1},"userInfo":{"username":"u"}`,
+	f(`"operation":"CREATE","kind":`+kind+`,"resource":`+resource+
+		`,"subResource":"s","name":"n","object":{"a":1},"dryRun":true,"options":{"o":1},"userInfo":{"username":"u"}`,
 		`"kind":`+kind+`,"resource":`+resource+`,"subResource":"s","requestKind":`+kind+`,"requestResource":`+resource+
-			`,"requestSubResource":"s","name":"n","operation":"CREATE","userInfo":{"username":"u"},"object":{"a":1},"oldObject":null,"dryRun":true,"options":{"o":1}`)
+			`,"requestSubResource":"s","name":"n","operation":"CREATE","userInfo":{"username":"u"},"object":{"a":1},"oldObject":null,`+
+			`"dryRun":true,"options":{"o":1}`)
 	f(`"operation":"DELETE","kind":`+kind+`,"resource":`+resource+`,"subResource":"","name":"","oldObject":{"a":1}`,
 		`"kind":`+kind+`,"resource":`+resource+`,"requestKind":`+kind+`,"requestResource":`+resource+
 			`,"operation":"DELETE","userInfo":{},"object":null,"oldObject":{"a":1},"dryRun":false,"options":null`)
@@ -218,7 +228,8 @@ func TestExempt(t *testing.T) {
 		"example.com/v1/mutatingwebhookconfigurations":                      true,
 	} {
 		called = false
-		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)); r.message != "" || called != want {
+		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)); r.message != "" ||
+			called != want {
 			t.Errorf("%s: got called %v, %s, want called %v", resource, called, r.message, want)
 		}
 	}

@@ -109,7 +109,8 @@ func TestHostile(t *testing.T) {
 		case "/uid":
 			answer(w, "other", `"allowed":true`)
 		case "/operations":
-			answer(w, a.Request.UID, patched(t, "["+strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"/metadata/labels","value":null},`, 100_000), ",")+"]"))
+			answer(w, a.Request.UID, patched(t, "["+
+				strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"/metadata/labels","value":null},`, 100_000), ",")+"]"))
 		case "/braces":
 			answer(w, a.Request.UID, patched(t, "["+strings.TrimSuffix(strings.Repeat(`{},`, 200_000), ",")+"]"))
 		case "/patch":
@@ -125,7 +126,8 @@ func TestHostile(t *testing.T) {
 	f := func(path, message string, code int32, ignorable bool) {
 		t.Helper()
 		for _, policy := range []string{"Fail", "Ignore"} {
-			chain := b.chain(admission.Mutate, upstreamConfig, hook{name: "a.example.com", path: path, more: `"failurePolicy":"` + policy + `"`})
+			chain := b.chain(admission.Mutate, upstreamConfig, hook{name: "a.example.com", path: path,
+				more: `"timeoutSeconds":30,"failurePolicy":"` + policy + `"`}) // 30 s for busy machines
 			r := ask(t, chain, admission.Mutate, pod)
 			switch {
 			case ignorable && policy == "Ignore":
@@ -323,7 +325,8 @@ func TestCredentials(t *testing.T) {
 		host: "Bearer " + secret, "*." + rest: "Bearer " + secret, "*": "Bearer " + secret, "other": "", "127.0.0.1": "", "*.0.0.1": "",
 	} {
 		kubeconfig := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","users":[{"name":%q,"user":{"token":%q}}]}`, name, secret)
-		chain := b.chainWith(admission.Validate, upstreamConfig, kubeconfig, hook{name: "a.example.com", path: "/"}, hook{name: "b.example.com", path: "/bad"})
+		chain := b.chainWith(admission.Validate, upstreamConfig, kubeconfig, hook{name: "a.example.com", path: "/"},
+			hook{name: "b.example.com", path: "/bad"})
 		r := ask(t, chain, admission.Validate, pod)
 		if got.Load() != want || r.message == "" || strings.Contains(r.answer, secret) {
 			t.Errorf("user %s: got %q and %s, want %q and nothing secret", name, got.Load(), r.answer, want)
@@ -364,7 +367,8 @@ func TestReinvocationConditions(t *testing.T) {
 		answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/metadata/labels","value":{"b":"c"}}]`))
 	})
 	chain := b.chain(admission.Mutate, upstreamConfig,
-		hook{name: "a.example.com", path: "/a", more: `"objectSelector":{"matchLabels":{"b":"c"}},"matchConditions":[{"name":"c","expression":"object.spec.none == 1"}]`},
+		hook{name: "a.example.com", path: "/a", more: `"objectSelector":{"matchLabels":{"b":"c"}},"matchConditions":[{"name":"c",` +
+			`"expression":"object.spec.none == 1"}]`},
 		hook{name: "b.example.com", path: "/b"})
 	if r := ask(t, chain, admission.Mutate, pod); r.code != http.StatusForbidden || !strings.Contains(r.message, "no such key: none") {
 		t.Errorf("got %+v, want a denial, as kube-apiserver matches all webhooks again", r)
@@ -381,7 +385,8 @@ func TestLoop(t *testing.T) {
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
 	chain = b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
-	if r := ask(t, chain, admission.Validate, pod); r.message != "" || inner.code != 500 || !strings.Contains(inner.message, "leads back to fastadmit") {
+	if r := ask(t, chain, admission.Validate, pod); r.message != "" || inner.code != 500 ||
+		!strings.Contains(inner.message, "leads back to fastadmit") {
 		t.Errorf("got %+v within %+v", inner, r)
 	}
 }

@@ -87,7 +87,8 @@ func TestCredentialKinds(t *testing.T) {
 		},
 	})
 	f(`{"as-uid":"1111"}`, new(rest.Config))
-	known := mustReadCredentials(t, `{"name":"*","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"c","interactiveMode":"Never"}}}`, "")
+	known := mustReadCredentials(t, `{"name":"*","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"c",`+
+		`"interactiveMode":"Never"}}}`, "")
 	if got := known.configFor("a:443").ExecProvider; got == nil || got.Command != "c" {
 		t.Errorf("got %v, want the command", got)
 	}
@@ -134,7 +135,8 @@ func TestClientConfig(t *testing.T) {
 		}
 	}
 	fails(url("https://a\x7f.example.com/"), "invalid control character in URL")
-	fails(&admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com"), CABundle: []byte("x")}, "unable to load root certificates")
+	fails(&admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com"), CABundle: []byte("x")},
+		"unable to load root certificates")
 	fails(url("https://both.example.com/"), "username/password or bearer token may be set, but not both")
 
 	client, err := newClient(url("https://other.example.com/x"), known, nil)
@@ -142,7 +144,8 @@ func TestClientConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	transport := client.Client.Transport
-	for wrapped, ok := transport.(interface{ WrappedRoundTripper() http.RoundTripper }); ok; wrapped, ok = transport.(interface{ WrappedRoundTripper() http.RoundTripper }) {
+	type wrapper interface{ WrappedRoundTripper() http.RoundTripper }
+	for wrapped, ok := transport.(wrapper); ok; wrapped, ok = transport.(wrapper) {
 		transport = wrapped.WrappedRoundTripper()
 	}
 	used := transport.(roundTripper).next.(*http.Transport)
@@ -193,7 +196,8 @@ func TestResolve(t *testing.T) {
 	f("external", 443, "foo.bar.com:443", "")
 	f("odd", 443, "", `unsupported service type "Odd"`)
 	f("none", 443, "", `services "none" not found`)
-	if _, err := resolve(t.Context(), nil, &admissionregistrationv1.ServiceReference{}); err == nil || err.Error() != "there is no cluster that has the service" {
+	if _, err := resolve(t.Context(), nil, &admissionregistrationv1.ServiceReference{}); err == nil ||
+		err.Error() != "there is no cluster that has the service" {
 		t.Errorf("got %v", err)
 	}
 	_, dial, err := newConfig(&admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
@@ -287,7 +291,8 @@ func TestWebhooksMeasured(t *testing.T) {
 	var text strings.Builder
 	set.WritePrometheus(&text)
 	for bound, n := range map[string]int{"0.005": 0, "0.025": 0, "0.1": 0, "0.5": 0, "1": 1, "2.5": 1, "10": 1, "25": 1, "+Inf": 1} {
-		if want := fmt.Sprintf("fastadmit_webhook_admission_duration_seconds_bucket{plugin=\"P\",webhook=\"w0\",le=%q} %d\n", bound, n); !strings.Contains(text.String(), want) {
+		want := fmt.Sprintf("fastadmit_webhook_admission_duration_seconds_bucket{plugin=\"P\",webhook=\"w0\",le=%q} %d\n", bound, n)
+		if !strings.Contains(text.String(), want) {
 			t.Errorf("want %s", want)
 		}
 	}
@@ -306,7 +311,8 @@ func TestMeasuredAnew(t *testing.T) {
 		m.countInvalid(func() float64 { return float64(i) })
 		var text strings.Builder
 		set.WritePrometheus(&text)
-		for _, want := range []string{`calls_inflight{plugin="P",webhook="w"} 1`, `circuit_open{plugin="P",webhook="w"} 0`, fmt.Sprintf(`configurations_invalid{plugin="P"} %d`, i)} {
+		for _, want := range []string{`calls_inflight{plugin="P",webhook="w"} 1`, `circuit_open{plugin="P",webhook="w"} 0`,
+			fmt.Sprintf(`configurations_invalid{plugin="P"} %d`, i)} {
 			if !strings.Contains(text.String(), "fastadmit_webhook_"+want+"\n") {
 				t.Errorf("got %s\nwant %s", &text, want)
 			}

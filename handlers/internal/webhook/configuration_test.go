@@ -47,7 +47,8 @@ func TestConfig(t *testing.T) {
 	const upstream, own = "apiserver.config.k8s.io/v1", "fastadmit.io/v1alpha1"
 	f(upstream, "", "")
 	f(own, "", "")
-	f("apiserver.config.k8s.io/v2", "", `apiVersion: Unsupported value: "apiserver.config.k8s.io/v2": supported values: "apiserver.config.k8s.io/v1"`)
+	f("apiserver.config.k8s.io/v2", "", `apiVersion: Unsupported value: "apiserver.config.k8s.io/v2": supported values: `+
+		`"apiserver.config.k8s.io/v1"`)
 	f(upstream, `,"kubeConfigFile":"/a"`, "")
 	f(upstream, `,"kubeConfigFile":"a"`, `kubeConfigFile: Invalid value: "a": must be an absolute file path`)
 	f(own, `,"customResources":true,"auditPatches":true,"circuit":{"failures":1,"pause":"1ms"}`, "")
@@ -74,7 +75,8 @@ func TestNeeds(t *testing.T) {
 	f("{")
 	f(upstreamConfig)
 	f(ownConfig, services)
-	f(followConfig, services, cluster.ValidatingWebhookConfigurations.Watched(), cluster.ValidatingWebhookConfigurations.CalledStatus("update").InBackground())
+	f(followConfig, services, cluster.ValidatingWebhookConfigurations.Watched(),
+		cluster.ValidatingWebhookConfigurations.CalledStatus("update").InBackground())
 }
 
 // configured is a configuration with one webhook that has these fields, beside those that
@@ -82,7 +84,8 @@ func TestNeeds(t *testing.T) {
 func configured(t *testing.T, kind, fields string) []byte {
 	t.Helper()
 	has, given := make(map[string]json.RawMessage), make(map[string]json.RawMessage)
-	if err := json.Unmarshal([]byte(`{"name":"a.example.com","clientConfig":{"url":"https://a.example.com/"},"sideEffects":"None","admissionReviewVersions":["v1"],`+
+	if err := json.Unmarshal([]byte(`{"name":"a.example.com","clientConfig":{"url":"https://a.example.com/"},"sideEffects":"None",`+
+		`"admissionReviewVersions":["v1"],`+
 		`"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}`), &has); err != nil {
 		t.Fatal(err)
 	}
@@ -125,21 +128,33 @@ func TestValidation(t *testing.T) {
 	f(`"timeoutSeconds":0`, `webhooks[0].timeoutSeconds: Invalid value: 0: the timeout value must be between 1 and 30 seconds`)
 	f(`"timeoutSeconds":31`, `webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds`)
 	f(`"namespaceSelector":{"matchLabels":{"a":"b"}},"objectSelector":{"matchLabels":{"a":"b"}}`, "")
-	f(`"namespaceSelector":{"matchLabels":{"a b":"c"}}`, `name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`)
-	f(`"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`, `webhooks[0].namespaceSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`)
-	f(`"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`, `webhooks[0].objectSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`)
+	f(`"namespaceSelector":{"matchLabels":{"a b":"c"}}`,
+		`name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character `+
+			`(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`)
+	f(`"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`,
+		`webhooks[0].namespaceSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`)
+	f(`"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`,
+		`webhooks[0].objectSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`)
 	f(`"clientConfig":{}`, `webhooks[0].clientConfig: Required value: exactly one of url or service is required`)
-	f(`"clientConfig":{"url":"https://a.example.com","service":{"namespace":"n","name":"m"}}`, `webhooks[0].clientConfig: Required value: exactly one of url or service is required`)
-	f(`"clientConfig":{"service":{"namespace":"n","name":"m"}}`, `webhooks[0].clientConfig.service: Forbidden: clientConfig.service is not supported for static manifests; `+
-		`use clientConfig.url instead, or apiVersion fastadmit.io/v1alpha1 of the plugin's configuration`)
-	f(`"clientConfig":{"url":"http://a.example.com"}`, `webhooks[0].clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme; desired format: https://host[/path]`)
+	f(`"clientConfig":{"url":"https://a.example.com","service":{"namespace":"n","name":"m"}}`,
+		`webhooks[0].clientConfig: Required value: exactly one of url or service is required`)
+	f(`"clientConfig":{"service":{"namespace":"n","name":"m"}}`,
+		`webhooks[0].clientConfig.service: Forbidden: clientConfig.service is not supported for static manifests; `+
+			`use clientConfig.url instead, or apiVersion fastadmit.io/v1alpha1 of the plugin's configuration`)
+	f(`"clientConfig":{"url":"http://a.example.com"}`,
+		`webhooks[0].clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme; desired format: https://host[/path]`)
 	f(`"rules":[{"operations":[],"apiGroups":["a"],"apiVersions":["a"],"resources":["a"]}]`, `webhooks[0].rules[0].operations: Required value`)
-	f(`"admissionReviewVersions":["v2"]`, `webhooks[0].admissionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1`)
+	f(`"admissionReviewVersions":["v2"]`, `webhooks[0].admissionReviewVersions: Invalid value: ["v2"]: must include at least one `+
+		`of v1, v1beta1`)
 	f(`"admissionReviewVersions":["v1beta1"]`, "")
 	f(`"matchConditions":[{"name":"a","expression":"true"}]`, "")
-	f(`"matchConditions":[{"name":"a b","expression":"true"}]`, `webhooks[0].matchConditions[0].name: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`)
+	f(`"matchConditions":[{"name":"a b","expression":"true"}]`,
+		`webhooks[0].matchConditions[0].name: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or `+
+			`'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for `+
+			`validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`)
 	f(`"matchConditions":[{"name":"a","expression":"variables.a"}]`, "undefined field 'a'\n | variables.a\n | .........^")
-	f(`"matchConditions":[{"name":"a","expression":"1"}]`, `webhooks[0].matchConditions[0].expression: Invalid value: "1": must evaluate to bool but got int`)
+	f(`"matchConditions":[{"name":"a","expression":"1"}]`,
+		`webhooks[0].matchConditions[0].expression: Invalid value: "1": must evaluate to bool but got int`)
 	f(`"matchConditions":[{"name":"a","expression":"authorizer.group('').resource('pods').check('get').allowed()"}]`, "")
 
 	mutating := func(fields, want string) {
@@ -150,7 +165,8 @@ func TestValidation(t *testing.T) {
 	}
 	mutating(`"reinvocationPolicy":"IfNeeded"`, "")
 	mutating(`"reinvocationPolicy":"Never"`, "")
-	mutating(`"reinvocationPolicy":"other"`, `webhooks[0].reinvocationPolicy: Unsupported value: "other": supported values: "IfNeeded", "Never"`)
+	mutating(`"reinvocationPolicy":"other"`,
+		`webhooks[0].reinvocationPolicy: Unsupported value: "other": supported values: "IfNeeded", "Never"`)
 }
 
 // TestManifests has several configurations, and Services, which want the configuration of
@@ -169,8 +185,10 @@ func TestManifests(t *testing.T) {
 	f(upstreamConfig, "", admission.File{Name: "a", Content: service("c", ""), FromAPI: true})
 	f(ownConfig, `webhooks[0].clientConfig.service.port: Invalid value: 65536: port is not valid: must be between 1 and 65535, inclusive`,
 		admission.File{Name: "a", Content: service("c", `,"port":65536`)})
-	f(ownConfig, "", admission.File{Name: "a", Content: service("b", "")}, admission.File{Name: "b", Content: service("a", "")}, admission.File{Name: "c", Content: service("c", "")})
-	f(ownConfig, `error loading b: duplicate name "c"`, admission.File{Name: "a", Content: service("c", "")}, admission.File{Name: "b", Content: service("c", "")})
+	f(ownConfig, "", admission.File{Name: "a", Content: service("b", "")}, admission.File{Name: "b", Content: service("a", "")},
+		admission.File{Name: "c", Content: service("c", "")})
+	f(ownConfig, `error loading b: duplicate name "c"`, admission.File{Name: "a", Content: service("c", "")},
+		admission.File{Name: "b", Content: service("c", "")})
 	f(ownConfig, `metadata.name: Required value: name or generateName is required`, admission.File{Name: "a", Content: service("", "")})
 
 	text := string(configured(t, "ValidatingWebhookConfiguration", ""))
@@ -180,7 +198,8 @@ func TestManifests(t *testing.T) {
 	two := strings.Replace(text, one, one+","+strings.Replace(one, `"name":"a.example.com"`, `"name":"b.example.com"`, 1), 1)
 	f(ownConfig, "", admission.File{Name: "a", Content: []byte(two)})
 	none := strings.ReplaceAll(strings.Replace(text, one, one+","+one, 1), `"name":"a.example.com",`, "")
-	if err := tryConfig(t, plugin, ownConfig, admission.File{Name: "a", Content: []byte(none)}); err == nil || strings.Contains(err.Error(), "Duplicate") {
+	if err := tryConfig(t, plugin, ownConfig, admission.File{Name: "a", Content: []byte(none)}); err == nil ||
+		strings.Contains(err.Error(), "Duplicate") {
 		t.Errorf("got %v, want names to be missing and no duplicates", err)
 	}
 }
@@ -217,7 +236,8 @@ func TestRules(t *testing.T) {
 	}
 	manifests := []admission.File{
 		{Name: "a", Content: configured(t, "ValidatingWebhookConfiguration", "")},
-		{Name: "b", Content: []byte(strings.Replace(string(configured(t, "ValidatingWebhookConfiguration", `"rules":[]`)), `{"name":"c"}`, `{"name":"d"}`, 1))},
+		{Name: "b", Content: []byte(strings.Replace(string(configured(t, "ValidatingWebhookConfiguration", `"rules":[]`)), `{"name":"c"}`,
+			`{"name":"d"}`, 1))},
 	}
 	f(admission.Enabled{}, admission.Any()) // nothing says where webhooks come from
 	f(admission.Enabled{Config: []byte(upstreamConfig)})

@@ -40,8 +40,9 @@ func newCountedBackend(t *testing.T, http2 bool) *countedBackend {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"hook.shop.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"hook.shop.svc"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true,
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -130,7 +131,8 @@ func (c *countedBackend) serviceChain() *admission.Chain {
 	}
 	webhooks := strings.Replace(c.webhooks(hook{name: "a.example.com", path: "/"}), fmt.Sprintf(`"url":%q`, c.URL+"/"),
 		fmt.Sprintf(`"service":{"namespace":"shop","name":"hook","port":%d}`, port), 1)
-	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"c"},"webhooks":%s}`, webhooks)
+	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",`+
+		`"metadata":{"name":"c"},"webhooks":%s}`, webhooks)
 	config := strings.Replace(followConfig, `,"customResources":true`, "", 1)
 	return newChain(c.t, validatingadmissionwebhook.Plugin(),
 		admission.Enabled{Config: []byte(config), Manifests: []admission.File{{Name: "a.json", Content: document}}},

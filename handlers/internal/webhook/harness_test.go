@@ -109,7 +109,8 @@ func (b *backend) chainWith(phase admission.Phase, config string, kubeconfig []b
 	if phase == admission.Mutate {
 		plugin, kind = mutatingadmissionwebhook.Plugin(), "MutatingWebhookConfiguration"
 	}
-	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":%s}`, kind, b.webhooks(hooks...))
+	document := fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":%s}`, kind,
+		b.webhooks(hooks...))
 	b.series = metrics.NewSet()
 	plugin = admissiontest.Hurried(plugin)
 	chain, err := tryChain(b.t, cluster.Options{Metrics: b.series}, &plugin, admission.Enabled{
@@ -132,7 +133,8 @@ func newChain(t *testing.T, plugin admission.Plugin, enabled admission.Enabled, 
 }
 
 // tryChain is newChain for what may not be valid. The namespace of the reviews is there.
-func tryChain(t *testing.T, o cluster.Options, plugin *admission.Plugin, enabled admission.Enabled, objects ...runtime.Object) (*admission.Chain, error) {
+func tryChain(t *testing.T, o cluster.Options, plugin *admission.Plugin, enabled admission.Enabled,
+	objects ...runtime.Object) (*admission.Chain, error) {
 	t.Helper()
 	o.Objects = slices.Concat(objects, []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}})
 	state, err := cluster.New(o)

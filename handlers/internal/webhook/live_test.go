@@ -64,13 +64,15 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	case r.URL.Path == namespacesPath:
-		_, _ = fmt.Fprint(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"namespace"}}]}`)
+		_, _ = fmt.Fprint(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},`+
+			`"items":[{"metadata":{"name":"namespace"}}]}`)
 	case stored:
 		select {
 		case <-a.listing:
 		case <-r.Context().Done():
 		}
-		_, _ = fmt.Fprintf(w, `{"kind":"ValidatingWebhookConfigurationList","apiVersion":"webhooks.fastadmit.io/v1","metadata":{"resourceVersion":"1"},"items":[%s]}`,
+		_, _ = fmt.Fprintf(w, `{"kind":"ValidatingWebhookConfigurationList","apiVersion":"webhooks.fastadmit.io/v1",`+
+			`"metadata":{"resourceVersion":"1"},"items":[%s]}`,
 			strings.Join(a.stored, ","))
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -109,7 +111,8 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
-	_, _ = fmt.Fprintf(w, `{"kind":"ValidatingWebhookConfiguration","apiVersion":"webhooks.fastadmit.io/v1","metadata":{"name":%q}}`, object.Metadata.Name)
+	_, _ = fmt.Fprintf(w, `{"kind":"ValidatingWebhookConfiguration","apiVersion":"webhooks.fastadmit.io/v1","metadata":{"name":%q}}`,
+		object.Metadata.Name)
 }
 
 // written are the statuses that were written.
@@ -129,7 +132,8 @@ func (a *apiServer) follow(set *metrics.Set) *admission.Chain {
 	})
 	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",`+
-		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL), 0o600); err != nil {
+		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL),
+		0o600); err != nil {
 		a.t.Fatal(err)
 	}
 	plugin := validatingadmissionwebhook.Plugin()
@@ -141,7 +145,8 @@ func (a *apiServer) follow(set *metrics.Set) *admission.Chain {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Config: []byte(followConfig)}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Config: []byte(followConfig)}},
+		state, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -161,7 +166,8 @@ func eventually(t *testing.T, what func() string, want string) {
 
 // storedConfiguration is a custom resource of a generation.
 func storedConfiguration(name string, generation int, webhooks string) string {
-	return fmt.Sprintf(`{"apiVersion":"webhooks.fastadmit.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":%q,"uid":%q,"generation":%d,"resourceVersion":"%d"},"webhooks":%s}`,
+	return fmt.Sprintf(`{"apiVersion":"webhooks.fastadmit.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":%q,`+
+		`"uid":%q,"generation":%d,"resourceVersion":"%d"},"webhooks":%s}`,
 		name, name, generation, generation, webhooks)
 }
 
@@ -172,7 +178,8 @@ func TestLive(t *testing.T) {
 		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` + path + `"]}}`
 	})
 	one := func(path, more string) string {
-		return b.webhooks(hook{name: "a.example.com", path: path, more: more, rules: `[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]`})
+		return b.webhooks(hook{name: "a.example.com", path: path, more: more,
+			rules: `[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]`})
 	}
 	set := metrics.NewSet()
 	a := &apiServer{t: t, statuses: make(map[string][]string), listing: make(chan struct{}), events: make(chan string), stored: []string{
@@ -182,7 +189,8 @@ func TestLive(t *testing.T) {
 		storedConfiguration("unread", 1, `{}`),
 	}}
 	a.stored = append(a.stored, strings.Replace(storedConfiguration("written", 1, `[]`), `"webhooks"`,
-		`"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True","reason":"Valid","message":"its webhooks are called","observedGeneration":1,"lastTransitionTime":null}]},"webhooks"`, 1))
+		`"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True","reason":"Valid","message":"its webhooks are `+
+			`called","observedGeneration":1,"lastTransitionTime":null}]},"webhooks"`, 1))
 	chain := a.follow(set)
 	rules := func() string { return fmt.Sprint(chain.RulesOf("ValidatingAdmissionWebhook")) }
 	if got := rules(); got != fmt.Sprint([]admission.Rule{admission.Any()}) {
@@ -190,7 +198,8 @@ func TestLive(t *testing.T) {
 	}
 	brief, end := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer end()
-	if r := askIn(brief, t, chain, admission.Validate, pod); !strings.Contains(r.message, "context deadline exceeded") && !strings.Contains(r.message, "not known yet") {
+	if r := askIn(brief, t, chain, admission.Validate, pod); !strings.Contains(r.message, "context deadline exceeded") &&
+		!strings.Contains(r.message, "not known yet") {
 		t.Errorf("before they are listed: got %+v", r)
 	}
 
@@ -205,10 +214,13 @@ func TestLive(t *testing.T) {
 	}
 	const ready = "Ready True Valid %[1]d: its webhooks are called"
 	eventually(t, func() string { return a.written("good") }, fmt.Sprintf("%[1]d; "+ready, 3))
-	eventually(t, func() string { first, _, _ := strings.Cut(a.written("refused"), "\n"); return first }, fmt.Sprintf("%[1]d; "+ready, 1)) // again and again
-	const invalid = `4; Ready False Invalid 4: webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds`
+	eventually(t, func() string { first, _, _ := strings.Cut(a.written("refused"), "\n"); return first },
+		fmt.Sprintf("%[1]d; "+ready, 1)) // again and again
+	const invalid = `4; Ready False Invalid 4: webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 ` +
+		`and 30 seconds`
 	eventually(t, func() string { return a.written("bad") }, invalid)
-	eventually(t, func() string { cut, _, _ := strings.Cut(a.written("unread"), ": json"); return cut }, `1; Ready False Invalid 1: cannot be read`)
+	eventually(t, func() string { cut, _, _ := strings.Cut(a.written("unread"), ": json"); return cut },
+		`1; Ready False Invalid 1: cannot be read`)
 	called := func() string { return strings.Join(ask(t, chain, admission.Validate, pod).warnings, " ") }
 	if got := called(); got != "/good /refused" {
 		t.Errorf("got %s called", got)
@@ -217,7 +229,8 @@ func TestLive(t *testing.T) {
 		t.Helper()
 		var text strings.Builder
 		set.WritePrometheus(&text)
-		if want := `fastadmit_webhook_configurations_invalid{plugin="ValidatingAdmissionWebhook"} ` + n + "\n"; !strings.Contains(text.String(), want) {
+		if want := `fastadmit_webhook_configurations_invalid{plugin="ValidatingAdmissionWebhook"} ` + n +
+			"\n"; !strings.Contains(text.String(), want) {
 			t.Errorf("got %s\nwant %s", &text, want)
 		}
 	}

@@ -25,7 +25,8 @@ func wantSeries(t *testing.T, set *metrics.Set, want ...string) {
 	var got []string
 	for line := range strings.Lines(text.String()) {
 		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "fastadmit_webhook_") && !strings.Contains(line, "_seconds_bucket") && !strings.Contains(line, "_seconds_sum") && !strings.HasSuffix(line, " 0") {
+		if strings.HasPrefix(line, "fastadmit_webhook_") && !strings.Contains(line, "_seconds_bucket") &&
+			!strings.Contains(line, "_seconds_sum") && !strings.HasSuffix(line, " 0") {
 			line = strings.Replace(strings.TrimPrefix(line, "fastadmit_webhook_"), `plugin="ValidatingAdmissionWebhook",`, "", 1)
 			got = append(got, strings.Replace(line, `plugin="MutatingAdmissionWebhook",`, "", 1))
 		}
@@ -73,7 +74,8 @@ func TestMeasured(t *testing.T) {
 	f(admission.Validate, upstreamConfig, "/", `"matchConditions":[{"name":"a","expression":"false"}]`,
 		`match_condition_exclusions_total`+a+`,operation="CREATE"} 1`)
 	f(admission.Validate, upstreamConfig, "/", `"objectSelector":{"matchLabels":{"no":"pod"}}`)
-	f(admission.Validate, `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":1,"pause":"10m"}}`,
+	f(admission.Validate, `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":1,`+
+		`"pause":"10m"}}`,
 		"/fail", `"failurePolicy":"Ignore"`, took, `circuit_open`+a+`} 1`,
 		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
 	during = func() { wantSeries(t, b.series, `calls_inflight`+a+`} 1`) }
@@ -107,7 +109,8 @@ func TestTimeouts(t *testing.T) {
 			ctx, cancel = context.WithTimeout(ctx, left)
 			defer cancel()
 		}
-		if outcome, err := chain.Review(ctx, review, admission.Validate); err != nil || outcome != admission.OutcomeAllowed || !slices.Contains(wanted, got.Load().(string)) {
+		if outcome, err := chain.Review(ctx, review, admission.Validate); err != nil || outcome != admission.OutcomeAllowed ||
+			!slices.Contains(wanted, got.Load().(string)) {
 			t.Errorf("%s with %s left: got %v, %v, timeout %s, want %s", seconds, left, outcome, err, got.Load(), wanted)
 		}
 	}
@@ -168,10 +171,12 @@ func TestMatches(t *testing.T) {
 	f(hook{more: `"matchConditions":[{"name":"a","expression":"object.no == 1"}]`}, false, failed)
 	f(hook{more: `"failurePolicy":"Ignore","matchConditions":[{"name":"a","expression":"object.no == 1"}]`}, false, "")
 
-	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"namespaceSelector":{"matchLabels":{"a":"b"}}`})
+	chain := b.chain(admission.Validate, upstreamConfig,
+		hook{name: "a.example.com", path: "/", more: `"namespaceSelector":{"matchLabels":{"a":"b"}}`})
 	missing := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"}}`)
 	missing = []byte(strings.ReplaceAll(string(missing), `"namespace":"namespace"`, `"namespace":"missing"`))
-	if r := ask(t, chain, admission.Validate, missing); r.code != http.StatusNotFound || r.message != `ValidatingAdmissionWebhook: namespaces "missing" not found` {
+	if r := ask(t, chain, admission.Validate, missing); r.code != http.StatusNotFound ||
+		r.message != `ValidatingAdmissionWebhook: namespaces "missing" not found` {
 		t.Errorf("got %d %s, want the namespace not to be found", r.code, r.message)
 	}
 	other := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/",
@@ -195,7 +200,8 @@ func TestMemory(t *testing.T) {
 	large := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}}`)
 	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 		chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
-		if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, phase, large); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
+		if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, phase, large); !strings.Contains(r.message,
+			codec.ErrNoMemory.Error()) {
 			t.Errorf("%v: got %+v", phase, r)
 		}
 	}
@@ -208,10 +214,12 @@ func TestNoMemoryForPatches(t *testing.T) {
 		answer(w, a.Request.UID, patched(t, `[{"op":"add","path":"/spec/containers/0/image","value":"b"}]`))
 	})
 	chain := b.chain(admission.Mutate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
-	small := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[`+strings.Repeat("{},", 15_000)+`{}]}}`)
+	small := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[`+
+		strings.Repeat("{},", 15_000)+`{}]}}`)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, admission.Mutate, small); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
+	if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, admission.Mutate,
+		small); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
 		t.Errorf("got %+v", r)
 	}
 	runtime.ReadMemStats(&after)

@@ -21,7 +21,8 @@ func TestUID(t *testing.T) {
 			t.Fatalf("%s is taken for one of fastadmit", changed)
 		}
 	}
-	for _, uid := range []string{"", "1", "6b8a2f0e-7c35-4f0c-9d0a-3c8f7f6a1e52", "zzzzzzzz-zzzz-zzzz-zzzz-zzzzzzzzzzzz", "6b8a2f0e-7c35-4f0c-"} {
+	for _, uid := range []string{"", "1", "6b8a2f0e-7c35-4f0c-9d0a-3c8f7f6a1e52", "zzzzzzzz-zzzz-zzzz-zzzz-zzzzzzzzzzzz",
+		"6b8a2f0e-7c35-4f0c-"} {
 		if isOwnUID(uid) {
 			t.Errorf("%q is taken for one of fastadmit", uid)
 		}

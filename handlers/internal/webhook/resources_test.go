@@ -18,7 +18,8 @@ const followConfig = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmis
 // following returns a chain with the webhooks of a custom resource.
 func following(t *testing.T, webhooks string) *admission.Chain {
 	t.Helper()
-	object, err := cluster.NewJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":"ValidatingWebhookConfiguration","metadata":{"name":"c"},"webhooks":%s}`,
+	object, err := cluster.NewJSON(fmt.Appendf(nil,
+		`{"apiVersion":%q,"kind":"ValidatingWebhookConfiguration","metadata":{"name":"c"},"webhooks":%s}`,
 		cluster.WebhookGroup+"/v1", webhooks))
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +37,8 @@ func TestStoredInvalid(t *testing.T) {
 	const fails = `failed calling webhook "a.example.com": it is not valid; the status of the ValidatingWebhookConfiguration "c"`
 	f := func(rules, more, want string) {
 		t.Helper()
-		chain := following(t, b.webhooks(hook{name: "a.example.com", path: "/a", rules: rules, more: more}, hook{name: "b.example.com", path: "/b"}))
+		chain := following(t, b.webhooks(hook{name: "a.example.com", path: "/a", rules: rules, more: more},
+			hook{name: "b.example.com", path: "/b"}))
 		r := ask(t, chain, admission.Validate, pod)
 		if !strings.Contains(r.message, want) || want == "" && r.message != "" || strings.Contains(r.answer, "called /a") {
 			t.Errorf("%s: got %+v, want %q", more, r, want)
@@ -69,15 +71,19 @@ func TestOwnChecked(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	const worse = `{"metadata":{"name":"d","labels":{"a":"b"}},"webhooks":[{"name":"b"}]}`
-	if r := ask(t, chain, admission.Validate, admissiontest.UpdateBody(resource, strings.Replace(worse, `"b"}]`, `"a"}]`, 1), bad)); r.message != "" {
+	if r := ask(t, chain, admission.Validate,
+		admissiontest.UpdateBody(resource, strings.Replace(worse, `"b"}]`, `"a"}]`, 1), bad)); r.message != "" {
 		t.Errorf("a label: got %+v", r)
 	}
 	if r := ask(t, chain, admission.Validate, admissiontest.UpdateBody(resource, worse, bad)); r.code != http.StatusUnprocessableEntity {
 		t.Errorf("another webhook: got %+v", r)
 	}
-	for name, other := range map[string]string{"a webhook that does not compile": `{"metadata":{"name":"d"},"webhooks":[{"name":"a.example.com","sideEffects":"None",` +
-		`"admissionReviewVersions":["v1"],"clientConfig":{"url":"https://a.example.com"},"matchConditions":[{"name":"a","expression":"object."}]}]}`, "an unknown field": `{"metadata":{"name":"d"},"webhook":[]}`} {
-		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, other)); (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
+	for name, other := range map[string]string{"a webhook that does not compile": `{"metadata":{"name":"d"},` +
+		`"webhooks":[{"name":"a.example.com","sideEffects":"None",` +
+		`"admissionReviewVersions":["v1"],"clientConfig":{"url":"https://a.example.com"},"matchConditions":[{"name":"a",` +
+		`"expression":"object."}]}]}`, "an unknown field": `{"metadata":{"name":"d"},"webhook":[]}`} {
+		if r := ask(t, chain, admission.Validate,
+			admissiontest.Body(codec.Create, resource, other)); (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
 			t.Errorf("%s: got %+v", name, r)
 		}
 	}

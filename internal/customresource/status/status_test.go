@@ -28,7 +28,8 @@ func objectOf(t *testing.T, text string) *cluster.JSON {
 // policyWith returns a policy with a status.
 func policyWith(t *testing.T, status string) *cluster.JSON {
 	t.Helper()
-	return objectOf(t, `{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p","generation":3},"spec":{"a":[1]},"status":`+status+`}`)
+	return objectOf(t, `{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p",`+
+		`"generation":3},"spec":{"a":[1]},"status":`+status+`}`)
 }
 
 func ready(status metav1.ConditionStatus, message string) *Status {
@@ -45,7 +46,8 @@ func TestOf(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", status, got, want)
 		}
 	}
-	f(`{"observedGeneration":2,"conditions":[{"type":"A","status":"True","reason":"R","message":"m","observedGeneration":1}]}`, `2 "A" "True" "R" "m" 1`)
+	f(`{"observedGeneration":2,"conditions":[{"type":"A","status":"True","reason":"R","message":"m","observedGeneration":1}]}`,
+		`2 "A" "True" "R" "m" 1`)
 	f(`{"observedGeneration":2,"typeChecking":{}}`, `2 []`)
 	f(`{"typeChecking":{"expressionWarnings":[{"fieldRef":"spec","warning":"w"}]}}`, `0 [{"spec" "w"}]`)
 	f(`{"observedGeneration":2,"conditions":1}`, "0")
@@ -58,7 +60,8 @@ func TestOf(t *testing.T) {
 
 // TestMessage cuts a message at its limit.
 func TestMessage(t *testing.T) {
-	for n, want := range map[int]int{1: 1, messageBytesMax - 1: messageBytesMax - 1, messageBytesMax: messageBytesMax, messageBytesMax + 1: messageBytesMax} {
+	for n, want := range map[int]int{1: 1, messageBytesMax - 1: messageBytesMax - 1, messageBytesMax: messageBytesMax, messageBytesMax +
+		1: messageBytesMax} {
 		if got := Message(errors.New(strings.Repeat("x", n))); len(got) > messageBytesMax || want == n && got != strings.Repeat("x", n) {
 			t.Errorf("%d bytes: got %d, want %d", n, len(got), want)
 		}
@@ -67,7 +70,8 @@ func TestMessage(t *testing.T) {
 
 // TestDue says once what an object does not say yet.
 func TestDue(t *testing.T) {
-	says := policyWith(t, `{"observedGeneration":3,"conditions":[{"type":"Ready","status":"True","reason":"Known","message":"m","observedGeneration":3}]}`)
+	says := policyWith(t, `{"observedGeneration":3,"conditions":[{"type":"Ready","status":"True","reason":"Known","message":"m",`+
+		`"observedGeneration":3}]}`)
 	saysNothing, unreadable := policyWith(t, "{}"), policyWith(t, `{"conditions":1}`)
 	var w Writer
 	f := func(what string, object *cluster.JSON, again, want bool) Change {
@@ -106,7 +110,8 @@ func TestWrite(t *testing.T) {
 	}
 	objects := cluster.ValidatingAdmissionPolicies.In(state.View(statuses...))
 	before := policyWith(t, `{"conditions":[{"type":"Other","status":"True","lastTransitionTime":"2025-01-01T00:00:00Z"},`+
-		`{"type":"Ready","status":"True","reason":"Old","lastTransitionTime":"`+past+`"},{"type":"Last","status":"True","lastTransitionTime":"2025-01-01T00:00:00Z"}]}`)
+		`{"type":"Ready","status":"True","reason":"Old","lastTransitionTime":"`+past+
+		`"},{"type":"Last","status":"True","lastTransitionTime":"2025-01-01T00:00:00Z"}]}`)
 	text, err := before.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)

@@ -107,7 +107,8 @@ func TestCompile(t *testing.T) {
 	}
 	f(false, "", "true", "object.x == 1")
 	f(true, "", "true", "authorizer.path('/x').check('get').allowed()")
-	f(false, "plugins[0].matchConditions[1].expression: Invalid value: \"object.\": compilation failed: ERROR: <input>:1:8: Syntax error", "true", "object.")
+	f(false, "plugins[0].matchConditions[1].expression: Invalid value: \"object.\": compilation failed: ERROR: <input>:1:8: Syntax error",
+		"true", "object.")
 	f(true, "Syntax error", "authorizer.path('/x').check('get').allowed()", "object.")
 	f(false, "must evaluate to bool", "'a'")
 	f(false, "undeclared reference to 'params'", "params.x")

@@ -53,9 +53,8 @@ func document(key string) string {
 // TestType shows when the API server is asked for schemas.
 func TestType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &fake{
-			paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": document("name"), "/b": document("id")},
-		}
+		server := &fake{paths: map[schema.GroupVersion]string{example: "/a"},
+			texts: map[string]string{"/a": document("name"), "/b": document("id")}}
 		s := New(server)
 		f := func(kind, want string, wantAsked ...string) {
 			t.Helper()
@@ -222,9 +221,8 @@ func TestDeclType(t *testing.T) {
 		}
 	}
 	server.texts["/a"] = strings.ReplaceAll(document("name"), "schemas/Part", "schemas/Nope")
-	if _, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); err == nil || !strings.Contains(
-		err.Error(), "there is no #/components/schemas/Nope",
-	) {
+	if _, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); err == nil ||
+		!strings.Contains(err.Error(), "there is no #/components/schemas/Nope") {
 		t.Errorf("got %v, want that a schema is missing", err)
 	}
 	server.err = errors.New("broken")
@@ -272,9 +270,8 @@ func TestNoAnswer(t *testing.T) {
 			t.Errorf("got %v, want %v", err, server.err)
 		}
 		server.asked = nil
-		if of, err := New(server).DeclType(
-			t.Context(), example.WithKind("Gadget"), "x",
-		); of != nil || !errors.Is(err, server.err) || len(server.asked) != 1 {
+		if of, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || !errors.Is(err, server.err) ||
+			len(server.asked) != 1 {
 			t.Errorf("got %v, %v after %s, want %v", of, err, server.asked, server.err)
 		}
 		if of, err := s.DeclType(t.Context(), example.WithKind("Gadget"), "x"); of != nil || !errors.Is(err, server.err) {
@@ -342,17 +339,14 @@ func TestDeclTypes(t *testing.T) {
 		`"l":{"type":"array","items":{"type":"boolean"}}}`,
 		"A0 a:string apiVersion:string kind:string l:list m:map metadata:A0.metadata")
 	of := func(reference string) (*apiservercel.DeclType, error) {
-		server.texts["/a"] = `{"components":{"schemas":{"A":{"type":"object","x-kubernetes-group-version-kind":[{"group":"example.com",` +
-			`"version":"v1","kind":"A"}],` +
-			`"properties":{"m":{"type":"object",` +
-			`"additionalProperties":{"$ref":"#/components/schemas/` + reference + `"}}}},"B":{"type":"object",` +
-			`"properties":{"x":{"type":"string"}}}}}}`
+		server.texts["/a"] = `{"components":{"schemas":{"A":{"type":"object",` +
+			`"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"A"}],` +
+			`"properties":{"m":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/` + reference +
+			`"}}}},"B":{"type":"object","properties":{"x":{"type":"string"}}}}}}`
 		return New(server).DeclType(t.Context(), example.WithKind("A"), "A0")
 	}
-	f(
-		`,"type":"object","properties":{"self":{"$ref":"#/components/schemas/A"}}`,
-		"A0 apiVersion:string kind:string metadata:A0.metadata self:A0.self",
-	)
+	f(`,"type":"object","properties":{"self":{"$ref":"#/components/schemas/A"}}`,
+		"A0 apiVersion:string kind:string metadata:A0.metadata self:A0.self")
 	f(`,"type":"object","properties":{"b":{"allOf":[{"description":"none"},{"$ref":"#/components/schemas/B"}]}}},"B":{"type":"string"`,
 		"A0 apiVersion:string b:string kind:string metadata:A0.metadata")
 	if got, err := of("B"); err != nil || got.Fields["m"].Type.ElemType.Fields["x"] == nil {

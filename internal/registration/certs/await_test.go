@@ -74,7 +74,8 @@ func TestAwaitSaysWhy(t *testing.T) {
 				spoil(s, &o)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				if err := s.awaiter(o).AwaitRegistered(ctx); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), token) {
+				if err := s.awaiter(o).AwaitRegistered(ctx); err == nil || !strings.Contains(err.Error(), want) ||
+					strings.Contains(err.Error(), token) {
 					t.Errorf("got %v, want %s", err, want)
 				}
 			})
@@ -110,7 +111,8 @@ func TestAwaitSaysWhy(t *testing.T) {
 			c.Service.Path = new("/" + strings.Repeat("z", 26) + "/b")
 		})
 	})
-	f("a replica has not read the configuration yet, or refuses it: got \"one\", want \"another\"", func(_ *stand, o *Options) { o.Configuration = "another" })
+	f("a replica has not read the configuration yet, or refuses it: got \"one\", want \"another\"",
+		func(_ *stand, o *Options) { o.Configuration = "another" })
 	f("no endpoints", func(s *stand, _ *Options) { s.cutOff.Store(true) })
 	f("there is no Service fastadmit/fastadmit", func(s *stand, _ *Options) { s.remove("services", "fastadmit") })
 	f("cannot read MutatingWebhookConfiguration fastadmit.io", func(s *stand, _ *Options) { s.away() })

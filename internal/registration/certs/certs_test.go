@@ -130,11 +130,13 @@ func TestRegistration(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := object.GetOwnerReferences(); len(got) != 1 || got[0].UID != owner.GetUID() || got[0].Kind != "ClusterRole" || got[0].Name != "owner" {
+			if got := object.GetOwnerReferences(); len(got) != 1 || got[0].UID != owner.GetUID() || got[0].Kind != "ClusterRole" ||
+				got[0].Name != "owner" {
 				t.Errorf("got owners %v, want the ClusterRole", got)
 			}
 		}
-		for resource, want := range map[string]int64{"ca": s.ca().NotAfter.Unix(), "leaf": r.leaf().NotAfter.Unix(), "registered": s.ca().NotAfter.Unix()} {
+		for resource, want := range map[string]int64{"ca": s.ca().NotAfter.Unix(), "leaf": r.leaf().NotAfter.Unix(),
+			"registered": s.ca().NotAfter.Unix()} {
 			if got := r.metric(fmt.Sprintf("fastadmit_certificate_expiry_timestamp_seconds{resource=%q}", resource)); got != fmt.Sprint(want) {
 				t.Errorf("got expiry %s of %s, want %d", got, resource, want)
 			}
@@ -215,13 +217,15 @@ func TestOrder(t *testing.T) {
 		}
 		s.settle(DefaultPropagation - 5*time.Second)
 		for _, r := range s.replicas {
-			if issuer, err := verifyChain([]*x509.Certificate{r.leaf()}, s.registered(), serviceHost, time.Now()); err != nil || !issuer.Equal(before) {
+			if issuer, err := verifyChain([]*x509.Certificate{r.leaf()}, s.registered(), serviceHost, time.Now()); err != nil ||
+				!issuer.Equal(before) {
 				t.Errorf("%s serves a leaf of the new CA before all can know it: %v", r.address, err)
 			}
 		}
 		s.settle(10 * time.Second)
 		for _, r := range s.replicas {
-			if issuer, err := verifyChain([]*x509.Certificate{r.leaf()}, s.registered(), serviceHost, time.Now()); err != nil || !issuer.Equal(after) {
+			if issuer, err := verifyChain([]*x509.Certificate{r.leaf()}, s.registered(), serviceHost, time.Now()); err != nil ||
+				!issuer.Equal(after) {
 				t.Errorf("%s does not serve a leaf of the new CA: %v", r.address, err)
 			}
 		}
@@ -295,8 +299,10 @@ func TestSecretIsLost(t *testing.T) {
 	f("CA is garbage", with(caCertificates, []byte("garbage")), true, "failed to find any PEM data")
 	f("CA key is garbage", with(caKey, []byte("garbage")), true, "failed to find any PEM data")
 	f("CA key of another", with(caKey, secretData(t, time.Hour, time.Hour, "a")[caKey]), true, "private key does not match public key")
-	f("leaf is garbage", with(corev1.TLSCertKey, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")), true, "tls.crt and tls.key")
-	f("leaf key of another", with(corev1.TLSPrivateKeyKey, secretData(t, time.Hour, time.Hour, "a")[corev1.TLSPrivateKeyKey]), true, "private key does not match public key")
+	f("leaf is garbage", with(corev1.TLSCertKey, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")), true,
+		"tls.crt and tls.key")
+	f("leaf key of another", with(corev1.TLSPrivateKeyKey, secretData(t, time.Hour, time.Hour, "a")[corev1.TLSPrivateKeyKey]), true,
+		"private key does not match public key")
 	f("leaf is no CA's", with(caCertificates, secretData(t, time.Hour, time.Hour, "a")[caCertificates]), true, "private key does not match")
 	f("leaf of a CA of its own", func(data map[string][]byte) map[string][]byte {
 		other := secretData(t, time.Hour, time.Hour, serviceHost)
@@ -305,7 +311,8 @@ func TestSecretIsLost(t *testing.T) {
 	}, true, "signed by unknown authority")
 	f("other names", made(time.Hour, "elsewhere.svc"), false, "not "+serviceHost)
 	f("expired leaf", made(-time.Minute, serviceHost), false, "has expired")
-	f("expired CA", func(map[string][]byte) map[string][]byte { return secretData(t, -time.Minute, time.Hour, serviceHost) }, true, "the CA expired")
+	f("expired CA", func(map[string][]byte) map[string][]byte { return secretData(t, -time.Minute, time.Hour, serviceHost) }, true,
+		"the CA expired")
 	f("the leaf as its CA", func(data map[string][]byte) map[string][]byte {
 		data[caCertificates], data[caKey] = data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]
 		return data
@@ -701,7 +708,8 @@ func TestSecretCannotBeWritten(t *testing.T) {
 		if s.webhooks(validating.resource) == nil {
 			t.Error("the configuration is not kept because the Secret cannot be")
 		}
-		if got := r.log.lines("cannot write Secret certs: "); len(got) != 1 || !strings.Contains(got[0], "is invalid") || !strings.Contains(got[0], "ca.crt and ca.key: ") {
+		if got := r.log.lines("cannot write Secret certs: "); len(got) != 1 || !strings.Contains(got[0], "is invalid") ||
+			!strings.Contains(got[0], "ca.crt and ca.key: ") {
 			t.Errorf("got %q, want one line with what is wrong and why it stays so", got)
 		}
 		if got := r.metric(`fastadmit_certificate_failures_total{resource="secret"}`); got == "0" {

@@ -15,7 +15,8 @@ func TestIssue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !ca.IsCA || !ca.MaxPathLenZero || ca.KeyUsage != x509.KeyUsageCertSign || !ca.NotAfter.Equal(now.Add(30*time.Hour)) || !due(ca).Equal(now.Add(20*time.Hour)) {
+	if !ca.IsCA || !ca.MaxPathLenZero || ca.KeyUsage != x509.KeyUsageCertSign || !ca.NotAfter.Equal(now.Add(30*time.Hour)) ||
+		!due(ca).Equal(now.Add(20*time.Hour)) {
 		t.Errorf("got %+v", ca)
 	}
 	f := func(life, wantLife, wantDue time.Duration, hosts ...string) {
@@ -28,7 +29,8 @@ func TestIssue(t *testing.T) {
 		if !leaf.NotAfter.Equal(now.Add(wantLife)) || !due(leaf).Equal(now.Add(wantDue)) {
 			t.Errorf("%s: got a life until %s, due at %s, want %s and %s later", life, leaf.NotAfter, due(leaf), wantLife, wantDue)
 		}
-		if leaf.IsCA || leaf.KeyUsage != x509.KeyUsageDigitalSignature || !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}) {
+		if leaf.IsCA || leaf.KeyUsage != x509.KeyUsageDigitalSignature ||
+			!slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}) {
 			t.Errorf("got a leaf for %v, %v", leaf.KeyUsage, leaf.ExtKeyUsage)
 		}
 		for _, key := range []any{ca.PublicKey, leaf.PublicKey} {

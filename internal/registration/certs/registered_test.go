@@ -133,7 +133,8 @@ func TestOthersWebhooks(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.named())
 		r := s.replicas[0]
-		theirs, elsewhere := secretData(t, time.Hour, time.Hour, "a")[caCertificates], &admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b"}
+		theirs, elsewhere := secretData(t, time.Hour, time.Hour, "a")[caCertificates],
+			&admissionregistrationv1.ServiceReference{Namespace: "a", Name: "b"}
 		objects := configurations("a", "b")
 		m := objects[0].(*admissionregistrationv1.MutatingWebhookConfiguration)
 		v := objects[1].(*admissionregistrationv1.ValidatingWebhookConfiguration)
@@ -286,7 +287,8 @@ func TestOptions(t *testing.T) {
 	f(func(o *Options) { o.LeafLife = 6*time.Minute - 1 }, "want a third of each life to be twice Propagation")
 	f(func(o *Options) { o.CALife = -time.Hour }, "got lives -1h0m0s and ")
 	f(func(o *Options) { o.Configurations = []runtime.Object{&corev1.Secret{}} }, `got   "", want a named MutatingWebhookConfiguration or`)
-	f(func(o *Options) { o.Configurations = append(configurations("a"), configurations("a")...) }, `MutatingWebhookConfiguration "fastadmit.io" is named more than once`)
+	f(func(o *Options) { o.Configurations = append(configurations("a"), configurations("a")...) },
+		`MutatingWebhookConfiguration "fastadmit.io" is named more than once`)
 	f(func(o *Options) {
 		o.Configurations, o.ValidatingWebhookConfigurations = configurations("a"), []string{"fastadmit.io"}
 	}, `ValidatingWebhookConfiguration "fastadmit.io" is named more than once`)
@@ -314,10 +316,14 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
 	}
-	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com/x")}, endpoint{"a.example.com:443", "a.example.com", "/x", service{}})
-	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://[2001:db8::1]:8443")}, endpoint{"[2001:db8::1]:8443", "2001:db8::1", "", service{}})
-	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b"}}, endpoint{"a.b.svc:443", "a.b.svc", "", service{"b", "a", 443}})
-	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b", Port: new(int32(8443))}},
+	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://a.example.com/x")},
+		endpoint{"a.example.com:443", "a.example.com", "/x", service{}})
+	f(admissionregistrationv1.WebhookClientConfig{URL: new("https://[2001:db8::1]:8443")},
+		endpoint{"[2001:db8::1]:8443", "2001:db8::1", "", service{}})
+	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b"}},
+		endpoint{"a.b.svc:443", "a.b.svc", "", service{"b", "a", 443}})
+	f(admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "a", Namespace: "b",
+		Port: new(int32(8443))}},
 		endpoint{"a.b.svc:8443", "a.b.svc", "", service{"b", "a", 8443}})
 }
 
@@ -336,9 +342,11 @@ func TestRules(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"s"}, Verbs: []string{"get", "watch", "update"}},
 	}
 	registered := func(resource, name string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: verbs}
+		return rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{resource},
+			ResourceNames: []string{name}, Verbs: verbs}
 	}
-	getService := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"fastadmit"}, Verbs: []string{"get"}}
+	getService := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"fastadmit"},
+		Verbs: []string{"get"}}
 	f(func(*Options) {}, secrets, nil)
 	f(func(o *Options) { o.Deployment = "d" }, append(slices.Clone(secrets),
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"d"}, Verbs: []string{"get"}},
@@ -352,7 +360,8 @@ func TestRules(t *testing.T) {
 	}, append(slices.Clone(secrets), getService), []rbacv1.PolicyRule{
 		registered("mutatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create"),
 		registered("validatingwebhookconfigurations", "fastadmit.io", "get", "watch", "patch", "create"),
-		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, ResourceNames: []string{"owner"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, ResourceNames: []string{"owner"},
+			Verbs: []string{"get"}},
 	})
 }
 

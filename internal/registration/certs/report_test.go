@@ -92,11 +92,14 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := got[0]
-		if o := e.InvolvedObject; o.Kind != "Deployment" || o.APIVersion != "apps/v1" || o.Name != "fastadmit" || o.Namespace != e.Namespace || o.UID != deployment.GetUID() {
+		if o := e.InvolvedObject; o.Kind != "Deployment" || o.APIVersion != "apps/v1" || o.Name != "fastadmit" ||
+			o.Namespace != e.Namespace || o.UID != deployment.GetUID() {
 			t.Errorf("got an Event about %v, want the Deployment", o)
 		}
-		if e.Type != corev1.EventTypeWarning || e.Reason != "NotRegistered" || !strings.HasPrefix(e.Message, host+": kube-apiserver does not call") ||
-			!strings.Contains(e.Message, "there is no Service fastadmit/fastadmit") || e.FirstTimestamp.IsZero() || e.LastTimestamp.IsZero() || e.Count != 1 {
+		if e.Type != corev1.EventTypeWarning || e.Reason != "NotRegistered" ||
+			!strings.HasPrefix(e.Message, host+": kube-apiserver does not call") ||
+			!strings.Contains(e.Message, "there is no Service fastadmit/fastadmit") || e.FirstTimestamp.IsZero() || e.LastTimestamp.IsZero() ||
+			e.Count != 1 {
 			t.Errorf("got Event %v", e)
 		}
 		s.settle(time.Hour)
@@ -157,8 +160,10 @@ func TestReportOf(t *testing.T) {
 	f("no Deployment named", "there is no MutatingWebhookConfiguration theirs", func(_ *stand, o *Options) {
 		o.Configurations, o.MutatingWebhookConfigurations, o.Deployment = nil, []string{"theirs"}, ""
 	})
-	f("apply", "cannot apply ValidatingWebhookConfiguration fastadmit.io", func(s *stand, _ *Options) { s.refuseIf(forbid("patch", validating.resource)) })
-	f("read", "cannot read MutatingWebhookConfiguration fastadmit.io", func(s *stand, _ *Options) { s.refuseIf(forbid("get", mutating.resource)) })
+	f("apply", "cannot apply ValidatingWebhookConfiguration fastadmit.io",
+		func(s *stand, _ *Options) { s.refuseIf(forbid("patch", validating.resource)) })
+	f("read", "cannot read MutatingWebhookConfiguration fastadmit.io",
+		func(s *stand, _ *Options) { s.refuseIf(forbid("get", mutating.resource)) })
 	f("Secret", "cannot read Secret certs", func(s *stand, _ *Options) { s.refuseIf(forbid("get", "secrets")) })
 	r := new(Manager)
 	if err := r.Registered(); err == nil {

@@ -46,7 +46,8 @@ func TestNotReached(t *testing.T) {
 				repair := spoil(s)
 				r := s.start(s.options())
 				s.settle(20 * time.Second)
-				if got := r.log.lines("not applying ValidatingWebhookConfiguration fastadmit.io yet"); len(got) == 0 || !strings.Contains(got[0], want) {
+				if got := r.log.lines("not applying ValidatingWebhookConfiguration fastadmit.io yet"); len(got) == 0 ||
+					!strings.Contains(got[0], want) {
 					t.Errorf("got %q, want why", got)
 				}
 				if s.webhooks(mutating.resource) != nil || s.webhooks(validating.resource) != nil {

@@ -246,12 +246,13 @@ func TestPathTokenUnheard(t *testing.T) {
 		o := s.withTokens()
 		s.startRegistered(2, o)
 		o.Config = s.config()
-		o.Config.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if away.Load() {
-				return nil, errors.New("no route to the API server")
-			}
-			return s.network.dial(ctx, network, address)
-		}}
+		o.Config.Transport = &http.Transport{DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if away.Load() {
+					return nil, errors.New("no route to the API server")
+				}
+				return s.network.dial(ctx, network, address)
+			}}
 		o.Metrics = s.options().Metrics
 		s.start(o)
 		s.settle(20 * time.Second)

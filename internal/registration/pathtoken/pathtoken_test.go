@@ -15,7 +15,8 @@ func TestNew(t *testing.T) {
 	if first == second || len(first) != pathtoken.LengthMin || pathtoken.Check(first) != nil {
 		t.Errorf("got %q and %q, want two tokens of %d characters", first, second, pathtoken.LengthMin)
 	}
-	if longest := strings.Repeat("a", pathtoken.LengthMax); len(validation.IsDNS1123Label(longest)) > 0 || len(validation.IsDNS1123Label(longest+"a")) == 0 {
+	if longest := strings.Repeat("a", pathtoken.LengthMax); len(validation.IsDNS1123Label(longest)) > 0 ||
+		len(validation.IsDNS1123Label(longest+"a")) == 0 {
 		t.Errorf("got LengthMax %d, want what a DNS label may have", pathtoken.LengthMax)
 	}
 }
