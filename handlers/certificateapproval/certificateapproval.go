@@ -49,8 +49,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 		return admission.Errored(err)
 	}
 	if !may {
-		return admission.Denied(admission.Forbidden(review,
-			fmt.Errorf("user not permitted to approve requests with signerName %q", signer)))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to approve requests with signerName %q", signer)))
 	}
 	return admission.Allowed()
 }

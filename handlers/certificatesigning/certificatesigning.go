@@ -41,8 +41,7 @@ func Plugin() admission.Plugin {
 type plugin struct{ access *cluster.Access }
 
 // validate looks at the signer of the stored object, as CertificateApproval does.
-func (p *plugin) validate(ctx context.Context, review *codec.Review, request,
-	old *certificatesv1.CertificateSigningRequest) admission.Result {
+func (p *plugin) validate(ctx context.Context, review *codec.Review, request, old *certificatesv1.CertificateSigningRequest) admission.Result {
 	if request == nil || old == nil {
 		return admission.Denied(admission.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))
 	}
@@ -55,8 +54,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review, request,
 		return admission.Errored(err)
 	}
 	if !may {
-		return admission.Denied(admission.Forbidden(review,
-			fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)))
 	}
 	return admission.Allowed()
 }

@@ -40,7 +40,7 @@ type imagePolicy struct {
 	DefaultAllow bool `json:"defaultAllow"`
 }
 
-// normalize converts the numbers of the file to durations. The errors have upstream's texts.
+// normalize makes durations of what the file has. The errors have upstream's words.
 func (c *imagePolicy) normalize() (errs field.ErrorList) {
 	at := field.NewPath("imagePolicy")
 	if c.KubeConfigFile == "" {
@@ -57,8 +57,7 @@ func (c *imagePolicy) normalize() (errs field.ErrorList) {
 		}
 		got := int64(*value)
 		if *value *= scale; *value < least || *value > most {
-			errs = append(errs,
-				field.Invalid(at.Child(name), got, fmt.Sprintf("valid value is between %v and %v, got %v", least, most, *value)))
+			errs = append(errs, field.Invalid(at.Child(name), got, fmt.Sprintf("valid value is between %v and %v, got %v", least, most, *value)))
 		}
 	}
 	f("retryBackoff", &c.RetryBackoff, time.Millisecond, retryBackoffMin, retryBackoffMax, retryBackoffDefault)

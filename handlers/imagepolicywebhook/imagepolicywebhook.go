@@ -1,8 +1,8 @@
 // Package imagepolicywebhook is the admission plugin ImagePolicyWebhook.
 //
-// It asks a server of the operator, the backend, whether the images of a pod may run.
-// Use it if you have an image scanner or another server that answers an ImageReview of
-// imagepolicy.k8s.io/v1alpha1.
+// It asks a server of the operator's, the backend, whether the images of a pod may
+// run: a scanner, or a registry's policy. Where such a server speaks
+// imagepolicy.k8s.io/v1alpha1 ImageReview, one wants it on.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/imagepolicy v1.36.3.
 package imagepolicywebhook
@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// annotationPart is a part of the keys of annotations that are sent to the backend.
+	// annotationPart is in the key of each annotation of a pod that the backend is sent.
 	annotationPart = ".image-policy.k8s.io/"
 
 	// failedOpen is the audit annotation of a pod that is allowed because the backend
@@ -50,29 +50,28 @@ func Plugin() admission.Plugin {
 }
 
 type plugin struct {
-	backend      *backendClient
+	asker        *asker
 	defaultAllow bool
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
 	var c configuration
-	var a *backendClient
+	var a *asker
 	err := admission.DecodeConfig(setup.Config, &c, func() field.ErrorList {
 		errs := c.ImagePolicy.normalize()
 		if len(errs) > 0 {
 			return errs
 		}
 		var err error
-		if a, err = newBackendClient(&c.ImagePolicy, setup.Kubeconfig, setup.Metrics); err != nil {
-			return field.ErrorList{field.Invalid(field.NewPath("imagePolicy", "kubeConfigFile"), c.ImagePolicy.KubeConfigFile,
-				err.Error())}
+		if a, err = newAsker(&c.ImagePolicy, setup.Kubeconfig, setup.Metrics); err != nil {
+			return field.ErrorList{field.Invalid(field.NewPath("imagePolicy", "kubeConfigFile"), c.ImagePolicy.KubeConfigFile, err.Error())}
 		}
 		return nil
 	})
 	if err != nil {
 		return admission.Handler{}, err
 	}
-	p := &plugin{backend: a, defaultAllow: c.ImagePolicy.DefaultAllow}
+	p := &plugin{asker: a, defaultAllow: c.ImagePolicy.DefaultAllow}
 	return admission.Handler{Validate: p.validate}, nil
 }
 
@@ -81,43 +80,42 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	if err != nil {
 		return admission.Errored(err)
 	}
-	status, err := p.backend.ask(ctx, question)
+	status, err := p.asker.ask(ctx, question)
 	if err != nil {
 		return p.failed(review, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(status.AuditAnnotations)) {
-		_ = review.Response.Annotate(key, status.AuditAnnotations[key]) // an invalid key is ignored, as upstream
+		_ = review.Response.Annotate(key, status.AuditAnnotations[key]) // a key that is none is left out, as upstream
 	}
 	switch {
 	case status.Allowed:
 		return admission.Allowed()
 	case status.Reason != "":
-		err := fmt.Errorf("image policy webhook backend denied one or more images: %s", status.Reason)
-		return admission.Denied(admission.Forbidden(review, err))
+		return admission.Denied(admission.Forbidden(review, fmt.Errorf("image policy webhook backend denied one or more images: %s", status.Reason)))
 	}
 	return admission.Denied(admission.Forbidden(review, errRejected))
 }
 
-// failed returns the result if the backend did not answer. Upstream also sets an
-// annotation of the pod, but on a copy that is not stored (k8s.io/apiserver
+// failed says what becomes of a pod when the backend did not answer. Upstream also
+// sets an annotation of the pod, on a copy that nobody sees (k8s.io/apiserver
 // pkg/registry/generic/registry/store.go).
 func (p *plugin) failed(review *codec.Review, err error) admission.Result {
 	if !p.defaultAllow {
 		return admission.Denied(admission.Forbidden(review, err))
 	}
-	p.backend.series.failedOpen.Inc()
+	p.asker.series.failedOpen.Inc()
 	if err := review.Response.Annotate(failedOpen, "true"); err != nil {
 		return admission.Errored(err)
 	}
 	return admission.Allowed()
 }
 
-// checkEach is the number of elements after which ctx and the memory are checked.
-const checkEach = 1024
+// elementsMax is after how many elements ctx is looked at.
+const elementsMax = 1024
 
-// questionOf returns the spec of the ImageReview as JSON, in its own memory: the images
-// of the containers that the request creates or changes, and the pod's annotations for the
-// backend.
+// questionOf returns the spec of the ImageReview as JSON, in memory of its own: the
+// images of the containers that the request is about, and the pod's annotations that
+// are meant for the backend.
 func questionOf(ctx context.Context, review *codec.Review) ([]byte, error) {
 	spec := review.Object.Get("spec")
 	lists := []string{"containers", "initContainers"}
@@ -127,7 +125,7 @@ func questionOf(ctx context.Context, review *codec.Review) ([]byte, error) {
 	q := question{text: []byte{'{'}}
 	for _, list := range lists {
 		for i, container := range spec.Get(list).Elements() {
-			if i%checkEach == 0 && (ctx.Err() != nil || !review.Object.Fits(2*cap(q.text))) { // append may double it
+			if i%elementsMax == 0 && (ctx.Err() != nil || !review.Object.Fits(2*cap(q.text))) { // which grows by as much
 				return nil, errors.Join(ctx.Err(), review.Err())
 			}
 			q.container(container.Get("image").String())
@@ -150,10 +148,10 @@ func questionOf(ctx context.Context, review *codec.Review) ([]byte, error) {
 	return append(bytes.TrimSuffix(q.text, []byte{','}), '}'), review.Err()
 }
 
-// A question builds the spec of an ImageReview.
+// A question is the spec of an ImageReview that is being written.
 type question struct {
 	text  []byte
-	begun bool // the current list or object has begun
+	begun bool // a list or object
 }
 
 func (q *question) begin(head string) {
@@ -178,7 +176,7 @@ func (q *question) annotation(key, value string) {
 	q.text = append(codec.AppendString(q.text, value), ',')
 }
 
-// end ends the current list or object, if it has begun.
+// end ends what was begun.
 func (q *question) end(tail string) {
 	if q.begun {
 		q.text[len(q.text)-1] = tail[0]

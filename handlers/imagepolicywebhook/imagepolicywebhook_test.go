@@ -156,12 +156,10 @@ func TestQuestion(t *testing.T) {
 	const namespace = `"namespace":"namespace"}`
 	f(create(`{}`), `{`+namespace)
 	f(create(`null`), "") // the same question again
-	f(create(`{"spec":{"containers":[{"image":"a"},{"image":"b<"},null,{}],"initContainers":[{"image":"c"}],`+
-		`"ephemeralContainers":[{"image":"d"}]}}`),
+	f(create(`{"spec":{"containers":[{"image":"a"},{"image":"b<"},null,{}],"initContainers":[{"image":"c"}],"ephemeralContainers":[{"image":"d"}]}}`),
 		`{"containers":[{"image":"a"},{"image":"b<"},{},{},{"image":"c"}],`+namespace)
 	f(create(`{"spec":{"initContainers":[{"image":"c"}]}}`), `{"containers":[{"image":"c"}],`+namespace)
-	f(create(`{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"\u0031\n","c":"2","d.image-policy.k8s.io/":null,`+
-		`"image-policy.k8s.io/e":"3"}},"spec":{"containers":[{"image":"a"}]}}`),
+	f(create(`{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"\u0031\n","c":"2","d.image-policy.k8s.io/":null,"image-policy.k8s.io/e":"3"}},"spec":{"containers":[{"image":"a"}]}}`),
 		`{"containers":[{"image":"a"}],"annotations":{"a.image-policy.k8s.io/b":"1\n","d.image-policy.k8s.io/":""},`+namespace)
 	f(admissiontest.UpdateBody(pods, `{"spec":{"containers":[{"image":"u"}]}}`, `{"spec":{"containers":[{"image":"u"}]}}`),
 		`{"containers":[{"image":"u"}],`+namespace)
@@ -209,8 +207,7 @@ func TestAnswers(t *testing.T) {
 	}
 	f(says(`{"allowed":true}`), "", 1, false)
 	f(says(`{"allowed":false}`), "is forbidden: one or more images rejected by webhook backend", 1, false)
-	f(says(`{"allowed":false,"reason":"not here"}`),
-		"is forbidden: image policy webhook backend denied one or more images: not here", 1, false)
+	f(says(`{"allowed":false,"reason":"not here"}`), "is forbidden: image policy webhook backend denied one or more images: not here", 1, false)
 	f(says(`{}`), "one or more images rejected by webhook backend", 1, false)
 	f(says(`{"allowed":"yes"}`), "cannot unmarshal", 1, true)
 	f(code(200, `rubbish`), "couldn't get version/kind", 1, true)
@@ -262,8 +259,7 @@ func TestKept(t *testing.T) {
 		}
 		var page strings.Builder
 		set.WritePrometheus(&page)
-		hits := fmt.Sprintf("fastadmit_image_policy_cache_hits_total %d\n", int64(len(images))-want)
-		if !strings.Contains(page.String(), hits) {
+		if hits := fmt.Sprintf("fastadmit_image_policy_cache_hits_total %d\n", int64(len(images))-want); !strings.Contains(page.String(), hits) {
 			t.Errorf("got metrics\n%s\nwant %s", page.String(), hits)
 		}
 	}
@@ -275,8 +271,8 @@ func TestKept(t *testing.T) {
 	f(`,"denyTTL":-1`, denied, []string{"a", "a"}, 2)
 	f(`,"denyTTL":-1`, allowed, []string{"a", "a"}, 1)
 	reason := func(n int) string { return `{"allowed":false,"reason":"` + strings.Repeat("x", n) + `"}` }
-	f("", reason(cachedBytesMax), []string{"a", "a"}, 1)
-	f("", reason(cachedBytesMax+1), []string{"a", "a"}, 2)
+	f("", reason(keptBytesMax), []string{"a", "a"}, 1)
+	f("", reason(keptBytesMax+1), []string{"a", "a"}, 2)
 }
 
 // TestShared asks the same at the same time.
@@ -383,8 +379,7 @@ func TestImpatient(t *testing.T) {
 
 // TestOwned has a question that keeps nothing of its review.
 func TestOwned(t *testing.T) {
-	body := admissiontest.Body(codec.Create, pods,
-		`{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"c"}},"spec":{"containers":[{"image":"abcdef"}]}}`)
+	body := admissiontest.Body(codec.Create, pods, `{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"c"}},"spec":{"containers":[{"image":"abcdef"}]}}`)
 	admissiontest.CheckOwned(t, body, func(r *codec.Review) any {
 		q, err := questionOf(context.Background(), r)
 		if err != nil {
@@ -425,15 +420,12 @@ func TestUpstream(t *testing.T) {
 	f(imagePolicy{RetryBackoff: 0, AllowTTL: 0, DenyTTL: 0},
 		imagePolicy{RetryBackoff: 500 * time.Millisecond, AllowTTL: 5 * time.Minute, DenyTTL: 30 * time.Second}, "")
 	f(imagePolicy{RetryBackoff: -1, AllowTTL: -1, DenyTTL: -1}, imagePolicy{}, "")
-	f(imagePolicy{RetryBackoff: d, AllowTTL: d, DenyTTL: d},
-		imagePolicy{RetryBackoff: time.Millisecond, AllowTTL: time.Second, DenyTTL: time.Second}, "")
+	f(imagePolicy{RetryBackoff: d, AllowTTL: d, DenyTTL: d}, imagePolicy{RetryBackoff: time.Millisecond, AllowTTL: time.Second, DenyTTL: time.Second}, "")
 	f(imagePolicy{RetryBackoff: 300_000, AllowTTL: 1800, DenyTTL: 1800},
 		imagePolicy{RetryBackoff: 5 * time.Minute, AllowTTL: 30 * time.Minute, DenyTTL: 30 * time.Minute}, "")
-	f(imagePolicy{RetryBackoff: 300_001}, imagePolicy{},
-		"imagePolicy.retryBackoff: Invalid value: 300001: valid value is between 1ns and 5m0s, got 5m0.001s")
+	f(imagePolicy{RetryBackoff: 300_001}, imagePolicy{}, "imagePolicy.retryBackoff: Invalid value: 300001: valid value is between 1ns and 5m0s, got 5m0.001s")
 	f(imagePolicy{RetryBackoff: -2}, imagePolicy{}, "valid value is between 1ns and 5m0s, got -2ms")
-	f(imagePolicy{AllowTTL: 1801}, imagePolicy{},
-		"imagePolicy.allowTTL: Invalid value: 1801: valid value is between 1s and 30m0s, got 30m1s")
+	f(imagePolicy{AllowTTL: 1801}, imagePolicy{}, "imagePolicy.allowTTL: Invalid value: 1801: valid value is between 1s and 30m0s, got 30m1s")
 	f(imagePolicy{AllowTTL: -2}, imagePolicy{}, "valid value is between 1s and 30m0s, got -2s")
 	f(imagePolicy{DenyTTL: 1801}, imagePolicy{}, "imagePolicy.denyTTL: Invalid value: 1801")
 	f(imagePolicy{DenyTTL: -2}, imagePolicy{}, "imagePolicy.denyTTL: Invalid value: -2")
@@ -443,8 +435,7 @@ func TestUpstream(t *testing.T) {
 func TestCertificate(t *testing.T) {
 	b, other := serve(t, says(`{"allowed":true}`)), serve(t, says(`{"allowed":true}`))
 	b.TLS.Certificates = slices.Clone(other.TLS.Certificates)
-	kubeconfig := strings.Replace(string(b.kubeconfig(t)), "certificate-authority-data",
-		"tls-server-name: elsewhere.test\n    certificate-authority-data", 1)
+	kubeconfig := strings.Replace(string(b.kubeconfig(t)), "certificate-authority-data", "tls-server-name: elsewhere.test\n    certificate-authority-data", 1)
 	plugin := Plugin()
 	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {
 		Config: []byte(`{"imagePolicy":{"kubeConfigFile":"k"}}`), Kubeconfig: []byte(kubeconfig),

@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	// answersMax is the number of cached answers, as upstream.
+	// answersMax is how many answers are kept: upstream's.
 	answersMax = 1024
 
-	// answerBytesMax is the maximum length of an answer. It may repeat the question,
-	// which has the images and annotations of a Pod; the largest Pod that etcd stores has
-	// 1.5 MiB.
+	// answerBytesMax is how long an answer may be. It may repeat the question: the
+	// images and annotations of the largest Pod that etcd stores (1.5 MiB) with as much
+	// for the rest.
 	answerBytesMax = 4 << 20
 
-	// cachedBytesMax is the maximum length of a cached answer. Of the message and of all
-	// audit annotations, 32 KiB each reach the API server. It bounds the cache to 64 MiB.
-	cachedBytesMax = 64 << 10
+	// keptBytesMax is how long an answer may be to be kept. Of a message, and of all
+	// audit annotations, 32 KiB reach the API server. It bounds what is kept to 64 MiB.
+	keptBytesMax = 64 << 10
 
-	// callsMax is the maximum number of concurrent requests to the backend: a tenth of
-	// the reviews in flight. Other requests wait.
+	// callsMax is how many questions the backend is asked at the same time: a tenth of
+	// the requests in flight. Others wait.
 	callsMax = 100
 
 	// triesMax, backoffFactor and backoffJitter are those of k8s.io/apiserver
@@ -46,31 +46,31 @@ const (
 	backoffFactor = 1.5
 	backoffJitter = 0.2
 
-	// A request to the backend ends before the deadline of the review, so that there is
-	// time to answer. The margin is a tenth of the remaining time, at most marginMax.
-	marginShare = 10
-	marginMax   = 500 * time.Millisecond
+	// A question ends before the call of kube-apiserver does, so that there is time to
+	// say what becomes of the pod: by a tenth of the time, at most spareMax.
+	spareShare = 10
+	spareMax   = 500 * time.Millisecond
 )
 
 var errNoAnswer = errors.New("no answer of the image policy backend")
 
-// answerKey is the digest of a question. So the cache has no data of requests.
+// answerKey is the digest of a question: nothing of a request is kept.
 type answerKey = [sha256.Size]byte
 
 type status = imagepolicyv1alpha1.ImageReviewStatus
 
-// A backendClient sends questions to the backend and caches its answers.
-type backendClient struct {
+// An asker asks the backend and keeps its answers.
+type asker struct {
 	client            rest.Interface
 	answers           *cache.LRUExpireCache
 	allowTTL, denyTTL time.Duration
 	backoff           wait.Backoff
-	flights           singleflight.Group // equal questions at the same time share a request
+	flights           singleflight.Group // of who asks the same at the same time
 	calls             *semaphore.Weighted
 	series            series
 }
 
-// series are the metrics of the plugin.
+// series are the plugin's own.
 type series struct {
 	allowed, denied, failed *metrics.Counter // requests to the backend
 	duration                *metrics.PrometheusHistogram
@@ -94,7 +94,7 @@ func newSeries(set *metrics.Set) series {
 // milliseconds, and a request ends after 30 s.
 var requestBuckets = []float64{1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30}
 
-func newBackendClient(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*backendClient, error) {
+func newAsker(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*asker, error) {
 	scheme := runtime.NewScheme()
 	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func newBackendClient(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*bac
 	if err != nil {
 		return nil, err
 	}
-	return &backendClient{
+	return &asker{
 		client:  client,
 		answers: cache.NewLRUExpireCache(answersMax), allowTTL: c.AllowTTL, denyTTL: c.DenyTTL,
 		backoff: wait.Backoff{Duration: c.RetryBackoff, Factor: backoffFactor, Jitter: backoffJitter, Steps: triesMax},
@@ -114,36 +114,37 @@ func newBackendClient(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*bac
 	}, nil
 }
 
-// ask returns the answer to a question, from the cache or from the backend. The error is
+// ask returns what the backend says to a question, which may be kept. The error is
 // that of the last try.
-func (a *backendClient) ask(ctx context.Context, question []byte) (status, error) {
+func (a *asker) ask(ctx context.Context, question []byte) (status, error) {
 	key := sha256.Sum256(question)
-	if cached, ok := a.answers.Get(key); ok {
+	if kept, ok := a.answers.Get(key); ok {
 		a.series.cached.Inc()
-		return cached.(status), nil
+		return kept.(status), nil
 	}
 	until := time.Now().Add(time.Minute)
 	if deadline, ok := ctx.Deadline(); ok {
-		until = deadline.Add(-min(time.Until(deadline)/marginShare, marginMax))
+		until = deadline.Add(-min(time.Until(deadline)/spareShare, spareMax))
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	if a.allowTTL == 0 || a.denyTTL == 0 { // without a cache, each pod gets its own request
+	if a.allowTTL == 0 || a.denyTTL == 0 { // the operator wants each pod to be asked about
 		return a.fetch(ctx, question, key)
 	}
 	return a.share(ctx, until, question, key)
 }
 
-// share sends one request for equal questions at the same time. Each caller waits as long
-// as its own context allows. The request ends at the deadline of the caller that started
-// it. Its goroutine may outlive that call for a moment, and uses nothing of the review.
-func (a *backendClient) share(ctx context.Context, until time.Time, question []byte, key answerKey) (status, error) {
+// share asks a question once for all who ask it at the same time. Each waits as long
+// as its own context allows. Who asks does it until its own time is over, in a
+// goroutine that may outlive the call by the time it takes to give up, and that has
+// nothing of its review.
+func (a *asker) share(ctx context.Context, until time.Time, question []byte, key answerKey) (status, error) {
 	for {
 		own := false
 		flight := a.flights.DoChan(string(key[:]), func() (got any, err error) {
 			own = true
 			defer func() {
-				if v := recover(); v != nil { // the panic would end the process
+				if v := recover(); v != nil { // which would end the process
 					err = fmt.Errorf("%w: it panicked: %v", errNoAnswer, v)
 				}
 			}()
@@ -161,19 +162,19 @@ func (a *backendClient) share(ctx context.Context, until time.Time, question []b
 			if own || ctx.Err() != nil || !errors.Is(answer.Err, context.DeadlineExceeded) {
 				return status{}, answer.Err
 			}
-			// The caller that started the request had an earlier deadline: try again.
+			// The one who asked had less time.
 		}
 	}
 }
 
-// fetch sends a question to the backend, up to five times if the failure is temporary, and
-// caches the answer.
-func (a *backendClient) fetch(ctx context.Context, question []byte, key answerKey) (status, error) {
+// fetch asks the backend, up to five times if its failure is one that may pass, and
+// keeps what it says.
+func (a *asker) fetch(ctx context.Context, question []byte, key answerKey) (status, error) {
 	if err := a.calls.Acquire(ctx, 1); err != nil {
 		return status{}, fmt.Errorf("%w: %d requests wait for one: %w", errNoAnswer, callsMax, err)
 	}
 	defer a.calls.Release(1)
-	ctx = klog.NewContext(ctx, logr.Discard()) // otherwise client-go logs to stderr
+	ctx = klog.NewContext(ctx, logr.Discard()) // client-go would write to stderr
 	result := a.try(ctx, question)
 	if err := result.Error(); err != nil {
 		return status{}, err
@@ -190,15 +191,15 @@ func (a *backendClient) fetch(ctx context.Context, question []byte, key answerKe
 	} else {
 		a.series.denied.Inc()
 	}
-	if ttl > 0 && sizeOf(&review.Status) <= cachedBytesMax {
+	if ttl > 0 && sizeOf(&review.Status) <= keptBytesMax {
 		a.answers.Add(key, review.Status, ttl)
 	}
 	return review.Status, nil
 }
 
-// try sends the question until there is an answer, a final failure, or no time for another
-// try (k8s.io/apiserver pkg/util/webhook WithExponentialBackoff).
-func (a *backendClient) try(ctx context.Context, question []byte) rest.Result {
+// try sends the question until there is an answer, or a failure that is final, or no
+// time for another try (k8s.io/apiserver pkg/util/webhook WithExponentialBackoff).
+func (a *asker) try(ctx context.Context, question []byte) rest.Result {
 	body := make([]byte, 0, len(question)+128)
 	body = append(body, `{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1alpha1","metadata":{},"spec":`...)
 	body = append(body, question...)
@@ -213,7 +214,7 @@ func (a *backendClient) try(ctx context.Context, question []byte) rest.Result {
 			return result
 		}
 		a.series.failed.Inc()
-		if !isTemporary(err) || backoff.Steps == 1 {
+		if !mayPass(err) || backoff.Steps == 1 {
 			return result
 		}
 		pause := backoff.Step()
@@ -228,14 +229,14 @@ func (a *backendClient) try(ctx context.Context, question []byte) rest.Result {
 	}
 }
 
-// isTemporary reports whether another try may succeed (DefaultShouldRetry there).
-func isTemporary(err error) bool {
+// mayPass says whether another try may succeed (DefaultShouldRetry there).
+func mayPass(err error) bool {
 	_, delay := apierrors.SuggestsClientDelay(err)
 	return delay || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-// sizeOf returns the number of bytes of text in an answer.
+// sizeOf returns how many bytes of text an answer has.
 func sizeOf(s *status) int {
 	size := len(s.Reason)
 	for key, value := range s.AuditAnnotations {
