@@ -33,10 +33,10 @@ const (
 	// questionsMax is the maximum number of concurrent questions about one pod.
 	questionsMax = 4
 
-	// Questions end before the deadline of the review, so that there is time to answer. The
-	// margin is a tenth of the remaining time, at most marginMax.
-	marginShare = 10
-	marginMax   = 500 * time.Millisecond
+	// Questions end before the call of kube-apiserver does, so that the pod is answered: by
+	// a tenth of the time, at most spareMax.
+	spareShare = 10
+	spareMax   = 500 * time.Millisecond
 
 	// checkEach is the number of elements after which ctx is checked.
 	checkEach = 1024
@@ -130,7 +130,7 @@ func missing(ctx context.Context, review *codec.Review) (map[wanted]*estimate, e
 func (p *plugin) estimate(ctx context.Context, namespace string, known map[wanted]*estimate) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/marginShare, marginMax)))
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/spareShare, spareMax)))
 		defer cancel()
 	}
 	work := make(chan *estimate, len(known))

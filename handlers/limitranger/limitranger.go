@@ -73,8 +73,8 @@ type answer struct {
 
 // Both are the same as upstream.
 const (
-	askedMax   = 10_000           // the number of namespaces with a cached answer; the least recently used is dropped
-	answerKept = 30 * time.Second // how long an answer is cached
+	askedMax   = 10_000           // namespaces whose answers are kept, those used last
+	answerKept = 30 * time.Second // how long
 )
 
 // in returns the LimitRanges of a namespace, sorted by name. If the watch has none, the

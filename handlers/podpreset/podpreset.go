@@ -41,7 +41,7 @@ const (
 type Config struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// StaticManifestsDir is a folder with PodPresets, in addition to those of the cluster.
+	// StaticManifestsDir is a folder of PodPresets, beside those of the cluster.
 	StaticManifestsDir string `json:"staticManifestsDir"`
 }
 
