@@ -94,10 +94,10 @@ type spec struct {
 	N int `json:"n"`
 }
 
-func TestDecodeStored(t *testing.T) {
+func TestDecodeLenient(t *testing.T) {
 	f := func(content, want, wantFault, wantErr string) {
 		t.Helper()
-		o, fault, err := DecodeStored[spec]([]byte(content))
+		o, fault, err := DecodeLenient[spec]([]byte(content))
 		got := fmt.Sprintf("%s %s %s %d", o.APIVersion, o.Kind, o.Name, o.Spec.N)
 		if got != want || text(fault) != wantFault || text(err) != wantErr {
 			t.Errorf("%s:\ngot  %q, %q, %q\nwant %q, %q, %q", content, got, text(fault), text(err), want, wantFault, wantErr)
