@@ -54,7 +54,7 @@ func TestMatchConditions(t *testing.T) {
 			evaluator := compiler.CompileCondition(accessors, plugincel.OptionalVariableDeclarations{HasAuthorizer: true},
 				environment.StoredExpressions)
 			theirs := matchconditions.NewMatcher(evaluator, &policy, "webhook", "validating", "name")
-			compiled, errs := fastadmit.Compile(conditions, policy, access, field.NewPath("matchConditions"))
+			compiled, errs := fastadmit.Compile(conditions, policy, access, false, field.NewPath("matchConditions"))
 			if errs != nil {
 				t.Fatal(errs)
 			}

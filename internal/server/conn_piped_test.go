@@ -185,7 +185,7 @@ func TestConnectionAge(t *testing.T) {
 		x.Answers(false)
 		time.Sleep(c.maxAge)
 		x.Answers(false)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		response, body := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
 		if response.StatusCode != http.StatusOK || !response.Close {
 			t.Errorf("got %s %s, close %v, want an answer that closes", response.Status, body, response.Close)

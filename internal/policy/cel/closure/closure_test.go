@@ -65,7 +65,7 @@ func inputOf(t *testing.T, p Policy) *Input {
 		t.Fatal(err)
 	}
 	in := &Input{Review: new(view.Review), Limits: &calls.Limits{Context: t.Context(), Review: review}, Policy: p, Frames: new(Frames)}
-	in.Review.Read(review)
+	in.Read(review)
 	return in
 }
 
@@ -130,7 +130,7 @@ func TestFrames(t *testing.T) {
 	if first.Input != in || second.slots[0].text != "b" {
 		t.Errorf("got %+v and %+v, want what the evaluation left", first, second)
 	}
-	in.Frames.Reset()
+	in.Reset()
 	for f := in.free; f != nil; f = f.next {
 		if f.Input != nil || f.cost != 0 || f.slots[0] != (value{}) {
 			t.Errorf("got %+v after Reset", f)
