@@ -36,13 +36,16 @@ func (refuser) GrantMemory() bool { return false }
 // allocated.
 func TestNoMemory(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"v":"100"},"value":[1764000000.123,"100"]}]}}`)
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"v":"100"},`+
+			`"value":[1764000000.123,"100"]}]}}`)
 	}))
 	t.Cleanup(server.Close)
 	objects := []kruntime.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace",
+			Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
-		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "namespace", Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}},
+		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "namespace", Name: "q"},
+			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}},
 	}
 	f := func(name string, plugin admission.Plugin, enabled admission.Enabled, phase admission.Phase, body []byte) {
 		t.Helper()
@@ -80,22 +83,29 @@ func TestNoMemory(t *testing.T) {
 	pod := `{"metadata":{},"spec":{"containers":` + list("{}") + `}}`
 	create := admissiontest.Body(codec.Create, "v1/pods", pod)
 	f("PodSecurity", podsecurity.Plugin(), admission.Enabled{}, admission.Validate, create)
-	f("PodSecurity, the same images", podsecurity.Plugin(), admission.Enabled{}, admission.Validate, admissiontest.UpdateBody("v1/pods", pod, pod))
+	f("PodSecurity, the same images", podsecurity.Plugin(), admission.Enabled{}, admission.Validate,
+		admissiontest.UpdateBody("v1/pods", pod, pod))
 	f("ResourceQuota", resourcequota.Plugin(), admission.Enabled{}, admission.Validate, create)
 	f("NodeRestriction", noderestriction.Plugin(), admission.Enabled{}, admission.Mutate, []byte(strings.Replace(
-		string(admissiontest.UpdateBody("v1/nodes", `{"metadata":{"name":"n1"},"spec":{"taints":`+list("{}")+`}}`, `{"metadata":{"name":"n1"},"spec":{"taints":[]}}`)),
+		string(admissiontest.UpdateBody("v1/nodes", `{"metadata":{"name":"n1"},"spec":{"taints":`+list("{}")+`}}`,
+			`{"metadata":{"name":"n1"},"spec":{"taints":[]}}`)),
 		`"name":"name","namespace":"namespace",`, `"name":"n1",`+strings.TrimSuffix(byNode, `,"were":{`)+`,`, 1)))
 
 	images := admission.Enabled{Config: configs["ImagePolicyWebhook"], Kubeconfig: []byte(nobody)}
 	f("ImagePolicyWebhook, images", imagepolicywebhook.Plugin(), images, admission.Validate,
 		admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":`+list(`{"image":"`+strings.Repeat("x", 100)+`"}`)+`}}`))
 	f("ImagePolicyWebhook, annotations", imagepolicywebhook.Plugin(), images, admission.Validate,
-		admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"`+strings.Repeat("x", 4<<20)+`"}},"spec":{}}`))
+		admissiontest.Body(codec.Create, "v1/pods",
+			`{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"`+strings.Repeat("x", 4<<20)+`"}},"spec":{}}`))
 	f("InitialResources", initialresources.Plugin(),
-		admission.Enabled{Config: []byte(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration","source":{"url":"` + server.URL + `"}}`)},
-		admission.Mutate, admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.TrimSuffix(strings.Repeat(`{"name":"`+strings.Repeat("x", 40_000)+`","image":"a:v1"},`, 100), ",")+`]}}`))
+		admission.Enabled{Config: []byte(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration","source":{"url":"` +
+			server.URL + `"}}`)},
+		admission.Mutate, admissiontest.Body(codec.Create, "v1/pods",
+			`{"spec":{"containers":[`+
+				strings.TrimSuffix(strings.Repeat(`{"name":"`+strings.Repeat("x", 40_000)+`","image":"a:v1"},`, 100), ",")+`]}}`))
 	f("MutatingAdmissionPolicy", mutatingadmissionpolicy.Plugin(), admission.Enabled{
-		Config: []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: MutatingAdmissionPolicyConfiguration\nstaticManifestsDir: policies\n"),
+		Config: []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: " +
+			"MutatingAdmissionPolicyConfiguration\nstaticManifestsDir: policies\n"),
 		Manifests: []admission.File{{Name: "p.yaml", Content: []byte(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy

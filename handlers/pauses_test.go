@@ -58,7 +58,8 @@ func recordedChain(t testing.TB, names []string) *admission.Chain {
 	if err := os.WriteFile(filepath.Join(dir, "cluster.yaml"), corpus.Cluster, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	table := slices.DeleteFunc(handlers.InTree(handlers.DefaultOptions()), func(p admission.Plugin) bool { return !slices.Contains(names, p.Name) })
+	table := slices.DeleteFunc(handlers.InTree(handlers.DefaultOptions()),
+		func(p admission.Plugin) bool { return !slices.Contains(names, p.Name) })
 	enabled := make(map[string]admission.Enabled)
 	var needs []cluster.Need
 	for i := range table {

@@ -30,13 +30,17 @@ var withQuantity = []struct {
 	old           string
 	readers       string
 }{
-	{"pods", "", codec.Create, `{"username":"alice"}`, pod("", `"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"$"},"limits":{"cpu":"$"}}}]`), "null",
+	{"pods", "", codec.Create, `{"username":"alice"}`,
+		pod("", `"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"$"},"limits":{"cpu":"$"}}}]`), "null",
 		"LimitRanger ResourceQuota PodTolerationRestriction"},
-	{"pods", "", codec.Create, `{"username":"alice"}`, `{"spec":{"runtimeClassName":"heavy","overhead":{"cpu":"$"},` + oneContainer + `}}`, "null", "RuntimeClass"},
-	{"persistentvolumeclaims", "", codec.Create, `{"username":"alice"}`, `{"spec":{"resources":{"requests":{"storage":"$","memory":"$"}}}}`, "null", "LimitRanger ResourceQuota"},
+	{"pods", "", codec.Create, `{"username":"alice"}`,
+		`{"spec":{"runtimeClassName":"heavy","overhead":{"cpu":"$"},` + oneContainer + `}}`, "null", "RuntimeClass"},
+	{"persistentvolumeclaims", "", codec.Create, `{"username":"alice"}`,
+		`{"spec":{"resources":{"requests":{"storage":"$","memory":"$"}}}}`, "null", "LimitRanger ResourceQuota"},
 	{"persistentvolumeclaims", "", codec.Update, `{"username":"alice"}`, `{"spec":{"resources":{"requests":{"storage":"$"}}}}`,
 		`{"spec":{"resources":{"requests":{"storage":"1"}}},"status":{"phase":"Bound"}}`, "PersistentVolumeClaimResize"},
-	{"pods", "", codec.Create, `{"username":"alice"}`, pod("", `"volumes":[{"emptyDir":{"sizeLimit":"$"}}],`+oneContainer), "null", "PodSecurity"},
+	{"pods", "", codec.Create, `{"username":"alice"}`, pod("", `"volumes":[{"emptyDir":{"sizeLimit":"$"}}],`+oneContainer),
+		"null", "PodSecurity"},
 	{"persistentvolumeclaims", "status", codec.Update, `{"username":"system:node:n1","groups":["system:nodes"]}`,
 		`{"status":{"capacity":{"storage":"$"}}}`, `{"status":{"capacity":{"storage":"1"}}}`, "NodeRestriction"},
 }
@@ -44,7 +48,9 @@ var withQuantity = []struct {
 // TestQuantitiesEnd has no plugin parse or compare such a quantity. Those that read it
 // have the review refused, which no failure policy undoes.
 func TestQuantitiesEnd(t *testing.T) {
-	objects := append(state(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "heavy"}, Handler: "h", Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}})
+	objects := append(state(),
+		&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "heavy"}, Handler: "h",
+			Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}})
 	refused := make(map[string]int)
 	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		synctest.Test(t, func(t *testing.T) { // nothing waits
@@ -84,5 +90,6 @@ func isRefused(t *testing.T, chain *admission.Chain, phase admission.Phase, body
 	}
 	_, err := chain.Review(t.Context(), review, phase)
 	var tooLarge *codec.SizeError
-	return err == nil && (errors.As(review.Object.Err(), &tooLarge) || errors.As(review.OldObject.Err(), &tooLarge)) && review.Response.Status.Code == 413
+	return err == nil && (errors.As(review.Object.Err(), &tooLarge) || errors.As(review.OldObject.Err(), &tooLarge)) &&
+		review.Response.Status.Code == 413
 }

@@ -102,7 +102,8 @@ func chainOf(t *testing.T, plugin admission.Plugin) *admission.Chain {
 	case "ImagePolicyWebhook":
 		enabled.Config = configs[plugin.Name]
 	case "EventRateLimit":
-		enabled.Config = []byte(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"SourceAndObject","qps":1,"burst":1}]}`)
+		enabled.Config = []byte(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+			`"limits":[{"type":"SourceAndObject","qps":1,"burst":1}]}`)
 	}
 	if config, ok := pastConfigs[plugin.Name]; ok {
 		enabled.Config = config

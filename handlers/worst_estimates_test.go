@@ -24,7 +24,8 @@ func TestWorstEstimates(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"v":"100"},"value":[1764000000.123,"100"]}]}}`)
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"v":"100"},`+
+			`"value":[1764000000.123,"100"]}]}}`)
 	}))
 	t.Cleanup(server.Close)
 	chain := admissiontest.MustChain(t, initialresources.Plugin(),
@@ -55,7 +56,8 @@ func TestWorstEstimates(t *testing.T) {
 			}
 		}
 		before := asked.Load()
-		check(t, "InitialResources, "+c.name, func() cost { return measure(t, chain, admission.Mutate, small) }, func() cost { return measure(t, chain, admission.Mutate, large) })
+		check(t, "InitialResources, "+c.name, func() cost { return measure(t, chain, admission.Mutate, small) },
+			func() cost { return measure(t, chain, admission.Mutate, large) })
 		if got := asked.Load(); got != before {
 			t.Errorf("%s: got %d more questions, want answers that are kept", c.name, got-before)
 		}

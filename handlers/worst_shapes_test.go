@@ -64,9 +64,12 @@ func before(members string) string {
 // podLists are members of a PodSpec, each with the format of what is repeated.
 var podLists = []struct{ name, before, format, after string }{
 	{"containers", ``, `{"name":"c#","image":"i"}`, ``},
-	{"containers that ask", ``, `{"name":"c#","image":"i","resources":{"requests":{"cpu":"1m","example.com/gpu":"1"},"limits":{"cpu":"5m","example.com/gpu":"1"}},` +
-		`"securityContext":{"privileged":true,"capabilities":{"add":["SYS_ADMIN"]}},"ports":[{"hostPort":1,"containerPort":1}]}`, ``},
-	{"different resources", ``, `{"name":"c","image":"i","resources":{"requests":{"example.com/r#":"1"},"limits":{"example.com/r#":"1"}}}`, ``},
+	{"containers that ask", ``,
+		`{"name":"c#","image":"i","resources":{"requests":{"cpu":"1m","example.com/gpu":"1"},"limits":{"cpu":"5m",` +
+			`"example.com/gpu":"1"}},` +
+			`"securityContext":{"privileged":true,"capabilities":{"add":["SYS_ADMIN"]}},"ports":[{"hostPort":1,"containerPort":1}]}`, ``},
+	{"different resources", ``,
+		`{"name":"c","image":"i","resources":{"requests":{"example.com/r#":"1"},"limits":{"example.com/r#":"1"}}}`, ``},
 	{"images", ``, `{"name":"c","image":"registry.example.com/i#","imagePullPolicy":"Never"}`, ``},
 	{"resources of one", `{"name":"c","image":"i","resources":{"requests":{`, `"example.com/r#":"1"`, `}}}`},
 	{"limits of one", `{"name":"c","image":"i","resources":{"limits":{`, `"example.com/r#":"1"`, `}}}`},
@@ -89,13 +92,16 @@ var specLists = []struct{ name, before, format, after string }{
 	{"tolerations", `"tolerations":[`, `{"key":"k#","operator":"Equal","value":"v","effect":"NoSchedule"}`, `]`},
 	{"same tolerations", `"tolerations":[`, `{"key":"k","operator":"Equal","value":"v","effect":"NoExecute","tolerationSeconds":#}`, `]`},
 	{"odd tolerations", `"tolerations":[`, `{"key":"k#","operator":"Gt","value":"1"}`, `]`},
-	{"tolerations of resources", `"tolerations":[`, `{"key":"example.com/r#","operator":"Exists","effect":"NoSchedule","tolerationSeconds":1}`, `]`},
+	{"tolerations of resources", `"tolerations":[`,
+		`{"key":"example.com/r#","operator":"Exists","effect":"NoSchedule","tolerationSeconds":1}`, `]`},
 	{"nodeSelector", `"nodeSelector":{`, `"k#":"v"`, `}`},
 	{"overhead", `"overhead":{`, `"example.com/r#":"1"`, `}`},
 	{"imagePullSecrets", `"imagePullSecrets":[`, `{"name":"s1","x":#}`, `]`},
 	{"topology spread", `"topologySpreadConstraints":[`, `{"maxSkew":1,"topologyKey":"k#","whenUnsatisfiable":"DoNotSchedule"}`, `]`},
-	{"anti-affinity", `"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[`, `{"topologyKey":"kubernetes.io/hostname","x":#}`, `]}}`},
-	{"affinity", `"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[`, `{"weight":1,"podAffinityTerm":{"topologyKey":"k#"}}`, `]}}`},
+	{"anti-affinity", `"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[`,
+		`{"topologyKey":"kubernetes.io/hostname","x":#}`, `]}}`},
+	{"affinity", `"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[`,
+		`{"weight":1,"podAffinityTerm":{"topologyKey":"k#"}}`, `]}}`},
 	{"sysctls", `"securityContext":{"sysctls":[`, `{"name":"kernel.s#","value":"1"}`, `]}`},
 	{"groups", `"securityContext":{"supplementalGroups":[`, `#`, `]}`},
 	{"host aliases", `"hostAliases":[`, `{"ip":"10.0.0.#"}`, `]`},
@@ -110,8 +116,10 @@ var metadataLists = []struct{ name, before, format, after string }{
 	{"labels", `"labels":{`, `"node-restriction.kubernetes.io/l#":"v"`, `}`},
 	{"annotations", `"annotations":{`, `"container.apparmor.security.beta.kubernetes.io/c#":"unconfined"`, `}`},
 	{"finalizers", `"finalizers":[`, `"example.com/f#"`, `]`},
-	{"owner references", `"ownerReferences":[`, `{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o#","uid":"u#","blockOwnerDeletion":true}`, `]`},
-	{"equal owner references", `"ownerReferences":[`, `{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"u#","blockOwnerDeletion":true}`, `]`},
+	{"owner references", `"ownerReferences":[`,
+		`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o#","uid":"u#","blockOwnerDeletion":true}`, `]`},
+	{"equal owner references", `"ownerReferences":[`,
+		`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"u#","blockOwnerDeletion":true}`, `]`},
 	{"managed fields", `"managedFields":[`, `{"manager":"m#","operation":"Update"}`, `]`},
 }
 

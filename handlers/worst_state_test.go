@@ -52,7 +52,8 @@ func selectorOf(n int) string {
 
 func tolerationsOf(n int) (tolerations []corev1.Toleration) {
 	for i := range n {
-		tolerations = append(tolerations, corev1.Toleration{Key: fmt.Sprint("k", i), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		tolerations = append(tolerations,
+			corev1.Toleration{Key: fmt.Sprint("k", i), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return tolerations
 }
@@ -88,7 +89,8 @@ func state() []runtime.Object {
 	return []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace",
 			Labels: map[string]string{
-				"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/audit": "restricted", "pod-security.kubernetes.io/warn": "baseline",
+				"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/audit": "restricted",
+				"pod-security.kubernetes.io/warn": "baseline",
 			},
 			Annotations: map[string]string{
 				"scheduler.alpha.kubernetes.io/node-selector":        selectorOf(few),
@@ -104,15 +106,19 @@ func state() []runtime.Object {
 			Secrets: []corev1.ObjectReference{{Name: "s0"}, {Name: "s1"}}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "s1"}}},
 		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000, GlobalDefault: true},
 		quota("all", corev1.ResourceQuotaSpec{}),
-		quota("best-effort", corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeNotTerminating}}),
+		quota("best-effort", corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotBestEffort,
+			corev1.ResourceQuotaScopeNotTerminating}}),
 		quota("near", corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeCrossNamespacePodAffinity}}),
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Labels: map[string]string{corev1.LabelTopologyZone: "z", corev1.LabelTopologyRegion: "r"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1",
+			Labels: map[string]string{corev1.LabelTopologyZone: "z", corev1.LabelTopologyRegion: "r"}}},
 		&podsecuritypolicy.PodSecurityPolicy{ // which changes all containers, and finds fault with what can be
-			TypeMeta: metav1.TypeMeta{APIVersion: "policies.fastadmit.io/v1beta1", Kind: "PodSecurityPolicy"}, ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			TypeMeta:   metav1.TypeMeta{APIVersion: "policies.fastadmit.io/v1beta1", Kind: "PodSecurityPolicy"},
+			ObjectMeta: metav1.ObjectMeta{Name: "p"},
 			Spec: podsecuritypolicy.Spec{
 				RequiredDropCapabilities: []corev1.Capability{"ALL"}, Volumes: []string{"hostPath"},
-				AllowedHostPaths: []podsecuritypolicy.AllowedHostPath{{ReadOnly: true}},
-				SELinux:          podsecuritypolicy.SELinuxOptions{Rule: "RunAsAny"}, RunAsUser: podsecuritypolicy.IDOptions{Rule: "MustRunAsNonRoot"},
+				AllowedHostPaths:   []podsecuritypolicy.AllowedHostPath{{ReadOnly: true}},
+				SELinux:            podsecuritypolicy.SELinuxOptions{Rule: "RunAsAny"},
+				RunAsUser:          podsecuritypolicy.IDOptions{Rule: "MustRunAsNonRoot"},
 				SupplementalGroups: podsecuritypolicy.IDOptions{Rule: "MustRunAs", Ranges: []podsecuritypolicy.IDRange{{Min: 1, Max: 2}}},
 				FSGroup:            podsecuritypolicy.IDOptions{Rule: "RunAsAny"},
 			},
@@ -122,9 +128,12 @@ func state() []runtime.Object {
 			ObjectMeta: named("preset"), Spec: podpreset.Spec{Env: []corev1.EnvVar{{Name: "A", Value: "b"}}},
 		},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "namespace", Name: "bound", UID: "u2"}, Spec: corev1.PodSpec{NodeName: "n1"}},
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast",
+			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
 			Provisioner: "p", AllowVolumeExpansion: new(true)},
-		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"ingressclass.kubernetes.io/is-default-class": "true"}}},
-		&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("example.com/gpu")}},
+		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "web",
+			Annotations: map[string]string{"ingressclass.kubernetes.io/is-default-class": "true"}}},
+		&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+			Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("example.com/gpu")}},
 	}
 }

@@ -177,7 +177,8 @@ func TestWorst(t *testing.T) {
 			}
 			for _, phase := range phasesOf(&all[i]) {
 				check(t, all[i].Name+" "+phase.String()+", "+string(s.operation)+" "+s.resource+", "+s.name,
-					func() cost { return measure(t, chain, phase, bodies.small) }, func() cost { return measure(t, chain, phase, bodies.large) })
+					func() cost { return measure(t, chain, phase, bodies.small) },
+					func() cost { return measure(t, chain, phase, bodies.large) })
 			}
 		}
 	}
@@ -222,7 +223,8 @@ func TestWorstCluster(t *testing.T) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace", Annotations: annotations}}
 	}
 	class := func(scheduling *nodev1.Scheduling) []k8sruntime.Object {
-		return []k8sruntime.Object{&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "sandbox"}, Handler: "h", Scheduling: scheduling}}
+		return []k8sruntime.Object{&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "sandbox"}, Handler: "h",
+			Scheduling: scheduling}}
 	}
 	selector := func(n int) map[string]string {
 		m := make(map[string]string, n)
@@ -261,12 +263,16 @@ func TestWorstCluster(t *testing.T) {
 	f("PodNodeSelector", "labels of a namespace and other ones", annotated, others)
 	f("PodNodeSelector", "labels of a namespace and the same", annotated, same)
 	f("PodTolerationRestriction", "tolerations of a namespace", defaults, tolerated)
-	f("RuntimeClass", "labels of a class", func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{NodeSelector: selector(n)}) }, others)
-	f("RuntimeClass", "labels of a class and the same", func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{NodeSelector: selector(n)}) }, same)
-	f("RuntimeClass", "tolerations of a class", func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{Tolerations: tolerationsOf(n)}) }, tolerated)
+	f("RuntimeClass", "labels of a class",
+		func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{NodeSelector: selector(n)}) }, others)
+	f("RuntimeClass", "labels of a class and the same",
+		func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{NodeSelector: selector(n)}) }, same)
+	f("RuntimeClass", "tolerations of a class",
+		func(n int) []k8sruntime.Object { return class(&nodev1.Scheduling{Tolerations: tolerationsOf(n)}) }, tolerated)
 	f("LimitRanger", "defaults", func(n int) []k8sruntime.Object {
-		return []k8sruntime.Object{&corev1.LimitRange{ObjectMeta: named("limits"), Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, Default: amounts(n, "1"), DefaultRequest: amounts(n, "1"), Max: amounts(n, "2")}}}}}
+		return []k8sruntime.Object{&corev1.LimitRange{ObjectMeta: named("limits"),
+			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type: corev1.LimitTypeContainer, Default: amounts(n, "1"), DefaultRequest: amounts(n, "1"), Max: amounts(n, "2")}}}}}
 	}, one)
 }
 
@@ -336,9 +342,12 @@ func TestWorstEnds(t *testing.T) {
 	}
 	// Others read no lists, or stop at the first thing that they deny.
 	want := []string{
-		"AlwaysPullImages", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "DefaultTolerationSeconds", "ExtendedResourceToleration",
-		"ImagePolicyWebhook", "InitialResources", "Initializers", "LimitPodHardAntiAffinityTopology", "LimitRanger", "NodeRestriction", "OwnerReferencesPermissionEnforcement",
-		"PersistentVolumeLabel", "PodGroupProtection", "PodPreset", "PodSecurity", "PodSecurityPolicy", "PodTolerationRestriction", "ResourceQuota",
+		"AlwaysPullImages", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "DefaultTolerationSeconds",
+		"ExtendedResourceToleration",
+		"ImagePolicyWebhook", "InitialResources", "Initializers", "LimitPodHardAntiAffinityTopology", "LimitRanger",
+		"NodeRestriction", "OwnerReferencesPermissionEnforcement",
+		"PersistentVolumeLabel", "PodGroupProtection", "PodPreset", "PodSecurity", "PodSecurityPolicy",
+		"PodTolerationRestriction", "ResourceQuota",
 		"RuntimeClass", "SecurityContextDeny", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
 	}
 	if got := slices.Sorted(maps.Keys(asking)); !slices.Equal(got, want) {

@@ -73,7 +73,7 @@ type answer struct {
 
 // Both are the same as upstream.
 const (
-	askedMax  = 10_000           // namespaces whose answers are cached, those used last
+	askedMax  = 10_000           // the number of namespaces with a cached answer; the least recently used is dropped
 	answerTTL = 30 * time.Second // how long
 )
 

@@ -28,7 +28,8 @@ func TestCustom(t *testing.T) {
 		plugin := Plugin()
 		newHandler := plugin.New
 		plugin.New = func(setup admission.Setup) (admission.Handler, error) {
-			setup.Manifests = []admission.File{{Name: "policy.json", Content: []byte(manifest(mutationsOf(t, "ApplyConfiguration", expression)))}}
+			setup.Manifests = []admission.File{{Name: "policy.json",
+				Content: []byte(manifest(mutationsOf(t, "ApplyConfiguration", expression)))}}
 			return newHandler(setup)
 		}
 		handler := admissiontest.LiveHandler(t, plugin, func(w http.ResponseWriter, r *http.Request) {

@@ -139,10 +139,11 @@ func TestJSONPatchUpstream(t *testing.T) {
 	f(op("add", "/metadata/labels", `{"op": string(has(JSONPatch{op: "o"}.op)), "value": string(has(JSONPatch{value: "v"}.value)), `+
 		`"no-op": string(has(JSONPatch{}.op)), "no-value": string(has(JSONPatch{}.value))}`),
 		labels("{}"), labels(`{"op":"true","value":"true","no-op":"false","no-value":"false"}`))
-	f(op("add", "/metadata/labels", `{"empty": string(JSONPatch{} == JSONPatch{}), "op": string(JSONPatch{op: "a"} == JSONPatch{op: "b"}),`+
-		` "value": string(JSONPatch{value: 1} == JSONPatch{value: "1"}), "same": string(JSONPatch{from: "a", value: 1} == `+
-		`JSONPatch{from: "a", value: 1}),`+
-		` "path": string(JSONPatch{path: "x"} == JSONPatch{}), "none": string(JSONPatch{value: 1} == JSONPatch{})}`),
+	f(op("add", "/metadata/labels",
+		`{"empty": string(JSONPatch{} == JSONPatch{}), "op": string(JSONPatch{op: "a"} == JSONPatch{op: "b"}),`+
+			` "value": string(JSONPatch{value: 1} == JSONPatch{value: "1"}), "same": string(JSONPatch{from: "a", value: 1} == `+
+			`JSONPatch{from: "a", value: 1}),`+
+			` "path": string(JSONPatch{path: "x"} == JSONPatch{}), "none": string(JSONPatch{value: 1} == JSONPatch{})}`),
 		labels("{}"), labels(`{"empty":"true","op":"false","value":"false","same":"true","path":"false","none":"false"}`))
 	f(`[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("k8s.io/x~y"), value: "1"}]`, labels("{}"),
 		labels(`{"k8s.io/x~y":"1"}`))
@@ -154,7 +155,8 @@ func TestJSONPatchUpstream(t *testing.T) {
 		containers(`[{"name":"a"}]`), containers(`[{"name":"a"},{"name":"sidecar","command":["sh","-c","sleep 3600"],`+
 			`"resources":{"limits":{"cpu":"200m","memory":"256Mi"}}}]`))
 	// k8s.io/apiserver v0.36.3 panics on an Object in a list or a map.
-	f(op("add", "/spec/template/spec/initContainers", `[Object.spec.template.spec.initContainers{name: "init-1", command: ["echo", "init1"]},
+	f(op("add", "/spec/template/spec/initContainers",
+		`[Object.spec.template.spec.initContainers{name: "init-1", command: ["echo", "init1"]},
 		Object.spec.template.spec.initContainers{name: "init-2", command: ["echo", "init2"]}]`), `{"spec":{"template":{"spec":{}}}}`,
 		`{"spec":{"template":{"spec":{"initContainers":[{"name":"init-1","command":["echo","init1"]},{"name":"init-2",`+
 			`"command":["echo","init2"]}]}}}}`)
@@ -171,7 +173,8 @@ func TestJSONPatchUpstream(t *testing.T) {
 	// In-tree, the library panics on such an operation when it comes to it.
 	f(`[JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: a value is missing or of a wrong kind in an operation")
 	f(`[JSONPatch{op: "nope", path: "/a"}, JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: Unexpected kind: nope")
-	f(`[JSONPatch{op: "test", path: "/metadata/labels", value: {"a": "b"}}, JSONPatch{op: "replace", path: ""}]`, labels("{}"), labels("{}"))
+	f(`[JSONPatch{op: "test", path: "/metadata/labels", value: {"a": "b"}}, JSONPatch{op: "replace", path: ""}]`, labels("{}"),
+		labels("{}"))
 	f(`[JSONPatch{op: "add", path: "/metadata/labels/\u0001", value: "a"}]`, labels("{}"),
 		"add operation failed to decode path") // such a path is no JSON as upstream quotes it
 }
@@ -206,7 +209,8 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 		apply(`{"replicas":3,"template":{"spec":{"containers":[{"name":"nginx","env":[{"name":"test","value":"a"},{"name":"test",`+
 			`"value":"b"}]}]}}}`))
 	f(in(`containers: [`+container+`{name: "nginx", env: [`+container+`.env{name: "test", value: "c"}]}]`),
-		pods(`{"containers":[{"name":"nginx","env":[{"name":"test","value":"a"},{"name":"test","value":"b"},{"name":"foo","value":"bar"}]}]}`),
+		pods(`{"containers":[{"name":"nginx","env":[{"name":"test","value":"a"},{"name":"test","value":"b"},{"name":"foo",`+
+			`"value":"bar"}]}]}`),
 		pods(`{"containers":[{"name":"nginx","env":[{"name":"test","value":"c"},{"name":"foo","value":"bar"}]}]}`))
 
 	f(`Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {"l": "v"}}}}`, apply(`{"replicas":1}`),
@@ -223,7 +227,8 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 func TestApplyConfigurationCustom(t *testing.T) {
 	f := func(expression, object, want string) {
 		t.Helper()
-		check(t, "ApplyConfiguration", expression, "example.com/v1/shops", `{"group":"example.com","version":"v1","kind":"Shop"}`, object, want)
+		check(t, "ApplyConfiguration", expression, "example.com/v1/shops",
+			`{"group":"example.com","version":"v1","kind":"Shop"}`, object, want)
 	}
 	const head = `{"apiVersion":"example.com/v1","kind":"Shop","spec":`
 	f(`Object{spec: Object.spec{a: Object.spec.a{b: 1}}}`, head+`{"a":{"c":2.5},"d":[1]}}`, head+`{"a":{"b":1,"c":2.5},"d":[1]}}`)

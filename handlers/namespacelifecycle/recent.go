@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// recentTime is how long a deleted namespace is asked for at the API server,
-	// as in-tree: the watch of it has arrived long before.
+	// recentTime is how long the API server is asked for a namespace that was deleted, as
+	// in-tree. The watch has reported the deletion long before.
 	recentTime = 30 * time.Second
-	// recentMax is how many are remembered: a tenth of the namespaces of a large
-	// cluster, at 64 bytes and a name each. Upstream remembers 100.
+	// recentMax is how many deleted namespaces are remembered: a tenth of the namespaces of
+	// a large cluster, at 64 bytes and a name each. Upstream remembers 100.
 	recentMax = 1000
 )
 

@@ -21,8 +21,8 @@ const (
 	// pkg/kubeapiserver/admission/config.go).
 	mapperTTL = 30 * time.Second
 
-	// mapperMax is of how many group versions: several times what a cluster has.
-	// Users may name others.
+	// mapperMax is the number of group versions whose mappings are cached: several times
+	// what a cluster has. Users may name others.
 	mapperMax = 512
 
 	// apiVersionMax is how long a served group version may be. A longer one, which could

@@ -68,8 +68,9 @@ func (a *apiServer) state(t testing.TB) *cluster.State {
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],`+
-		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`, server.URL), 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig,
+		fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],`+
+			`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`, server.URL), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig})
@@ -133,7 +134,8 @@ func TestAsked(t *testing.T) {
 	}
 	const yes, cannotDelete, cannotBlock = `"allowed":true`,
 		`pods \"name\" is forbidden: cannot set an ownerRef on a resource you can't delete: no, lost`,
-		`pods \"name\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: no, lost`
+		`pods \"name\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set ` +
+			`finalizers on: no, lost`
 	plain, blocking := ownedBy("apps/v1", "ReplicaSet", false), ownedBy("apps/v1", "ReplicaSet", true)
 
 	f(denied, create(none), yes)
@@ -148,16 +150,20 @@ func TestAsked(t *testing.T) {
 	f(allowed, update(blocking, plain), yes, review, review)
 	f(denied, create(blocking), cannotBlock, review, "/apis/apps/v1", review)
 	f(denied, create(ownedBy("apps/v1", "Scale", true)),
-		`cannot find RESTMapping for APIVersion apps/v1 Kind Scale: no matches for kind \"Scale\" in version \"apps/v1\"`, review, "/apis/apps/v1")
-	f(denied, create(ownedBy("apps/v2", "ReplicaSet", true)), `no matches for kind \"ReplicaSet\" in version \"apps/v2\"`, review, "/apis/apps/v2")
-	f(denied, create(ownedBy("", "ReplicaSet", true)), `APIVersion  Kind ReplicaSet: no matches for kind \"ReplicaSet\" in version \"\"`, review, "/api/v1")
+		`cannot find RESTMapping for APIVersion apps/v1 Kind Scale: no matches for kind \"Scale\" in version \"apps/v1\"`,
+		review, "/apis/apps/v1")
+	f(denied, create(ownedBy("apps/v2", "ReplicaSet", true)), `no matches for kind \"ReplicaSet\" in version \"apps/v2\"`,
+		review, "/apis/apps/v2")
+	f(denied, create(ownedBy("", "ReplicaSet", true)),
+		`APIVersion  Kind ReplicaSet: no matches for kind \"ReplicaSet\" in version \"\"`, review, "/api/v1")
 	f(denied, create(ownedBy("a/b/c", "ReplicaSet", true)), "unexpected GroupVersion string: a/b/c", review)
 	f(`{"allowed":true,"denied":true}`, create(blocking), "can't set finalizers on", review, "/apis/apps/v1", review)
 
 	// What is another reference and what only looks like one.
 	absent := owned(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"1"}`)
 	f(denied, update(absent, plain), cannotDelete, review)
-	both := owned(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"1","blockOwnerDeletion":true},{"apiVersion":"v1","kind":"Pod","name":"q","uid":"2"}`)
+	both := owned(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"1",` +
+		`"blockOwnerDeletion":true},{"apiVersion":"v1","kind":"Pod","name":"q","uid":"2"}`)
 	f(allowed, update(both, blocking), yes, review)
 	f(`{"allowed":false,"reason":"no"}`, update(plain, none), `you can't delete: no, <nil>`, review)
 
@@ -168,11 +174,14 @@ func TestAsked(t *testing.T) {
 	a = &apiServer{status: denied}
 	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored, create(ownedBy("broken/v1", "Shop", true)))
 
-	admissiontest.CheckOutcome(t, admissiontest.MustChain(t, Plugin(), ""), admission.Validate, admission.OutcomeErrored, create(blocking))        // files
-	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored, admissiontest.Body(codec.Create, "v1/pods", blocking)) // of nobody
+	admissiontest.CheckOutcome(t, admissiontest.MustChain(t, Plugin(), ""), admission.Validate, admission.OutcomeErrored,
+		create(blocking)) // files
+	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored,
+		admissiontest.Body(codec.Create, "v1/pods", blocking)) // of nobody
 
 	// What no API server sends.
-	for _, odd := range []string{`null`, `{}`, `{"metadata":null}`, `{"metadata":{"ownerReferences":null}}`, `{"metadata":{"ownerReferences":{}}}`} {
+	for _, odd := range []string{`null`, `{}`, `{"metadata":null}`, `{"metadata":{"ownerReferences":null}}`,
+		`{"metadata":{"ownerReferences":{}}}`} {
 		f(denied, create(odd), yes)
 	}
 	for _, odd := range []string{`null`, `1`, `{}`, `{"blockOwnerDeletion":"yes"}`, `{"blockOwnerDeletion":null}`} {
@@ -221,14 +230,16 @@ func TestManyOwners(t *testing.T) {
 		var references []string
 		for i := range names {
 			for range copies {
-				references = append(references, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o%d","uid":"%d","blockOwnerDeletion":true}`,
-					i, len(references)))
+				references = append(references,
+					fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o%d","uid":"%d","blockOwnerDeletion":true}`,
+						i, len(references)))
 			}
 		}
 		a := &apiServer{status: `{"allowed":false,"reason":"no"}`, finalizers: status}
 		got, outcome := admissiontest.Respond(t, a.chain(t), admission.Validate, create(owned(strings.Join(references, ","))), nil)
 		if !strings.Contains(string(got), want) || outcome == admission.OutcomeErrored || len(a.asked) != wantAsked {
-			t.Errorf("%d owners, %d times, %s\ngot  %s, asked %d times\nwant %s, %d times", names, copies, status, got, len(a.asked), want, wantAsked)
+			t.Errorf("%d owners, %d times, %s\ngot  %s, asked %d times\nwant %s, %d times", names, copies, status, got,
+				len(a.asked), want, wantAsked)
 		}
 	}
 	const all, discovery = 1, 1 // what is asked besides
@@ -245,7 +256,8 @@ func TestManyOwners(t *testing.T) {
 	a := &apiServer{status: allowed}
 	var references []string
 	for i := range 10 * ownersMax {
-		references = append(references, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o%d","uid":"%d","blockOwnerDeletion":true}`, i, i))
+		references = append(references,
+			fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o%d","uid":"%d","blockOwnerDeletion":true}`, i, i))
 	}
 	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeAllowed, create(owned(strings.Join(references, ","))))
 }
@@ -320,7 +332,8 @@ func TestUser(t *testing.T) {
 	r := codec.Acquire()
 	defer r.Release()
 	decode := func(user string) (*permissions, error) {
-		text := strings.Replace(string(admissiontest.Body(codec.Create, "v1/pods", none)), `"operation"`, `"userInfo":`+user+`,"operation"`, 1)
+		text := strings.Replace(string(admissiontest.Body(codec.Create, "v1/pods", none)), `"operation"`,
+			`"userInfo":`+user+`,"operation"`, 1)
 		if err := r.Decode([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -342,17 +355,20 @@ func TestUser(t *testing.T) {
 // TestNoAllocations has what nearly all requests are, and a Pod of a controller.
 func TestNoAllocations(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
-	for _, name := range []string{"configmaps-create-v1-1.json", "deployments-create-v1-1.json", "pods-update-v1-1.json", "pods-status-update-v1-1.json"} {
+	for _, name := range []string{"configmaps-create-v1-1.json", "deployments-create-v1-1.json", "pods-update-v1-1.json",
+		"pods-status-update-v1-1.json"} {
 		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead(name))
 	}
 }
 
 func BenchmarkNoOwner(b *testing.B) {
-	admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), ""), admission.Validate, admission.OutcomeAllowed, corpus.MustRead("deployments-create-v1-1.json"))
+	admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), ""), admission.Validate, admission.OutcomeAllowed,
+		corpus.MustRead("deployments-create-v1-1.json"))
 }
 
 func BenchmarkSameOwner(b *testing.B) {
-	admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), ""), admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-update-v1-1.json"))
+	admissiontest.Benchmark(b, admissiontest.MustChain(b, Plugin(), ""), admission.Validate, admission.OutcomeAllowed,
+		corpus.MustRead("pods-update-v1-1.json"))
 }
 
 func BenchmarkRemembered(b *testing.B) {

@@ -45,16 +45,20 @@ func TestFiles(t *testing.T) {
 	f := func(used, want string, cluster ...runtime.Object) {
 		t.Helper()
 		file := func(apiVersion, name, spec string) admission.File {
-			return admission.File{Name: name, Content: []byte(`{"apiVersion":"` + apiVersion + `","kind":"PodSecurityPolicy","metadata":{"name":"` + name + `"},"spec":` + spec + `}`)}
+			return admission.File{Name: name,
+				Content: []byte(`{"apiVersion":"` + apiVersion + `","kind":"PodSecurityPolicy","metadata":{"name":"` + name +
+					`"},"spec":` + spec + `}`)}
 		}
 		handler, err := newHandler(admission.Setup{
-			Cluster: viewOf(t, []string{"a", "b", "c"}, cluster...), Manifests: []admission.File{file("policies.fastadmit.io/v1beta1", "a", all), file("extensions/v1beta1", "c", readOnly)},
+			Cluster:   viewOf(t, []string{"a", "b", "c"}, cluster...),
+			Manifests: []admission.File{file("policies.fastadmit.io/v1beta1", "a", all), file("extensions/v1beta1", "c", readOnly)},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		review := new(codec.Review)
-		if err := review.Decode(admissiontest.Body(codec.Create, pods, `{"metadata":{"annotations":{"kubernetes.io/psp":"`+used+`"}},"spec":{"containers":[{}]}}`)); err != nil {
+		if err := review.Decode(admissiontest.Body(codec.Create, pods,
+			`{"metadata":{"annotations":{"kubernetes.io/psp":"`+used+`"}},"spec":{"containers":[{}]}}`)); err != nil {
 			t.Fatal(err)
 		}
 		if result := handler.Validate(t.Context(), review); result.Err != nil || result.Denial != nil {
@@ -75,7 +79,8 @@ func TestFiles(t *testing.T) {
 func TestMayNot(t *testing.T) {
 	denied := func(r *authorizationv1.SubjectAccessReview) { r.Status.Allowed, r.Status.Denied = true, true }
 	body := admissiontest.Body(codec.Create, pods, `{"spec":{}}`)
-	admissiontest.CheckOutcome(t, admissiontest.AccessChain(t, Plugin(), denied, policy(t, "p", all, "")), admission.Validate, admission.OutcomeDenied, body)
+	admissiontest.CheckOutcome(t, admissiontest.AccessChain(t, Plugin(), denied, policy(t, "p", all, "")), admission.Validate,
+		admission.OutcomeDenied, body)
 	var users []string
 	authorize := func(s *authorizationv1.SubjectAccessReviewSpec) bool {
 		users = append(users, s.User+" "+s.ResourceAttributes.Group)
@@ -129,7 +134,8 @@ func TestMessages(t *testing.T) {
 	if len(f.messages) != 1 || f.messages[0] != message || f.bytes != admission.MessagesBytesMax+len(message) {
 		t.Errorf("got %q and %d bytes, want one message and its length more", f.messages, f.bytes)
 	}
-	a := &permissions{ctx: t.Context(), access: cluster.AccessIn(viewOf(t, []string{"a", "c", "d"})), users: []*authorizationv1.SubjectAccessReviewSpec{{}}}
+	a := &permissions{ctx: t.Context(), access: cluster.AccessIn(viewOf(t, []string{"a", "c", "d"})),
+		users: []*authorizationv1.SubjectAccessReviewSpec{{}}}
 	var policies []*PodSecurityPolicy
 	faults := make(map[string]*faultsOf)
 	for name, bytes := range map[string]int{"a": admission.MessagesBytesMax, "b": 1, "c": 1, "d": 1} {
@@ -147,7 +153,8 @@ func TestMessages(t *testing.T) {
 func TestFaults(t *testing.T) {
 	f := func(spec, annotations, want string) {
 		t.Helper()
-		if got := policy(t, "p", spec, annotations).fault; got == nil && want != "" || got != nil && (want == "" || !strings.Contains(got.Error(), want)) {
+		if got := policy(t, "p", spec, annotations).fault; got == nil && want != "" ||
+			got != nil && (want == "" || !strings.Contains(got.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", spec, got, want)
 		}
 	}
@@ -188,5 +195,6 @@ func TestWithoutTheKind(t *testing.T) {
 	chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 		return &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
 	})
-	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, admissiontest.Body(codec.Create, pods, `{"spec":{}}`))
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied,
+		admissiontest.Body(codec.Create, pods, `{"spec":{}}`))
 }

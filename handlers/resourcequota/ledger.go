@@ -28,8 +28,7 @@ const (
 	// loses all once in 200 times, and the time of the call is over before.
 	conflictsMax = 50
 
-	// failuresMax is how often it is written anew after anything else, as upstream
-	// does it.
+	// failuresMax is how often a quota is written again after another error, as upstream.
 	failuresMax = 3
 
 	// pauseMax is the longest pause before a charge is written anew. It is about

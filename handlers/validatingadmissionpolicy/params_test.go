@@ -53,7 +53,8 @@ func TestParams(t *testing.T) {
 		}
 	}
 	ref := func(more string) string { return `"paramRef":{"parameterNotFoundAction":"Deny",` + more + `},` }
-	const denied = "ValidatingAdmissionPolicy: pods \"name\" is forbidden: ValidatingAdmissionPolicy 'p' with binding '%s' denied request: "
+	const denied = "ValidatingAdmissionPolicy: pods \"name\" is forbidden: ValidatingAdmissionPolicy 'p' with binding '%s' " +
+		"denied request: "
 	f("", ref(`"name":"a"`))
 	f(fmt.Sprintf(denied, "b0")+"only b-pod", ref(`"name":"b"`))
 	f(fmt.Sprintf(denied, "b0")+"only c-pod", ref(`"name":"c","namespace":"other"`))

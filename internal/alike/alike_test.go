@@ -3,7 +3,8 @@ package alike
 import "testing"
 
 func TestHint(t *testing.T) {
-	known := []string{"AlwaysPullImages", "AlwaysDeny", "PodSecurity", "PodNodeSelector", "Priority", "PodTolerationRestriction", "PodTopologyLabels"}
+	known := []string{"AlwaysPullImages", "AlwaysDeny", "PodSecurity", "PodNodeSelector", "Priority",
+		"PodTolerationRestriction", "PodTopologyLabels"}
 	f := func(name, want string) {
 		t.Helper()
 		if got := Hint(name, known); got != want {

@@ -28,7 +28,8 @@ func (shop) Labels(context.Context, string) (labels.Set, error) {
 	return labels.Set{"kubernetes.io/metadata.name": "shop"}, nil
 }
 
-func compile(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path) (Conditions, field.ErrorList) {
+func compile(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType,
+	path *field.Path) (Conditions, field.ErrorList) {
 	return matchconditions.Compile(conditions, policy, new(atomic.Pointer[cluster.Access]), false, path)
 }
 
@@ -102,7 +103,8 @@ plugins:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if loaded.Server.SecurePort != 443 || loaded.Server.ShutdownDelayDuration.Duration != 10*time.Second || loaded.EnableAdmissionPlugins[0] != "AlwaysPullImages" {
+	if loaded.Server.SecurePort != 443 || loaded.Server.ShutdownDelayDuration.Duration != 10*time.Second ||
+		loaded.EnableAdmissionPlugins[0] != "AlwaysPullImages" {
 		t.Errorf("got %+v", loaded.Configuration)
 	}
 	if string(loaded.Configs["EventRateLimit"]) != "limits: in a file" || string(loaded.Configs["AlwaysPullImages"]) != `{"a":1}` ||
@@ -135,7 +137,8 @@ plugins:
 		}
 		return matches
 	}
-	if !ask(s.Selector, "pods-create-v1-1.json") || ask(s.Selector, "pods-delete-v1-1.json") || ask(s.Enforcement[0].Selector, "pods-create-v1-1.json") {
+	if !ask(s.Selector, "pods-create-v1-1.json") || ask(s.Selector, "pods-delete-v1-1.json") ||
+		ask(s.Enforcement[0].Selector, "pods-create-v1-1.json") {
 		t.Error("the selectors do not select what they say")
 	}
 }
@@ -157,13 +160,15 @@ func TestReadLimits(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	f := func(wantNamespaces, wantAccess bool, first, second string) {
 		t.Helper()
-		loaded, err := read(t, fmt.Sprintf("%splugins: [{name: AlwaysPullImages, %s}, {name: EventRateLimit, %s}]", head, first, second), "")
+		loaded, err := read(t,
+			fmt.Sprintf("%splugins: [{name: AlwaysPullImages, %s}, {name: EventRateLimit, %s}]", head, first, second), "")
 		if err != nil || loaded.NeedsNamespaces != wantNamespaces || loaded.NeedsAccess != wantAccess {
 			t.Errorf("%s; %s: got namespaces %v, access %v, %v", first, second, loaded.NeedsNamespaces, loaded.NeedsAccess, err)
 		}
 	}
 	const none, objects, namespaces = "timeout: 1s", "objectSelector: {matchLabels: {a: b}}", "namespaceSelector: {matchLabels: {a: b}}"
-	const holds, asks = "matchConditions: [{name: a, expression: 'true'}]", "matchConditions: [{name: a, expression: authorizer.path('/a').check('get').allowed()}]"
+	const holds, asks = "matchConditions: [{name: a, expression: 'true'}]", "matchConditions: [{name: a, expression: " +
+		"authorizer.path('/a').check('get').allowed()}]"
 	f(false, false, none, none)
 	f(false, false, objects, holds)
 	f(true, false, namespaces, objects)
@@ -188,7 +193,8 @@ func TestReadRefuses(t *testing.T) {
 	const known = " (fastadmit plugins lists all)"
 	f("kind: Other\napiVersion: v9", "",
 		`own.yaml:1: kind: got "Other", want "Configuration"`, `own.yaml:2: apiVersion: got "v9", want "fastadmit.io/v1alpha1"`)
-	f("kind: AdmissionConfiguration", "", `own.yaml:1: kind: got "AdmissionConfiguration", want "Configuration": --admission-control-config-file takes this file`)
+	f("kind: AdmissionConfiguration", "",
+		`own.yaml:1: kind: got "AdmissionConfiguration", want "Configuration": --admission-control-config-file takes this file`)
 	f("", "kind: Configuration", `admission.yaml:1: kind: got "Configuration", want "AdmissionConfiguration": --config takes this file`)
 	f("a: [", "{}\n---\n{}", "own.yaml: line 1: did not find expected node content", "admission.yaml:2: got a second document, want one")
 	f(head+"enableAdmissionPlugins: [Nothing, EventRateLimit, EventRateLimit]", "",
@@ -205,8 +211,10 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"plugins: 5", "", "own.yaml:3: plugins: got 5, want a list")
 	f("", "kind: Other\napiVersion: v9", `admission.yaml:1: kind: got "Other", want "AdmissionConfiguration"`,
 		`admission.yaml:2: apiVersion: got "v9", want "apiserver.config.k8s.io/v1" or "apiserver.k8s.io/v1alpha1"`)
-	f(head+"enableAdmissionPlugins: [Gone, EventRateLimit]", "", "own.yaml:3: enableAdmissionPlugins[0]: fastadmit has no plugin Gone: it was removed")
-	f(head+"imageReview: {rules: []}", "", "own.yaml:3: imageReview.rules: Required value: want at least one rule; without rules, every image may run")
+	f(head+"enableAdmissionPlugins: [Gone, EventRateLimit]", "",
+		"own.yaml:3: enableAdmissionPlugins[0]: fastadmit has no plugin Gone: it was removed")
+	f(head+"imageReview: {rules: []}", "",
+		"own.yaml:3: imageReview.rules: Required value: want at least one rule; without rules, every image may run")
 	f(head+"server: {securePort: -1}", "", "own.yaml:3: server.securePort: got -1, want 0 to 65535")
 	f(head+"server: {maxConnectionAge: -1s}", "", "own.yaml:3: server.maxConnectionAge: got -1s, want 0s or more")
 	f(head+"server: {maxConnections: -1}", "", "own.yaml:3: server.maxConnections: got -1, want 0 or more")
@@ -230,15 +238,18 @@ func TestReadRefuses(t *testing.T) {
 - name: EventRateLimit
 `, "",
 		`own.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
-		`own.yaml:10: plugins[1].rules[0].operations[0]: Unsupported value: "EAT": supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"`,
-		`own.yaml:13: plugins[1].namespaceSelector.matchLabels: Invalid value: "not a label": name part must consist of alphanumeric characters, `+
+		`own.yaml:10: plugins[1].rules[0].operations[0]: Unsupported value: "EAT": supported values: "*", "CONNECT", `+
+			`"CREATE", "DELETE", "UPDATE"`,
+		`own.yaml:13: plugins[1].namespaceSelector.matchLabels: Invalid value: "not a label": name part must consist of `+
+			`alphanumeric characters, `+
 			`'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', `+
 			`regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 		`own.yaml:6: plugins[1].failurePolicy: got "fail", want one of Fail, Ignore`,
 		`own.yaml:8: plugins[1].reinvocationPolicy: got "Always", want one of Never, IfNeeded`,
 		`own.yaml:7: plugins[1].timeout: got 31s, want more than 0s and at most 30s`,
 		`own.yaml:15: plugins[1].enforcement[0].action: got "shout", want one of deny, warn, audit`,
-		`own.yaml:17: plugins[1].enforcement[1].objectSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
+		`own.yaml:17: plugins[1].enforcement[1].objectSelector.matchExpressions[0].operator: Invalid value: "Is": not a `+
+			`valid selector operator`,
 		`own.yaml:18: plugins[2].name: EventRateLimit is configured twice`)
 	f(head+"plugins: [{name: EventRateLimit, timeout: 0s}]", "",
 		"own.yaml:3: plugins[0].timeout: got 0s, want more than 0s and at most 30s")
@@ -246,12 +257,15 @@ func TestReadRefuses(t *testing.T) {
 		"own.yaml:3: plugins[0].timeout: got 30.000000001s, want more than 0s and at most 30s")
 	f(head+"plugins: [{name: EventRateLimit, rules: []}]", "",
 		"own.yaml:3: plugins[0].rules: Required value: omit it to match everything that the plugin handles")
-	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing, path: /none/y.yaml}\n- {name: EventRateLimit, path: /none/x.yaml}\n- {name: Gone, path: /none/z.yaml}",
-		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins, registration, imageReview",
+	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing, "+
+		"path: /none/y.yaml}\n- {name: EventRateLimit, path: /none/x.yaml}\n- {name: Gone, path: /none/z.yaml}",
+		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, server, plugins, "+
+			"registration, imageReview",
 		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
 		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory",
 		"admission.yaml:6: plugins[2].name: fastadmit has no plugin Gone: it was removed")
-	if _, err := Read(Source{File: "missing.yaml"}); err == nil || err.Error() != "cannot read configuration: open missing.yaml: no such file or directory" {
+	if _, err := Read(Source{File: "missing.yaml"}); err == nil ||
+		err.Error() != "cannot read configuration: open missing.yaml: no such file or directory" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -260,7 +274,8 @@ func TestReadRefuses(t *testing.T) {
 func TestReadRelative(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"a.yaml": "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: P, path: sub/p.yaml}]", "sub/p.yaml": "found",
+		"a.yaml":     "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: P, path: sub/p.yaml}]",
+		"sub/p.yaml": "found",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -296,7 +311,8 @@ func TestMatchConditions(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
 		}
 	}
-	const holds, fails = "  matchConditions: [{name: a, expression: \"object.kind == 'Pod'\"}]\n", "  matchConditions: [{name: a, expression: object.missing == 1}]\n"
+	const holds, fails = "  matchConditions: [{name: a, expression: \"object.kind == 'Pod'\"}]\n", "  matchConditions: " +
+		"[{name: a, expression: object.missing == 1}]\n"
 	f(true, holds)
 	f(true, holds+"  objectSelector: {}\n")
 	f(false, holds+"  objectSelector: {matchLabels: {no: pod}}\n")
@@ -313,7 +329,8 @@ func TestMatchConditions(t *testing.T) {
 			}
 		}
 	}
-	refuse("  matchConditions:\n  - name: a\n    expression: true\n  - name: b\n    expression: object.\n", "own.yaml:7: plugins[0].matchConditions[0].expression: got true, want a string")
+	refuse("  matchConditions:\n  - name: a\n    expression: true\n  - name: b\n    expression: object.\n",
+		"own.yaml:7: plugins[0].matchConditions[0].expression: got true, want a string")
 	refuse("  matchConditions:\n  - name: a\n    expression: \"true\"\n  - name: b\n    expression: object.\n",
 		`own.yaml:9: plugins[0].matchConditions[1].expression: Invalid value: "object.": compilation failed: ERROR: <input>:1:8:`)
 	refuse("  matchConditions:\n  - {name: a, expression: \"true\"}\n  - {name: a, expression: \"true\"}\n",

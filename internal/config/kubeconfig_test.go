@@ -59,7 +59,8 @@ func TestKubeconfigs(t *testing.T) {
 	}
 	for _, plugin := range []string{"A", "B"} {
 		got := string(loaded.Kubeconfigs[plugin])
-		for _, want := range []string{"certificate-authority-data: Q0E=", "client-certificate-data: Q0VSVA==", "client-key-data: S0VZ", "token: secret", "tokenFile: missing"} {
+		for _, want := range []string{"certificate-authority-data: Q0E=", "client-certificate-data: Q0VSVA==",
+			"client-key-data: S0VZ", "token: secret", "tokenFile: missing"} {
 			if !strings.Contains(got, want+"\n") {
 				t.Errorf("%s: got %s, want %q in it", plugin, got, want)
 			}
@@ -91,15 +92,21 @@ func TestKubeconfigsWrong(t *testing.T) {
 		}
 	}
 	admission := func(a string) map[string]string {
-		return map[string]string{"dir/admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n  configuration:\n    " + a}
+		return map[string]string{"dir/admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: " +
+			"AdmissionConfiguration\nplugins:\n- name: A\n  configuration:\n    " + a}
 	}
-	f(admission("kubeConfigFile: /none"), "dir/admission.yaml:6: plugins[0].configuration.kubeConfigFile: cannot read the kubeconfig of A: open /none: file does not exist")
-	f(map[string]string{"dir/sub/b.yaml": "kubeConfigFile: /none\n---\n{}"}, "dir/sub/b.yaml: kubeConfigFile: cannot read the kubeconfig of B: open /none: file does not exist")
+	f(admission("kubeConfigFile: /none"),
+		"dir/admission.yaml:6: plugins[0].configuration.kubeConfigFile: cannot read the kubeconfig of A: open /none: file does not exist")
+	f(map[string]string{"dir/sub/b.yaml": "kubeConfigFile: /none\n---\n{}"},
+		"dir/sub/b.yaml: kubeConfigFile: cannot read the kubeconfig of B: open /none: file does not exist")
 	f(map[string]string{"dir/sub/kubeconfig": "rubbish"},
-		"dir/admission.yaml:5: plugins[0].configuration.imagePolicy.kubeConfigFile: cannot read the kubeconfig of A: couldn't get version/kind",
+		"dir/admission.yaml:5: plugins[0].configuration.imagePolicy.kubeConfigFile: cannot read the kubeconfig of A: "+
+			"couldn't get version/kind",
 		"dir/sub/b.yaml:2: imagePolicy.kubeConfigFile: cannot read the kubeconfig of B: couldn't get version/kind")
-	f(map[string]string{"dir/sub/kubeconfig": strings.Replace(kubeconfigFiles["dir/sub/kubeconfig"], "pki/tls.key", "pki/none", 1)}, "open dir/sub/pki/none: file does not exist")
-	for _, fine := range []string{"kubeConfigFile: ''", "kubeConfigFile: [1]", "imagePolicy: 1", "{kubeConfigFile: /none, imagePolicy: 1}", "x: y"} {
+	f(map[string]string{"dir/sub/kubeconfig": strings.Replace(kubeconfigFiles["dir/sub/kubeconfig"], "pki/tls.key", "pki/none", 1)},
+		"open dir/sub/pki/none: file does not exist")
+	for _, fine := range []string{"kubeConfigFile: ''", "kubeConfigFile: [1]", "imagePolicy: 1",
+		"{kubeConfigFile: /none, imagePolicy: 1}", "x: y"} {
 		if _, err := readKubeconfigs(admission(fine)); err != nil {
 			t.Errorf("%s: got %v, want it to be for the plugin to say", fine, err)
 		}
@@ -111,17 +118,22 @@ func TestKubeconfigsWrong(t *testing.T) {
 func TestFlattenUsers(t *testing.T) {
 	loaded, err := readKubeconfigs(map[string]string{
 		"dir/sub/b.yaml": "kubeConfigFile: kubeconfig",
-		"dir/sub/kubeconfig": `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"certificate-authority":"missing"}}],` +
-			`"users":[{"name":"a.example.com:8443","user":{"tokenFile":"token"}},{"name":"*","user":{"client-certificate":"pki/tls.crt","client-key":"pki/tls.key"}},` +
-			`{"name":"e","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"bin/login","interactiveMode":"Never"}}}],` +
+		"dir/sub/kubeconfig": `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c",` +
+			`"cluster":{"certificate-authority":"missing"}}],` +
+			`"users":[{"name":"a.example.com:8443","user":{"tokenFile":"token"}},{"name":"*",` +
+			`"user":{"client-certificate":"pki/tls.crt","client-key":"pki/tls.key"}},` +
+			`{"name":"e","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"bin/login",` +
+			`"interactiveMode":"Never"}}}],` +
 			`"contexts":[{"name":"x","context":{"cluster":"c","user":"*"}}],"current-context":"x"}`,
-		"dir/admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n  path: sub/b.yaml\n",
+		"dir/admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n  " +
+			"path: sub/b.yaml\n",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := string(loaded.Kubeconfigs["A"])
-	for _, want := range []string{"token: secret", "client-certificate-data: Q0VSVA==", "client-key-data: S0VZ", "certificate-authority: missing", "command: dir/sub/bin/login"} {
+	for _, want := range []string{"token: secret", "client-certificate-data: Q0VSVA==", "client-key-data: S0VZ",
+		"certificate-authority: missing", "command: dir/sub/bin/login"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %q in it", got, want)
 		}
@@ -141,7 +153,9 @@ func TestFlattenAll(t *testing.T) {
 		read = append(read, name)
 		switch name {
 		case "kubeconfig":
-			return []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"certificate-authority":"ca"}}],"users":[{"name":"b","user":{"tokenFile":"/b"}},{"name":"a","user":{"tokenFile":"a"}},` +
+			return []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c",` +
+				`"cluster":{"certificate-authority":"ca"}}],"users":[{"name":"b","user":{"tokenFile":"/b"}},{"name":"a",` +
+				`"user":{"tokenFile":"a"}},` +
 				`{"name":"c","user":{"client-key":"beside","client-key-data":"YQ==","token":"kept"}}]}`), nil
 		case "a", "/b", "ca":
 			return []byte(name), nil

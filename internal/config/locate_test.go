@@ -43,10 +43,13 @@ plugins:
 	f(of("EventRateLimit", field.Required(field.NewPath("limits"), "")), "limits.yaml:1: limits: plugin EventRateLimit: Required value")
 	f(of("EventRateLimit", errors.New("no")), "limits.yaml:1: plugin EventRateLimit: no")
 	inner := field.Invalid(field.NewPath("b").Index(0).Child("c"), 2, "too much")
-	f(of("AlwaysPullImages", inner), "admission.yaml:10: plugins[1].configuration.b[0].c: plugin AlwaysPullImages: Invalid value: 2: too much")
+	f(of("AlwaysPullImages", inner),
+		"admission.yaml:10: plugins[1].configuration.b[0].c: plugin AlwaysPullImages: Invalid value: 2: too much")
 	f(of("AlwaysPullImages", errors.New("no")), "admission.yaml:8: plugins[1].configuration: plugin AlwaysPullImages: no")
-	f(of("AlwaysPullImages", errors.New(`unknown field "a"`)), "admission.yaml:8: plugins[1].configuration.a: plugin AlwaysPullImages: unknown field")
-	f(of("AlwaysPullImages", &admission.FileError{File: "x.yaml", Err: inner}), "plugin AlwaysPullImages: error loading x.yaml: "+inner.Error())
+	f(of("AlwaysPullImages", errors.New(`unknown field "a"`)),
+		"admission.yaml:8: plugins[1].configuration.a: plugin AlwaysPullImages: unknown field")
+	f(of("AlwaysPullImages", &admission.FileError{File: "x.yaml", Err: inner}),
+		"plugin AlwaysPullImages: error loading x.yaml: "+inner.Error())
 	f(of("AlwaysPullImages", utilerrors.NewAggregate([]error{inner, errors.New(`duplicate field "a"`)})),
 		"admission.yaml:10: plugins[1].configuration.b[0].c: plugin AlwaysPullImages: Invalid value: 2: too much",
 		"admission.yaml:8: plugins[1].configuration.a: plugin AlwaysPullImages: duplicate field")
@@ -66,13 +69,15 @@ func TestReadManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, content := range map[string]string{"sub/p/a.yaml": "first", "sub/p/b.json": "second", "sub/p/c.txt": "no manifest", "q/d.yml": "third"} {
+	for name, content := range map[string]string{"sub/p/a.yaml": "first", "sub/p/b.json": "second",
+		"sub/p/c.txt": "no manifest", "q/d.yml": "third"} {
 		write(name, content)
 	}
 	write("sub/q.yaml", "staticManifestsDir: "+filepath.Join(dir, "q"))
 	f := func(p, q, none, want string) (digest string) {
 		t.Helper()
-		write("a.yaml", "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins:\n- {name: P, path: sub/p.yaml}\n- {name: Q, path: sub/q.yaml}\n- {name: None, configuration: "+none+"}")
+		write("a.yaml", "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins:\n- {name: P, path: "+
+			"sub/p.yaml}\n- {name: Q, path: sub/q.yaml}\n- {name: None, configuration: "+none+"}")
 		write("sub/p.yaml", p)
 		write("sub/q.yaml", q)
 		loaded, err := Read(Source{AdmissionFile: filepath.Join(dir, "a.yaml"), Known: []string{"P", "Q", "None"}})
@@ -98,8 +103,11 @@ func TestReadManifests(t *testing.T) {
 	absolute := "staticManifestsDir: " + filepath.Join(dir, "q")
 	before := f(relative, absolute, "7", "P a.yaml first, P b.json second, Q d.yml third, sub/p, q")
 	f("{}", "{", "{staticManifestsDir: q}", "None d.yml third, q")
-	f("more: 1\nstaticManifestsDir: gone", "{}", "7", "sub/gone, /sub/p.yaml:2: staticManifestsDir: cannot read the manifests of P: open /sub/gone: no such file or directory")
-	f("{}", "{}", "{staticManifestsDir: gone}", "gone, /a.yaml:6: plugins[2].configuration.staticManifestsDir: cannot read the manifests of None: open /gone: no such file or directory")
+	f("more: 1\nstaticManifestsDir: gone", "{}", "7",
+		"sub/gone, /sub/p.yaml:2: staticManifestsDir: cannot read the manifests of P: open /sub/gone: no such file or directory")
+	f("{}", "{}", "{staticManifestsDir: gone}",
+		"gone, /a.yaml:6: plugins[2].configuration.staticManifestsDir: cannot read the manifests of None: open /gone: no "+
+			"such file or directory")
 	write("q/d.yml", "changed")
 	if after := f(relative, absolute, "7", "P a.yaml first, P b.json second, Q d.yml changed, sub/p, q"); after == before {
 		t.Error("got the same digest for a manifest that was changed")

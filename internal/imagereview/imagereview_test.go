@@ -71,7 +71,8 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s, %s: got audit annotations %q", rule, image, got.AuditAnnotations)
 		}
 	}
-	allowed := `{name: r, allowedRepositories: [registry.example.com, "docker.io/library", docker.io/grafana/grafana, "*.gcr.io/distroless", "localhost:5000"]}`
+	allowed := `{name: r, allowedRepositories: [registry.example.com, "docker.io/library", docker.io/grafana/grafana, ` +
+		`"*.gcr.io/distroless", "localhost:5000"]}`
 	const refused = "is not one of the allowed repositories (rule r)"
 	f(allowed, "nginx", "")
 	f(allowed, "nginx:1.29", "")
@@ -117,7 +118,8 @@ func TestRules(t *testing.T) {
 func TestNamespaces(t *testing.T) {
 	f := func(rule, namespace string, want bool) {
 		t.Helper()
-		if got := answered(t, policy(t, "{name: r, requireDigest: true, "+rule+"}"), question(t, namespace, "nginx")); got.Allowed == want {
+		if got := answered(t, policy(t, "{name: r, requireDigest: true, "+rule+"}"),
+			question(t, namespace, "nginx")); got.Allowed == want {
 			t.Errorf("%s, %s: got %+v, want the rule to be for it: %v", rule, namespace, got, want)
 		}
 	}
@@ -143,7 +145,8 @@ func TestSeveral(t *testing.T) {
 			images = append(images, fmt.Sprint("i", i), "nginx"+digest)
 		}
 		got := answered(t, p, question(t, "shop", images...))
-		if got.Allowed != (n == 0) || !strings.Contains(got.Reason, want) || strings.Contains(got.Reason, "image i5 ") || strings.HasPrefix(got.Reason, ";") {
+		if got.Allowed != (n == 0) || !strings.Contains(got.Reason, want) || strings.Contains(got.Reason, "image i5 ") ||
+			strings.HasPrefix(got.Reason, ";") {
 			t.Errorf("%d: got %+v, want %q", n, got, want)
 		}
 	}
@@ -153,13 +156,15 @@ func TestSeveral(t *testing.T) {
 func TestHostile(t *testing.T) {
 	p := policy(t, "{name: r, allowedRepositories: [registry.example.com]}")
 	long := strings.Repeat("a", 1<<20)
-	for _, image := range []string{long, "docker.io/" + long, long + ".com/a", "nginx:" + long, "\x00", "a/../b", "a//b", "é", "%2F", "<script>"} {
+	for _, image := range []string{long, "docker.io/" + long, long + ".com/a", "nginx:" + long, "\x00", "a/../b", "a//b", "é",
+		"%2F", "<script>"} {
 		got := answered(t, p, question(t, long, image))
 		if got.Allowed || len(got.Reason) > 2000 {
 			t.Errorf("%.40s: got allowed %v and a reason of %d bytes, want a short refusal", image, got.Allowed, len(got.Reason))
 		}
 	}
-	for n, want := range map[int]string{nameBytesMax - 1: "invalid", nameBytesMax: "invalid", nameBytesMax + 1: "its name has 1025 bytes, want at most 1024"} {
+	for n, want := range map[int]string{nameBytesMax - 1: "invalid", nameBytesMax: "invalid",
+		nameBytesMax + 1: "its name has 1025 bytes, want at most 1024"} {
 		if got := answered(t, p, question(t, "shop", strings.Repeat("/", n))); !strings.Contains(got.Reason, want) {
 			t.Errorf("%d: got %+v, want %s", n, got, want)
 		}
@@ -195,7 +200,8 @@ func TestRead(t *testing.T) {
 	f(``, "cannot read ImageReview")
 	f(`{}`, "want")
 	f(`rubbish`, "cannot read ImageReview")
-	f(`{"apiVersion":"imagepolicy.k8s.io/v1beta1","kind":"ImageReview"}`, `got "imagepolicy.k8s.io/v1beta1", want "imagepolicy.k8s.io/v1alpha1"`)
+	f(`{"apiVersion":"imagepolicy.k8s.io/v1beta1","kind":"ImageReview"}`,
+		`got "imagepolicy.k8s.io/v1beta1", want "imagepolicy.k8s.io/v1alpha1"`)
 	f(`{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"Pod"}`, `kind: got "Pod", want "ImageReview"`)
 	f(head+`,"spec":{"containers":[{"image":"a"`, "cannot read ImageReview")
 	if got := answered(t, p, []byte(head+`,"spec":{"containers":[null,{}]}}`)); got.Allowed {
@@ -220,13 +226,15 @@ func TestValidate(t *testing.T) {
 	f("{name: a, requireDigest: true}, {name: a, requireDigest: true}", `imageReview.rules[1].name: Duplicate value: "a"`)
 	f("{name: a, namespaces: [b]}", "imageReview.rules[0]: Required value: want one of")
 	f("{name: a, requireDigest: true, namespaces: ['']}", "imageReview.rules[0].namespaces[0]: Invalid value")
-	f("{name: a, requireDigest: true, excludedNamespaces: ['[']}", "imageReview.rules[0].excludedNamespaces[0]: Invalid value: \"[\": syntax error in pattern")
+	f("{name: a, requireDigest: true, excludedNamespaces: ['[']}",
+		"imageReview.rules[0].excludedNamespaces[0]: Invalid value: \"[\": syntax error in pattern")
 	f("{name: a, refusedTags: ['[']}", "refusedTags[0]")
 	f("{name: a, allowedRepositories: ['']}", "allowedRepositories[0]: Invalid value: \"\": got nothing")
 	f("{name: a, allowedRepositories: [nginx]}", "as in docker.io/library/nginx")
 	f("{name: a, allowedRepositories: [library/nginx]}", "want it to begin with a registry")
 	f("{name: a, allowedRepositories: ['docker.io/library/nginx:1']}", "want a repository without a tag or digest")
-	f("{name: a, refusedRepositories: ['docker.io/Nginx']}", "refusedRepositories[0]: Invalid value: \"docker.io/Nginx\": invalid reference format")
+	f("{name: a, refusedRepositories: ['docker.io/Nginx']}",
+		"refusedRepositories[0]: Invalid value: \"docker.io/Nginx\": invalid reference format")
 	f("{name: a, refusedRepositories: [index.docker.io]}", "want docker.io")
 	f("{name: a, refusedRepositories: ['*']}", "want it to begin with a registry")
 	f("{name: a, refusedRepositories: ['docker.io/a/*']}", "invalid reference format")
@@ -238,7 +246,9 @@ func TestValidate(t *testing.T) {
 // TestOwned has an answer that keeps nothing of the question.
 func TestOwned(t *testing.T) {
 	p := policy(t, "{name: r, requireDigest: true}")
-	body := admissiontest.Body(codec.Create, "v1/pods", `{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","spec":{"namespace":"shopshop","containers":[{"image":"abcdefg"},{"image":"?"}]}}`)
+	body := admissiontest.Body(codec.Create, "v1/pods",
+		`{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","spec":{"namespace":"shopshop",`+
+			`"containers":[{"image":"abcdefg"},{"image":"?"}]}}`)
 	admissiontest.CheckOwned(t, body, func(r *codec.Review) any {
 		answer, err := p.Review(t.Context(), []byte(r.Object.Root().JSON()))
 		if err != nil || answer.Allowed {

@@ -24,7 +24,8 @@ func decoded(t *testing.T, more string) *codec.Review {
 	if err := review.Decode(fmt.Appendf(nil,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",`+
 			`"name":"web","namespace":"shop",%s"resource":{"group":"apps","version":"v1","resource":"deployments"},`+
-			`"requestResource":{"group":"apps","version":"v2","resource":"deployments"},"subResource":"scale","object":{}}}`, more)); err != nil {
+			`"requestResource":{"group":"apps","version":"v2","resource":"deployments"},"subResource":"scale","object":{}}}`,
+		more)); err != nil {
 		t.Fatal(err)
 	}
 	return review
@@ -39,11 +40,12 @@ func TestAsker(t *testing.T) {
 		t.Helper()
 		asked := ""
 		access := cluster.SubjectAccessReviews.Called("create")
-		state, err := cluster.New(cluster.Options{Embedded: true, Authorize: func(_ context.Context, r *authorizationv1.SubjectAccessReview) {
-			text, _ := json.Marshal(&r.Spec)
-			asked = string(text)
-			_ = json.Unmarshal([]byte(status), &r.Status)
-		}})
+		state, err := cluster.New(cluster.Options{Embedded: true,
+			Authorize: func(_ context.Context, r *authorizationv1.SubjectAccessReview) {
+				text, _ := json.Marshal(&r.Spec)
+				asked = string(text)
+				_ = json.Unmarshal([]byte(status), &r.Status)
+			}})
 		if err == nil {
 			err = state.Follow(t.Context(), access)
 		}
@@ -97,10 +99,12 @@ func TestMatcherResources(t *testing.T) {
 	review := decoded(t, "")
 	f := func(policy, version, name string, want bool, wantErr string) {
 		t.Helper()
-		rule := fmt.Sprintf(`{"operations":["*"],"apiGroups":["apps"],"apiVersions":[%q],"resources":["deployments/scale"]%s}`, version, name)
+		rule := fmt.Sprintf(`{"operations":["*"],"apiGroups":["apps"],"apiVersions":[%q],"resources":["deployments/scale"]%s}`,
+			version, name)
 		for _, text := range []string{
 			fmt.Sprintf(`{"matchPolicy":%q,"resourceRules":[%s]}`, policy, rule),
-			fmt.Sprintf(`{"matchPolicy":%q,"resourceRules":[{"operations":["*"],"apiGroups":["none"],"apiVersions":["*"],"resources":["*"]},%s]}`, policy, rule),
+			fmt.Sprintf(`{"matchPolicy":%q,"resourceRules":[{"operations":["*"],"apiGroups":["none"],"apiVersions":["*"],`+
+				`"resources":["*"]},%s]}`, policy, rule),
 		} {
 			var resources admissionregistrationv1.MatchResources
 			if err := json.Unmarshal([]byte(text), &resources); err != nil {

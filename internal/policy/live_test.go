@@ -209,7 +209,8 @@ func (a *apiServer) view(wait bool) *cluster.View {
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		a.t.Fatal(err)
 	}
-	needs := append(ValidatingKind.NeedsOf([]byte(customConfig)), cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"))
+	needs := append(ValidatingKind.NeedsOf([]byte(customConfig)), cluster.Namespaces.Watched(),
+		cluster.SubjectAccessReviews.Called("create"))
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig, Kinds: cluster.KindsOf(needs...)})
 	if err == nil {
 		err = state.Follow(a.t.Context(), needs...)
@@ -243,7 +244,8 @@ func customPolicy(name, paramKind, more string) string {
 	}
 	return fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q,"uid":%q,`+
 		`"generation":3},`+
-		`"spec":{%s%s"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},`+
+		`"spec":{%s%s"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],`+
+		`"resources":["pods"]}]},`+
 		`"validations":[{"expression":"true"}]}}`, name, name, paramKind, more)
 }
 
@@ -259,7 +261,8 @@ func withWarning(name string, generation int) string {
 func TestLive(t *testing.T) {
 	a := &apiServer{t: t, statuses: make(map[string]string), listing: make(chan struct{}), lists: map[string]string{
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`,
-		"/api/v1/configmaps": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","labels":{"env":"prod"}}},` +
+		"/api/v1/configmaps": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop",` +
+			`"labels":{"env":"prod"}}},` +
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","namespace":"shop"}},` +
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"other","labels":{"env":"prod"}}}`,
 		"/api/v1/nodes": `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`,

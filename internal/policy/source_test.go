@@ -35,8 +35,9 @@ func viewOf(t *testing.T, config string, objects ...runtime.Object) *cluster.Vie
 	t.Helper()
 	needs := append(ValidatingKind.NeedsOf([]byte(config)), cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"))
 	state, err := cluster.New(cluster.Options{
-		Objects: append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace", Labels: map[string]string{"env": "prod"}}}),
-		Kinds:   cluster.KindsOf(needs...),
+		Objects: append(objects,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace", Labels: map[string]string{"env": "prod"}}}),
+		Kinds: cluster.KindsOf(needs...),
 	})
 	if err == nil {
 		err = state.Follow(t.Context(), needs...)
@@ -130,7 +131,8 @@ func TestManifests(t *testing.T) {
 	f("", p("p", ""), b("b", "p", ""))
 	f("", b("b", "p", ""), p("p", ""), b("c", "p", ""), p("q", ""))
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-		f("", strings.Replace(p("p", ""), "k8s.io/v1", "k8s.io/"+version, 1), strings.Replace(b("b", "p", ""), "k8s.io/v1", "k8s.io/"+version, 1))
+		f("", strings.Replace(p("p", ""), "k8s.io/v1", "k8s.io/"+version, 1),
+			strings.Replace(b("b", "p", ""), "k8s.io/v1", "k8s.io/"+version, 1))
 	}
 	f(`static: error loading f1: binding "b" references policy "q" which does not exist in the manifest directory`, p("p", ""),
 		b("b", "q", ""))
@@ -275,7 +277,8 @@ func TestBegin(t *testing.T) {
 	f := func(resource string, want int) {
 		t.Helper()
 		d := new(Dispatch)
-		policies, result := source.Begin(t.Context(), d, reviewOf(t, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)))
+		policies, result := source.Begin(t.Context(), d,
+			reviewOf(t, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)))
 		if len(policies) != want || result.Denial != nil || result.Err != nil {
 			t.Errorf("%s: got %d policies, %+v, want %d", resource, len(policies), result, want)
 		}
@@ -422,8 +425,10 @@ func TestOwnChecked(t *testing.T) {
 	f(policies, `{"metadata":{"name":"uncompiled"},`+spec+`}`, "", `ValidatingAdmissionPolicy "uncompiled": no such variable`)
 	f(policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`, "", `unknown field "spec.no"`)
 	f(policies, `{"metadata":{"name":"p"}}`, "", "ValidatingAdmissionPolicy \"p\": spec.matchConstraints: Required value\n"+
-		"ValidatingAdmissionPolicy \"p\": spec.validations: Required value: validations or auditAnnotations must contain at least one item\n"+
-		"ValidatingAdmissionPolicy \"p\": spec.auditAnnotations: Required value: validations or auditAnnotations must contain at least one item")
+		"ValidatingAdmissionPolicy \"p\": spec.validations: Required value: validations or auditAnnotations must contain at "+
+		"least one item\n"+
+		"ValidatingAdmissionPolicy \"p\": spec.auditAnnotations: Required value: validations or auditAnnotations must "+
+		"contain at least one item")
 	f(policies, `{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"no":1}}`, `{"metadata":{"name":"p"},"spec":{"no":1}}`, "")
 	f(policies, `{"metadata":{"name":"p"},"spec":{"no":2}}`, `{"metadata":{"name":"p"},"spec":{"no":1}}`, `unknown field "spec.no"`)
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]}}`, "", "")

@@ -35,12 +35,14 @@ func TestValidate(t *testing.T) {
 	testCheck(t, validPolicy, CheckValidating, [][2]string{
 		{`{}`, ``},
 		{`{"metadata":{"name":""},"spec":{"auditAnnotations":null}}`, `metadata.name: Required value: name or generateName is required`},
-		{`{"metadata":{"name":"A"},"spec":{"auditAnnotations":null}}`, `metadata.name: Invalid value: "A": a lowercase RFC 1123 subdomain`},
+		{`{"metadata":{"name":"A"},"spec":{"auditAnnotations":null}}`,
+			`metadata.name: Invalid value: "A": a lowercase RFC 1123 subdomain`},
 		{`{"metadata":{"namespace":"n"}}`, `metadata.namespace: Forbidden: not allowed on this type`},
 		{`{"spec":{"failurePolicy":null}}`, ``},
 		{`{"spec":{"failurePolicy":"X"}}`, `spec.failurePolicy: Unsupported value: "X": supported values: "Fail", "Ignore"`},
 		{`{"spec":{"paramKind":{"apiVersion":""}}}`, `spec.paramKind.apiVersion: Required value`},
-		{`{"spec":{"paramKind":{"apiVersion":"a/b/c"}}}`, `spec.paramKind.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string`},
+		{`{"spec":{"paramKind":{"apiVersion":"a/b/c"}}}`,
+			`spec.paramKind.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string`},
 		{`{"spec":{"paramKind":{"apiVersion":"A/v1"}}}`, `spec.paramKind.apiVersion: Invalid value: "A": a lowercase RFC 1123 subdomain`},
 		{`{"spec":{"paramKind":{"apiVersion":"a/"}}}`, `spec.paramKind.apiVersion: Invalid value: "a/": version must be specified`},
 		{`{"spec":{"paramKind":{"apiVersion":"a/V"}}}`, `spec.paramKind.apiVersion: Invalid value: "V": a DNS-1035 label`},
@@ -64,7 +66,8 @@ func TestValidate(t *testing.T) {
 			`spec.matchConstraints.resourceRules[1].operations: Required value`},
 		{`{"spec":{"matchConditions":[{"name":"","expression":"true"}]}}`, `spec.matchConditions[0].name`},
 		{`{"spec":{"variables":[{"name":" ","expression":"1"}]}}`, `spec.variables[0].name: Required value: name is not specified`},
-		{`{"spec":{"variables":[{"name":"a","expression":" "}]}}`, `spec.variables[0].expression: Required value: expression is not specified`},
+		{`{"spec":{"variables":[{"name":"a","expression":" "}]}}`,
+			`spec.variables[0].expression: Required value: expression is not specified`},
 		{`{"spec":{"validations":[{"expression":" "}]}}`, `spec.validations[0].expression: Required value: expression is not specified`},
 		{`{"spec":{"validations":[{"expression":"true","messageExpression":" "}]}}`,
 			`spec.validations[0].messageExpression: Invalid value: " ": must be non-empty if specified`},
@@ -74,7 +77,8 @@ func TestValidate(t *testing.T) {
 			`spec.validations[0].message: Invalid value: "a\nb": must not contain line breaks`},
 		{`{"spec":{"validations":[{"expression":"true","message":"a\n"}]}}`, ``},
 		{`{"spec":{"validations":[{"expression":"true","reason":"NotFound"}]}}`,
-			`spec.validations[0].reason: Unsupported value: "NotFound": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"`},
+			`spec.validations[0].reason: Unsupported value: "NotFound": supported values: "Forbidden", "Invalid", ` +
+				`"RequestEntityTooLarge"`},
 		{`{"spec":{"validations":[{"expression":"true","reason":"Unauthorized"}]}}`,
 			`spec.validations[0].reason: Unsupported value: "Unauthorized"`},
 		{`{"spec":{"validations":[],"auditAnnotations":[]}}`,
@@ -105,7 +109,8 @@ func TestValidate(t *testing.T) {
 		if valid {
 			want = ""
 		}
-		testCheck(t, validPolicy, CheckValidating, [][2]string{{`{"spec":{"variables":[{"name":"` + name + `","expression":"1"}]}}`, want}})
+		testCheck(t, validPolicy, CheckValidating,
+			[][2]string{{`{"spec":{"variables":[{"name":"` + name + `","expression":"1"}]}}`, want}})
 	}
 }
 
@@ -123,7 +128,8 @@ func TestValidateMutating(t *testing.T) {
 		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["CONNECT","UPDATE"]}]}}}`, ``},
 		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["*"]}]}}}`, ``},
 		{`{"spec":{"matchConstraints":{"resourceRules":[{` + ruleFields + `,"operations":["CREATE","DELETE"]}]}}}`,
-			`spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"`},
+			`spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", "CONNECT", ` +
+				`"CREATE", "UPDATE"`},
 		{`{"spec":{"mutations":[]}}`, `spec.mutations: Required value: mutations must contain at least one item`},
 		{`{"spec":{"mutations":[{}]}}`, `spec.mutations[0].patchType: Required value`},
 		{`{"spec":{"mutations":[{"patchType":"X"}]}}`,
@@ -132,8 +138,10 @@ func TestValidateMutating(t *testing.T) {
 			`spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch`},
 		{`{"spec":{"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":" "}}]}}`,
 			`spec.mutations[0].jsonPatch.expression: Required value`},
-		{`{"spec":{"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"},"applyConfiguration":{"expression":"Object{}"}}]}}`,
-			`spec.mutations[0].applyConfiguration: Invalid value: "{applyConfiguration}": must not be specified when patchType is JSONPatch`},
+		{`{"spec":{"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"},` +
+			`"applyConfiguration":{"expression":"Object{}"}}]}}`,
+			`spec.mutations[0].applyConfiguration: Invalid value: "{applyConfiguration}": must not be specified when ` +
+				`patchType is JSONPatch`},
 		{`{"spec":{"mutations":[{"patchType":"ApplyConfiguration"}]}}`,
 			`spec.mutations[0].applyConfiguration: Required value: must be specified when patchType is ApplyConfiguration`},
 		{`{"spec":{"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":" "}}]}}`,
@@ -178,7 +186,8 @@ func TestValidateBinding(t *testing.T) {
 		{`{"spec":{"paramRef":{"parameterNotFoundAction":"X"}}}`,
 			`spec.paramRef.parameterNotFoundAction: Unsupported value: "X": supported values: "Deny", "Allow"`},
 		{`{"spec":{"validationActions":[]}}`, `spec.validationActions: Required value: at least one validation action is required`},
-		{`{"spec":{"validationActions":["X"]}}`, `spec.validationActions[0]: Unsupported value: "X": supported values: "Audit", "Deny", "Warn"`},
+		{`{"spec":{"validationActions":["X"]}}`,
+			`spec.validationActions[0]: Unsupported value: "X": supported values: "Audit", "Deny", "Warn"`},
 		{`{"spec":{"validationActions":["Audit","Warn"]}}`, ``},
 		{`{"spec":{"validationActions":["Audit","Audit"]}}`, `spec.validationActions[1]: Duplicate value: "Audit"`},
 		{`{"spec":{"validationActions":["Deny","Warn"]}}`,

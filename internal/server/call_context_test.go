@@ -16,7 +16,8 @@ import (
 func TestBudgetRequester(t *testing.T) {
 	review := codec.Acquire()
 	defer review.Release()
-	const body = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","namespace":"shop","userInfo":{"username":"jane"}}}`
+	const body = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","namespace":"shop",` +
+		`"userInfo":{"username":"jane"}}}`
 	if err := review.Decode([]byte(body)); err != nil {
 		t.Fatal(err)
 	}

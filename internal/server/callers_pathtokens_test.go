@@ -59,13 +59,16 @@ func TestPathTokens(t *testing.T) {
 
 	for _, line := range []string{"POST /" + first + "/validate\r\n", "POST /" + first + "/validate HTTP/1.1\r\n" + first + "\r\n"} {
 		response, body := s.Open(t).Send([]byte(line + "\r\n"))
-		if response.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`"cannot read the HTTP request: error when reading request headers: `)) || bytes.Contains(body, all[0]) {
+		if response.StatusCode != http.StatusBadRequest ||
+			!bytes.Contains(body, []byte(`"cannot read the HTTP request: error when reading request headers: `)) ||
+			bytes.Contains(body, all[0]) {
 			t.Errorf("%q: got %s %s, want 400 without the token", line, response.Status, body)
 		}
 	}
 
 	// Nothing is read of a body without a token: it need not even be sent.
-	response, _ := s.Open(t).Send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n"))
+	response, _ := s.Open(t).Send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: " +
+		"application/json\r\nContent-Length: 30000000\r\n\r\n"))
 	if response.StatusCode != http.StatusUnauthorized || !response.Close {
 		t.Errorf("without a body: got %s", response.Status)
 	}
@@ -113,7 +116,8 @@ func TestPathTokenBeside(t *testing.T) {
 	})
 	f := func(code int, path, want string, headers ...string) {
 		t.Helper()
-		response, body := s.Open(t).Send(servertest.Request(path, corpus.MustRead(servertest.PodCreate), append(headers, "Content-Type: application/json")...))
+		response, body := s.Open(t).Send(servertest.Request(path, corpus.MustRead(servertest.PodCreate),
+			append(headers, "Content-Type: application/json")...))
 		if response.StatusCode != code || !bytes.Contains(body, []byte(want)) {
 			t.Errorf("%s: got %s %s, want %d with %s", path, response.Status, body, code, want)
 		}
@@ -183,7 +187,8 @@ func TestPathTokensAllocate(t *testing.T) {
 func TestConstantTime(t *testing.T) {
 	for file, wants := range map[string][]string{
 		"callers.go": {
-			"\tfor _, want := range credentials {\n\t\tfound |= subtle.ConstantTimeCompare(got[:], want[:])\n\t}\n\treturn found == 1\n}\n",
+			"\tfor _, want := range credentials {\n\t\tfound |= subtle.ConstantTimeCompare(got[:], want[:])\n\t}\n\treturn " +
+				"found == 1\n}\n",
 			"\tif l.credentials != nil && !contains(l.credentials, header.Peek(fasthttp.HeaderAuthorization)) {\n",
 		},
 		"callers_pathtokens.go": {"\treturn contains(p.hashes, segment)\n"},

@@ -46,7 +46,10 @@ func TestGoexit(t *testing.T) {
 	other.Conn.Close()
 	servertest.Until(t, "nothing is left of it", func() bool {
 		metrics := s.Get(t, "/metrics", 200)
-		return strings.Contains(metrics, `fastadmit_connections{port="webhooks"} 0`+"\n") && strings.Contains(metrics, "fastadmit_connections_kept_bytes 0\n") && strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n") && strings.Contains(metrics, "fastadmit_requests_in_flight 0\n")
+		return strings.Contains(metrics, `fastadmit_connections{port="webhooks"} 0`+"\n") &&
+			strings.Contains(metrics, "fastadmit_connections_kept_bytes 0\n") &&
+			strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n") &&
+			strings.Contains(metrics, "fastadmit_requests_in_flight 0\n")
 	})
 	metrics := s.Get(t, "/metrics", 200)
 	for _, line := range []string{
@@ -58,7 +61,8 @@ func TestGoexit(t *testing.T) {
 			t.Errorf("no %q in %s", line, metrics)
 		}
 	}
-	if log := s.Log.String(); !strings.Contains(log, "it ended its goroutine with runtime.Goexit") || !strings.Contains(log, "call failed") {
+	if log := s.Log.String(); !strings.Contains(log, "it ended its goroutine with runtime.Goexit") ||
+		!strings.Contains(log, "call failed") {
 		t.Errorf("got log %s", log)
 	}
 }
@@ -70,14 +74,15 @@ func TestStuckPlugin(t *testing.T) {
 	var stuck atomic.Bool
 	stuck.Store(true)
 	started, goOn := make(chan string, 1), make(chan struct{})
-	p := servePatiently(t, timeouts{stuck: time.Millisecond, watch: time.Second}, validating("Waits", func(_ context.Context, review *codec.Review) admission.Result {
-		if !stuck.Load() {
+	p := servePatiently(t, timeouts{stuck: time.Millisecond, watch: time.Second},
+		validating("Waits", func(_ context.Context, review *codec.Review) admission.Result {
+			if !stuck.Load() {
+				return admission.Allowed()
+			}
+			started <- review.UID()
+			<-goOn
 			return admission.Allowed()
-		}
-		started <- review.UID()
-		<-goOn
-		return admission.Allowed()
-	}))
+		}))
 	p.server.load.requestsMax = 1
 	x := p.Open(t)
 	response, body := x.Send(servertest.Request("/validate?timeout=1s", servertest.Padded(100_000)))
@@ -114,7 +119,8 @@ func TestStuckPlugin(t *testing.T) {
 		if err := json.Unmarshal(corpus.MustRead(name), &sent); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(body, &got); err != nil || response.StatusCode != http.StatusOK || got.Response.UID != sent.Request.UID || !got.Response.Allowed {
+		if err := json.Unmarshal(body, &got); err != nil || response.StatusCode != http.StatusOK ||
+			got.Response.UID != sent.Request.UID || !got.Response.Allowed {
 			t.Fatalf("%s: got %s %s, %v, want UID %s", name, response.Status, body, err, sent.Request.UID)
 		}
 	}

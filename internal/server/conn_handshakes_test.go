@@ -55,7 +55,8 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		begin(t, p.Address, nil)
 		begin(t, p.Address, func(c net.Conn) net.Conn { return &deafConn{c} })
 	}
-	servertest.Until(t, "nobody has a turn", func() bool { return p.size() == int(4*most)+1 && hellos.Load() == 2*most+1 && len(turns) == 0 })
+	servertest.Until(t, "nobody has a turn",
+		func() bool { return p.size() == int(4*most)+1 && hellos.Load() == 2*most+1 && len(turns) == 0 })
 
 	stays.Store(true)
 	for range most + 3 {
@@ -144,7 +145,8 @@ func TestHelloBytes(t *testing.T) {
 	}
 	f(tlsBytesMax-4<<10, true)
 	f(60_000, false)
-	servertest.Until(t, "the log has the reason", func() bool { return strings.Contains(p.Log.String(), "bytes for TLS alone, want less than 24576") })
+	servertest.Until(t, "the log has the reason",
+		func() bool { return strings.Contains(p.Log.String(), "bytes for TLS alone, want less than 24576") })
 }
 
 // TestKeptBytes reads up to one byte less than what is kept, and no more, until

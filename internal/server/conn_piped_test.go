@@ -59,7 +59,8 @@ func TestWriteEnds(t *testing.T) {
 // is all that is asked for are known.
 func TestKnownByCertificate(t *testing.T) {
 	authority := servertest.NewAuthority(t)
-	ca, tokens := servertest.TempFile(t, "ca.pem", servertest.CertPEM(authority.Cert)), servertest.TempFile(t, "tokens.csv", "secret,kube-apiserver,1\n")
+	ca, tokens := servertest.TempFile(t, "ca.pem", servertest.CertPEM(authority.Cert)), servertest.TempFile(t, "tokens.csv",
+		"secret,kube-apiserver,1\n")
 	certificate := authority.Sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour)
 	f := func(name string, callers *Callers, want bool, shown ...tls.Certificate) {
 		t.Helper()
@@ -83,7 +84,8 @@ func TestKnownByCertificate(t *testing.T) {
 	}
 	f("a certificate", &Callers{CAFile: ca}, true, certificate)
 	f("none", &Callers{CAFile: ca}, false)
-	f("one of somebody else", &Callers{CAFile: ca}, false, servertest.NewAuthority(t).Sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour))
+	f("one of somebody else", &Callers{CAFile: ca}, false,
+		servertest.NewAuthority(t).Sign("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Hour))
 	f("a token is asked for as well", &Callers{CAFile: ca, TokenFile: tokens}, false, certificate)
 	f("nothing is asked for", new(Callers), false, certificate)
 }

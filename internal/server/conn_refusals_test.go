@@ -72,7 +72,8 @@ func serveRefusing(t *testing.T) (*patient, []byte) {
 	if err := p.server.callers.Load(); err != nil {
 		t.Fatal(err)
 	}
-	return p, servertest.Request("/validate/alwaysadmit", corpus.MustRead(servertest.PodCreate), "Authorization: Bearer secret", "Content-Type: application/json")
+	return p, servertest.Request("/validate/alwaysadmit", corpus.MustRead(servertest.PodCreate), "Authorization: Bearer secret",
+		"Content-Type: application/json")
 }
 
 // endWrites ends the time to write of all connections, none of which writes.

@@ -46,7 +46,7 @@ const (
 	// call, and a burst of them must not push each other out.
 	strangerShare = 8
 
-	// owedLooks is how many of the oldest strangers at an address are looked at for one
+	// unreadLooksMax is how many of the oldest strangers at an address are looked at for one
 	// that may go. What is asked of the kernel for each takes less than a microsecond.
 	unreadLooksMax = 32
 

@@ -46,7 +46,8 @@ func TestLimits(t *testing.T) {
 	f(831, 0, 1024, 0, limits{831, 207, 128})
 	f(832, 0, 1024, 0, limits{832, 208, 128})
 	_, err := newLimits(833, 0, 1024, 0)
-	if err == nil || !strings.Contains(err.Error(), "--max-connections: got 833, want at most 832: the process may have 1024 file descriptors") {
+	if err == nil || !strings.Contains(err.Error(),
+		"--max-connections: got 833, want at most 832: the process may have 1024 file descriptors") {
 		t.Errorf("one connection more than there are file descriptors for: got %v", err)
 	}
 }
@@ -55,7 +56,8 @@ func TestLimits(t *testing.T) {
 // of one with few file descriptors are in TestFewFileDescriptors.
 func TestLimitsOfThisProcess(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-	if got := newTestServer(new(admission.Chain), new(Callers), slog.New(slog.DiscardHandler)).limits; got.serving != 390 || got.perAddress != 97 {
+	if got := newTestServer(new(admission.Chain), new(Callers), slog.New(slog.DiscardHandler)).limits; got.serving != 390 ||
+		got.perAddress != 97 {
 		t.Errorf("got %+v, want 390 connections, 97 of strangers at one address", got)
 	}
 }
@@ -155,7 +157,8 @@ func TestConnectionsForNewcomers(t *testing.T) {
 		}
 	}
 	if !first.closed || second.closed || third.closed || table.callers.size != 2*strangerShare-2 {
-		t.Errorf("got closed %v, %v, %v and %d known, want the first and %d", first.closed, second.closed, third.closed, table.callers.size, 2*strangerShare-2)
+		t.Errorf("got closed %v, %v, %v and %d known, want the first and %d", first.closed, second.closed, third.closed,
+			table.callers.size, 2*strangerShare-2)
 	}
 }
 
@@ -313,7 +316,8 @@ func TestConnectionsStayConsistent(t *testing.T) {
 		for _, c := range [...]*connClass{&table.strangers, &table.callers} {
 			for i, g := range c.largest {
 				if g.at != i || g.members.Len() > c.largest[0].members.Len() || g.members.Len() == 0 {
-					t.Fatalf("group %d of %d connections says it is %d, the first one has %d", i, g.members.Len(), g.at, c.largest[0].members.Len())
+					t.Fatalf("group %d of %d connections says it is %d, the first one has %d", i, g.members.Len(), g.at,
+						c.largest[0].members.Len())
 				}
 			}
 		}
@@ -368,7 +372,8 @@ func testAcceptGoesOn(t *testing.T) {
 	ln.Close()
 	m, log, full := newServerMetrics(metrics.NewSet(), new(load)).webhooks, new(servertest.Buffer), 0
 	var errs []error
-	for _, errno := range slices.Repeat([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED}, 2) {
+	for _, errno := range slices.Repeat([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.ECONNABORTED}, 2) {
 		errs = append(errs, &net.OpError{Op: "accept", Net: "tcp", Addr: ln.Addr(), Err: os.NewSyscallError("accept4", errno)})
 	}
 	a := &acceptor{&failing{ln, errs}, m, NewLog(log), func() { full++ }}
@@ -407,7 +412,8 @@ func TestPortsAcceptAgain(t *testing.T) {
 			of.errs = []error{os.NewSyscallError("accept4", syscall.EMFILE)}
 			second, err := port.Accept()
 			if err != nil || metrics.acceptErrors.Get() != 1 || metrics.evictedFull.Get() != 1 || metrics.open.Load() != 1 {
-				t.Fatalf("%s: got %v, %d errors, %d closed, %d open, want one of each", name, err, metrics.acceptErrors.Get(), metrics.evictedFull.Get(), metrics.open.Load())
+				t.Fatalf("%s: got %v, %d errors, %d closed, %d open, want one of each", name, err, metrics.acceptErrors.Get(),
+					metrics.evictedFull.Get(), metrics.open.Load())
 			}
 			if _, err := raw(first).Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("%s: got %v, want that the first connection is closed", name, err)
@@ -432,16 +438,19 @@ func TestKnownCallersStay(t *testing.T) {
 	f := func(name string, headers []string, set func(*setup)) {
 		t.Run(name, func(t *testing.T) {
 			started, goOn := make(chan struct{}), make(chan struct{})
-			s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, set, func(s *setup) { s.ConnectionsMax = 8 })
+			s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, set,
+				func(s *setup) { s.ConnectionsMax = 8 })
 			ask := func(x *servertest.Exchange) {
 				t.Helper()
-				if response, body := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate), headers...)); response.StatusCode != http.StatusOK {
+				if response, body := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate),
+					headers...)); response.StatusCode != http.StatusOK {
 					t.Errorf("got %s %s", response.Status, body)
 				}
 			}
 			idle, busy := s.Open(t), s.Open(t)
 			ask(idle)
-			if _, err := busy.Conn.Write(servertest.Request("/validate/waits", corpus.MustRead(servertest.PodCreate), headers...)); err != nil {
+			if _, err := busy.Conn.Write(servertest.Request("/validate/waits", corpus.MustRead(servertest.PodCreate),
+				headers...)); err != nil {
 				t.Fatal(err)
 			}
 			<-started
@@ -456,7 +465,8 @@ func TestKnownCallersStay(t *testing.T) {
 			ask(idle)
 			ask(busy)
 			metrics := s.Get(t, "/metrics", 200)
-			for _, line := range []string{`fastadmit_connections{port="webhooks"} `, `fastadmit_connections_max{port="webhooks"} 8`, `fastadmit_connections_shed_total{port="webhooks",reason="address"} `} {
+			for _, line := range []string{`fastadmit_connections{port="webhooks"} `,
+				`fastadmit_connections_max{port="webhooks"} 8`, `fastadmit_connections_shed_total{port="webhooks",reason="address"} `} {
 				if !strings.Contains(metrics, line) || strings.Contains(metrics, line+"0\n") {
 					t.Errorf("no %q above 0 in %s", line, metrics)
 				}
@@ -464,7 +474,8 @@ func TestKnownCallersStay(t *testing.T) {
 		})
 	}
 	f("without authentication", nil, func(*setup) {})
-	f("with tokens", []string{"Authorization: Bearer secret", "Content-Type: application/json"}, func(s *setup) { s.Callers.TokenFile = tokens })
+	f("with tokens", []string{"Authorization: Bearer secret", "Content-Type: application/json"},
+		func(s *setup) { s.Callers.TokenFile = tokens })
 }
 
 // TestRefusedConnection opens one connection more than may be, while all others have
@@ -472,7 +483,8 @@ func TestKnownCallersStay(t *testing.T) {
 func TestRefusedConnection(t *testing.T) {
 	const most = 3
 	started, goOn := make(chan struct{}), make(chan struct{})
-	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.ConnectionsMax = 3; s.ConnectionsPerAddressMax = 3 })
+	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)},
+		func(s *setup) { s.ConnectionsMax = 3; s.ConnectionsPerAddressMax = 3 })
 	busy := s.fill(t, most, started)
 	for range 2 {
 		refused := servertest.DialTCP(t, s.Address)
@@ -481,7 +493,8 @@ func TestRefusedConnection(t *testing.T) {
 		}
 	}
 	metrics := s.Get(t, "/metrics", 200)
-	for _, line := range []string{`fastadmit_connections{port="webhooks"} 3`, `fastadmit_connections_shed_total{port="webhooks",reason="refused"} 2`} {
+	for _, line := range []string{`fastadmit_connections{port="webhooks"} 3`,
+		`fastadmit_connections_shed_total{port="webhooks",reason="refused"} 2`} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in %s", line, metrics)
 		}

@@ -38,7 +38,8 @@ func servePatiently(t *testing.T, of timeouts, own ...admission.Plugin) *patient
 }
 
 // servePatientlyWith is servePatiently with a certificate of the test's.
-func servePatientlyWith(t *testing.T, of timeouts, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), own ...admission.Plugin) *patient {
+func servePatientlyWith(t *testing.T, of timeouts, get func(*tls.ClientHelloInfo) (*tls.Certificate, error),
+	own ...admission.Plugin) *patient {
 	t.Helper()
 	for _, timeout := range [...]*time.Duration{&of.handshake, &of.idle, &of.read, &of.write, &of.fresh} {
 		if *timeout == 0 {

@@ -54,7 +54,8 @@ func TestOverload(t *testing.T) {
 	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.RequestsMax = 3 })
 	busy := s.fill(t, most, started)
 	x := s.Open(t)
-	for _, sent := range []string{string(corpus.MustRead(servertest.PodCreate)), "no review"} { // on the same connection, and neither is decoded
+	for _, sent := range []string{string(corpus.MustRead(servertest.PodCreate)),
+		"no review"} { // on the same connection, and neither is decoded
 		response, body := x.Send(servertest.Request("/mutate", []byte(sent)))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
 			!strings.Contains(string(body), `"reason":"TooManyRequests"`) || !strings.Contains(string(body), "got 3 requests") {
@@ -63,7 +64,8 @@ func TestOverload(t *testing.T) {
 	}
 	// Of a large body nothing is read.
 	large := s.Open(t)
-	response, body := large.Send([]byte("POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"))
+	response, body := large.Send([]byte("POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Type: " +
+		"application/json\r\nContent-Length: 1000000\r\n\r\n"))
 	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || !response.Close {
 		t.Errorf("a large one too many: got %s %v %s", response.Status, response.Header, body)
 	}
@@ -82,7 +84,8 @@ func TestOverload(t *testing.T) {
 	x.Answers(false)
 	servertest.Until(t, "nothing is in flight", func() bool {
 		metrics := s.Get(t, "/metrics", 200)
-		return strings.Contains(metrics, "fastadmit_requests_in_flight 0\n") && strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n")
+		return strings.Contains(metrics, "fastadmit_requests_in_flight 0\n") &&
+			strings.Contains(metrics, "fastadmit_request_bytes_in_flight 0\n")
 	})
 }
 
@@ -100,7 +103,8 @@ func TestOverloadBytes(t *testing.T) {
 	f(most, http.StatusOK)
 	f(most+1, http.StatusTooManyRequests) // takes twice as much
 	less := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.RequestBytesMax = 262143 })
-	if response, _ := less.Open(t).Send(servertest.Request("/mutate", servertest.Padded(most*3/4))); response.StatusCode != http.StatusTooManyRequests {
+	if response, _ := less.Open(t).Send(servertest.Request("/mutate",
+		servertest.Padded(most*3/4))); response.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("with a byte less than it takes: got %s", response.Status)
 	}
 	f(bodyBytesMax+1, http.StatusRequestEntityTooLarge)
@@ -111,7 +115,8 @@ func TestOverloadBytes(t *testing.T) {
 // fasthttp makes of memory for them.
 func TestBodyMemory(t *testing.T) {
 	p := servePatiently(t, timeouts{})
-	for _, size := range []int{cheapBytes + 1, 1 << 20, 1<<20 + 1, 4<<20 - 1, 17_000_000} { // each takes more than the one before, or its memory would be used
+	for _, size := range []int{cheapBytes + 1, 1 << 20, 1<<20 + 1, 4<<20 - 1,
+		17_000_000} { // each takes more than the one before, or its memory would be used
 		x := p.Open(t)
 		header := fmt.Sprintf("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
 		var before, after runtime.MemStats
@@ -282,7 +287,8 @@ func TestStrangersTakeNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	response, body := s.Open(t).Send(servertest.Request("/validate", servertest.Padded(90_000), "Authorization: Bearer secret", "Content-Type: application/json"))
+	response, body := s.Open(t).Send(servertest.Request("/validate", servertest.Padded(90_000), "Authorization: Bearer secret",
+		"Content-Type: application/json"))
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("got %s %s", response.Status, body)
 	}
@@ -302,7 +308,8 @@ func TestChunks(t *testing.T) {
 		if response.StatusCode == http.StatusContinue {
 			response, body = x.Receive()
 		}
-		if response.StatusCode != http.StatusLengthRequired || !strings.Contains(string(body), "want a body with Content-Length") || !response.Close {
+		if response.StatusCode != http.StatusLengthRequired ||
+			!strings.Contains(string(body), "want a body with Content-Length") || !response.Close {
 			t.Errorf("got %s %s, close %v", response.Status, body, response.Close)
 		}
 	}

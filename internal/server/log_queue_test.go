@@ -25,7 +25,9 @@ func TestLogReaderStops(t *testing.T) {
 	unlock := log.Block() // writes to the log wait
 	defer func() { unlock() }()
 	for range logsBurst + 1 {
-		if response, body := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":false`)) {
+		if response, body := x.Send(servertest.Request("/mutate",
+			corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK ||
+			!bytes.Contains(body, []byte(`"allowed":false`)) {
 			t.Fatalf("got %s %s, want a denial", response.Status, body)
 		}
 	}

@@ -88,8 +88,11 @@ func TestLogHasNoContents(t *testing.T) {
 		servertest.Until(t, plugin+" is logged as "+logged, func() bool { return strings.Contains(s.Log.String(), logged) })
 	}
 	f("Patches", 200, `"patch":`, "")
-	f("Denies", 200, "not so", `"msg":"denied","endpoint":"mutate/Denies","plugin":"Denies","uid":"u-1","user":"u","operation":"UPDATE","group":"","resource":"secrets",`+
-		`"subresource":"","namespace":"shop","name":"token","code":403,"reason":"Forbidden","message":"Denies: secrets \"token\" is forbidden: not so"`)
+	f("Denies", 200, "not so",
+		`"msg":"denied","endpoint":"mutate/Denies","plugin":"Denies","uid":"u-1","user":"u","operation":"UPDATE","group":"",`+
+			`"resource":"secrets",`+
+			`"subresource":"","namespace":"shop","name":"token","code":403,"reason":"Forbidden",`+
+			`"message":"Denies: secrets \"token\" is forbidden: not so"`)
 	f("AlwaysDeny", 200, `"allowed":false`, `"msg":"denied","endpoint":"mutate/AlwaysDeny"`)
 	f("Misuses", 500, "cannot edit", `"plugin":"Misuses"`)
 	f("Writes", 500, "not valid JSON", `"plugin":"Writes"`)
@@ -140,7 +143,8 @@ func TestLogIsSampled(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if got := lines(1000); len(got) != logsPerSecond || got[0] != 1000-logsBurst || got[1] != 0 {
-			t.Errorf("a second later: got %d lines of 1000 and %d dropped before the first, want %d and %d", len(got), got[0], logsPerSecond, 1000-logsBurst)
+			t.Errorf("a second later: got %d lines of 1000 and %d dropped before the first, want %d and %d", len(got), got[0],
+				logsPerSecond, 1000-logsBurst)
 		}
 	})
 }
@@ -176,14 +180,17 @@ func TestLogLinesAreBounded(t *testing.T) {
 			_, body := x.Send(servertest.Request("/validate", []byte(review)))
 			servertest.Until(t, "a line is written", func() bool { return strings.HasSuffix(s.Log.String()[before:], "\n") })
 			line := s.Log.String()[before:]
-			if n := strings.Count(line, "\n"); n != 1 || len(line) > 16<<10 || !json.Valid([]byte(line)) || strings.ContainsFunc(line[:len(line)-1], func(r rune) bool { return !unicode.IsPrint(r) }) {
+			if n := strings.Count(line, "\n"); n != 1 || len(line) > 16<<10 || !json.Valid([]byte(line)) ||
+				strings.ContainsFunc(line[:len(line)-1], func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("%q, %s: got %d lines of %d bytes: %.200q", character, operation, n, len(line), line)
 			}
 			if most := 6<<18 + 256<<10; len(body) > most {
 				t.Errorf("%q, %s: got an answer of %d bytes", character, operation, len(body))
 			}
-			if want := fmt.Sprintf("... (truncated, %d bytes)", 1<<18/len(character)*len(character)); operation == "UPDATE" && strings.Count(line, want) != 7 {
-				t.Errorf("%q: got %.2000s, want %q seven times, for uid, user, group, resource, subresource, namespace and name", character, line, want)
+			if want := fmt.Sprintf("... (truncated, %d bytes)", 1<<18/len(character)*len(character)); operation == "UPDATE" &&
+				strings.Count(line, want) != 7 {
+				t.Errorf("%q: got %.2000s, want %q seven times, for uid, user, group, resource, subresource, namespace and name",
+					character, line, want)
 			}
 		}
 	}
@@ -202,7 +209,8 @@ func TestLogValueBounds(t *testing.T) {
 			if err := json.Unmarshal(b.Bytes(), &record); err != nil {
 				t.Fatal(err)
 			}
-			if got := record[key]; (got == text) != whole || !whole && !strings.HasSuffix(got, fmt.Sprintf("... (truncated, %d bytes)", len(text))) {
+			if got := record[key]; (got == text) != whole ||
+				!whole && !strings.HasSuffix(got, fmt.Sprintf("... (truncated, %d bytes)", len(text))) {
 				t.Errorf("%s of %d %q: got %q", key, n, character, got)
 			}
 			if record["level"] != "INFO" || record["time"] == "" || record["msg"] != "denied" {

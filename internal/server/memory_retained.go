@@ -12,7 +12,7 @@ const (
 	// with 512 MiB. A connection keeps some 12 KB after a review of 8 KB.
 	retainedShare = 16
 
-	// retainedDefault is for a machine without a limit.
+	// retainedDefault is the same where the process has no memory limit.
 	retainedDefault = 64 << 20
 
 	// strangerRetainedMax is how much a stranger's connection may keep: several times what

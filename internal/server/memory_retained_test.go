@@ -52,7 +52,8 @@ func TestKept(t *testing.T) {
 	})
 	review := func(x *servertest.Exchange, size int, closed bool) {
 		t.Helper()
-		if response, body := x.Send(servertest.Request("/validate", servertest.Padded(size))); response.StatusCode != http.StatusOK || response.Close != closed {
+		if response, body := x.Send(servertest.Request("/validate", servertest.Padded(size))); response.StatusCode != http.StatusOK ||
+			response.Close != closed {
 			t.Errorf("%d bytes: got %s %.200s, close %v, want 200, close %v", size, response.Status, body, response.Close, closed)
 		}
 	}

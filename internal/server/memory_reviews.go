@@ -29,7 +29,7 @@ const (
 	// rest still has room for reviewMemoryMax.
 	smallShare = 16
 
-	// reviewMemoryDefault is for a machine without a limit.
+	// reviewMemoryDefault is the memory for reviews where the process has no memory limit.
 	reviewMemoryDefault = 1 << 30
 
 	// What a large review takes for each byte, object and element of its body,

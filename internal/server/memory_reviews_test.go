@@ -42,7 +42,8 @@ func TestReviewMemoryNeeds(t *testing.T) {
 	f(strings.Repeat("{", cheapBytes), 0)
 	f(strings.Repeat(" ", cheapBytes+1), memoryOfByte*(cheapBytes+1))
 	f(strings.Repeat(" ", cheapBytes)+"{,,", memoryOfByte*(cheapBytes+3)+memoryOfObject+2*memoryOfElement)
-	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)), reviewMemoryMax/(memoryOfByte+memoryOfObject)*(memoryOfByte+memoryOfObject))
+	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)),
+		reviewMemoryMax/(memoryOfByte+memoryOfObject)*(memoryOfByte+memoryOfObject))
 	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)+1), reviewMemoryMax)
 	m = newMemory(1000)
 	f(strings.Repeat("{", cheapBytes+1), 1000-1000/smallShare)
@@ -62,7 +63,8 @@ func TestReviewMemoryOfTheProcess(t *testing.T) {
 	}
 	<-started
 	response, body := s.Open(t).Send(servertest.Request("/validate/waits?timeout=5s", large))
-	if want := fmt.Sprintf(" of %d bytes, of which ", limit*3/8); response.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(body), want) {
+	if want := fmt.Sprintf(" of %d bytes, of which ", limit*3/8); response.StatusCode != http.StatusTooManyRequests ||
+		!strings.Contains(string(body), want) {
 		t.Errorf("got %s %s, want 429 with %q", response.Status, body, want)
 	}
 	close(goOn)
@@ -237,7 +239,8 @@ func TestSmallReviewsBesideLarge(t *testing.T) {
 	if _, err := waits.Conn.Write(servertest.Request("/validate/waits", large)); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Until(t, "both are in flight", func() bool { return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_requests_in_flight 2\n") })
+	servertest.Until(t, "both are in flight",
+		func() bool { return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_requests_in_flight 2\n") })
 	f := func(containers, want int) {
 		t.Helper()
 		body := append(manyContainers(containers, "{}"), bytes.Repeat([]byte(" "), unreservedBytesMax)...)
@@ -245,7 +248,8 @@ func TestSmallReviewsBesideLarge(t *testing.T) {
 			t.Errorf("%d containers: got %s %.300s, want %d", containers, response.Status, answer, want)
 		}
 	}
-	fits := (most/smallShare-memoryOfByte*unreservedBytesMax)/(len("{},")*memoryOfByte+memoryOfObject+memoryOfElement) - 100 // for the envelope
+	fits := (most/smallShare-memoryOfByte*unreservedBytesMax)/(len("{},")*memoryOfByte+memoryOfObject+
+		memoryOfElement) - 100 // for the envelope
 	f(fits+100, http.StatusTooManyRequests)
 	f(fits, http.StatusOK)
 	close(goOn)
@@ -271,7 +275,9 @@ func TestReviewMemoryRefuses(t *testing.T) {
 	for range 2 {
 		response, body := x.Send(servertest.Request("/mutate?timeout=1s", large))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
-			!strings.Contains(string(body), "no memory for a review that may need 937500 bytes: other reviews have reserved 937500 of 1000000 bytes, of which 62500 are only for small reviews") {
+			!strings.Contains(string(body),
+				"no memory for a review that may need 937500 bytes: other reviews have reserved 937500 of 1000000 bytes, of "+
+					"which 62500 are only for small reviews") {
 			t.Errorf("got %s %v %s", response.Status, response.Header, body)
 		}
 	}
@@ -389,7 +395,9 @@ func TestAnswerMemory(t *testing.T) {
 	answer := func(uid int) (bytes int, own bool) {
 		review := codec.Acquire()
 		defer review.Release()
-		if err := review.Decode(fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%q,"operation":"CREATE"}}`, strings.Repeat("u", uid))); err != nil {
+		if err := review.Decode(fmt.Appendf(nil,
+			`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%q,"operation":"CREATE"}}`,
+			strings.Repeat("u", uid))); err != nil {
 			t.Fatal(err)
 		}
 		ctx := new(fasthttp.RequestCtx)
@@ -432,7 +440,8 @@ func TestLargeAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	servertest.Until(t, "the answer is on its way", func() bool {
-		return strings.Contains(s.Get(t, "/metrics", 200), `fastadmit_plugin_decisions_total{plugin="AlwaysPullImages",phase="mutate",decision="patched"} `+strconv.Itoa(patched))
+		return strings.Contains(s.Get(t, "/metrics", 200),
+			`fastadmit_plugin_decisions_total{plugin="AlwaysPullImages",phase="mutate",decision="patched"} `+strconv.Itoa(patched))
 	})
 	servertest.Until(t, "the review is over", func() bool {
 		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_request_bytes_in_flight 0\n")
@@ -450,7 +459,8 @@ func TestLargeAnswer(t *testing.T) {
 func TestTooLargeObject(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	_, answer := s.Open(t).Send(servertest.Request("/mutate", manyContainers(200_000, `{"name":"a"}`)))
-	for _, part := range []string{`"allowed":false`, `"code":413`, `"reason":"RequestEntityTooLarge"`, "send one with fewer or shorter lists and strings in it"} {
+	for _, part := range []string{`"allowed":false`, `"code":413`, `"reason":"RequestEntityTooLarge"`,
+		"send one with fewer or shorter lists and strings in it"} {
 		if !strings.Contains(string(answer), part) {
 			t.Errorf("no %s in %.1000s", part, answer)
 		}

@@ -43,7 +43,8 @@ func TestMetricsSayWhatTheyAre(t *testing.T) {
 			t.Errorf("%s: got the help text of the process's own metrics", name)
 		}
 	}
-	if types["fastadmit_request_duration_seconds"] != "histogram" || types["fastadmit_requests_total"] != "counter" || types["fastadmit_requests_in_flight"] != "gauge" {
+	if types["fastadmit_request_duration_seconds"] != "histogram" || types["fastadmit_requests_total"] != "counter" ||
+		types["fastadmit_requests_in_flight"] != "gauge" {
 		t.Errorf("got types %v", types)
 	}
 }
@@ -80,9 +81,12 @@ func TestOverruns(t *testing.T) {
 			}
 		}
 	}
-	f("/mutate?timeout=1s", 200, `fastadmit_budget_overruns_total{phase="mutate"} 0`, `fastadmit_budget_overruns_total{phase="validate"} 0`,
+	f("/mutate?timeout=1s", 200, `fastadmit_budget_overruns_total{phase="mutate"} 0`,
+		`fastadmit_budget_overruns_total{phase="validate"} 0`,
 		`fastadmit_plugins_not_started_total{phase="validate"} 0`)
-	f("/validate/Late?timeout=1s", 200, `fastadmit_budget_overruns_total{phase="validate"} 1`, `fastadmit_plugins_not_started_total{phase="validate"} 0`)
-	f("/validate?timeout=1s", 500, `fastadmit_budget_overruns_total{phase="validate"} 2`, `fastadmit_plugins_not_started_total{phase="validate"} 1`,
+	f("/validate/Late?timeout=1s", 200, `fastadmit_budget_overruns_total{phase="validate"} 1`,
+		`fastadmit_plugins_not_started_total{phase="validate"} 0`)
+	f("/validate?timeout=1s", 500, `fastadmit_budget_overruns_total{phase="validate"} 2`,
+		`fastadmit_plugins_not_started_total{phase="validate"} 1`,
 		`fastadmit_plugins_not_started_total{phase="mutate"} 0`, `fastadmit_budget_overruns_total{phase="mutate"} 0`)
 }

@@ -45,7 +45,8 @@ func TestServeAnswersEveryRecording(t *testing.T) {
 		if err := json.Unmarshal(content, &got); err != nil || response.StatusCode != http.StatusOK {
 			t.Fatalf("%s: got %s %s (%v)", name, response.Status, content, err)
 		}
-		if got.APIVersion != sent.APIVersion || got.Kind != "AdmissionReview" || got.Response.UID != sent.Request.UID || !got.Response.Allowed {
+		if got.APIVersion != sent.APIVersion || got.Kind != "AdmissionReview" || got.Response.UID != sent.Request.UID ||
+			!got.Response.Allowed {
 			t.Errorf("%s: got %s", name, content)
 		}
 		if (got.Response.PatchType == "JSONPatch") != (len(got.Response.Patch) > 0) {
@@ -110,7 +111,8 @@ func TestServeRefuses(t *testing.T) {
 			if err := json.Unmarshal(body, &status); err != nil {
 				t.Fatalf("got %s %q: %v", response.Status, body, err)
 			}
-			if response.StatusCode != code || status.Code != code || status.Reason != reason || !strings.Contains(status.Message, message) {
+			if response.StatusCode != code || status.Code != code || status.Reason != reason ||
+				!strings.Contains(status.Message, message) {
 				t.Errorf("got %s %s, want %d %s with %q", response.Status, body, code, reason, message)
 			}
 			if status.Kind != "Status" || status.APIVersion != "v1" || status.Status != "Failure" {
@@ -138,7 +140,8 @@ func TestServeRefuses(t *testing.T) {
 	bad("protobuf", "k8s\x00\x01\x02", "invalid JSON at byte 0")
 	bad("wrong kind", `{"kind":"Pod","apiVersion":"v1"}`, `kind: got "Pod", want "AdmissionReview"`)
 	bad("no kind", `{"apiVersion":"admission.k8s.io/v1","request":{"uid":"u"}}`, `kind: got nothing`)
-	bad("wrong apiVersion", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v2","request":{"uid":"u"}}`, `apiVersion: got "admission.k8s.io/v2"`)
+	bad("wrong apiVersion", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v2","request":{"uid":"u"}}`,
+		`apiVersion: got "admission.k8s.io/v2"`)
 	bad("no request", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, "request: got nothing")
 	bad("null request", review("null"), "request: got nothing")
 	bad("a response", review(`[]`), "request: got []")
@@ -148,16 +151,20 @@ func TestServeRefuses(t *testing.T) {
 	bad("object a string", review(`{"uid":"u","object":"x"}`), "request.object: got \"x\", want an object")
 	bad("trailing garbage", review(`{"uid":"u"}`)+"x", "want nothing behind the object")
 	bad("invalid UTF-8", review("{\"uid\":\"\xff\"}"), "want a string in UTF-8")
-	bad("broken where it is read", review(podReview(`{"spec":{"containers":[{"image":"a" "b"}]}}`)), "request.object: invalid JSON at byte")
+	bad("broken where it is read", review(podReview(`{"spec":{"containers":[{"image":"a" "b"}]}}`)),
+		"request.object: invalid JSON at byte")
 	bad("depth bomb, open", review(`{"uid":"u","object":`+strings.Repeat(`{"a":`, 100_000)), "invalid JSON")
 
 	f("path", servertest.Request("/nowhere", nil), 404, "NotFound", `path: got "/nowhere"`, false)
 	f("plugin", servertest.Request("/mutate/Nothing", nil), 404, "NotFound", `plugin "Nothing" is not enabled`, false)
 	f("plugin that is off", servertest.Request("/validate/AlwaysDeny", nil), 404, "NotFound", `plugin "AlwaysDeny" is not enabled`, false)
-	f("media type", servertest.Request("/mutate", []byte("{}"), "Content-Type: text/plain"), 415, "UnsupportedMediaType", `got "text/plain"`, false)
+	f("media type", servertest.Request("/mutate", []byte("{}"), "Content-Type: text/plain"), 415, "UnsupportedMediaType",
+		`got "text/plain"`, false)
 	f("no media type", servertest.Request("/mutate", []byte("{}"), "X-Nothing: 1"), 415, "UnsupportedMediaType", `got ""`, false)
-	f("encoding", servertest.Request("/mutate", []byte("{}"), "Content-Type: application/json", "Content-Encoding: gzip"), 415, "UnsupportedMediaType", `got "gzip"`, false)
-	f("header block", servertest.Request("/mutate", nil, "Baggage: "+strings.Repeat("x", headerBytesMax)), 431, "RequestHeaderFieldsTooLarge", "16384 bytes", true)
+	f("encoding", servertest.Request("/mutate", []byte("{}"), "Content-Type: application/json", "Content-Encoding: gzip"), 415,
+		"UnsupportedMediaType", `got "gzip"`, false)
+	f("header block", servertest.Request("/mutate", nil, "Baggage: "+strings.Repeat("x", headerBytesMax)), 431,
+		"RequestHeaderFieldsTooLarge", "16384 bytes", true)
 	f("not HTTP", []byte("\x00\x01\x02\r\n\r\n"), 400, "BadRequest", "cannot read the HTTP request", true)
 	f("body over the limit", oversized(bodyBytesMax+1), 413, "RequestEntityTooLarge", "33554432 bytes", true)
 	f("body far over the limit", oversized(1<<40), 413, "RequestEntityTooLarge", "33554432 bytes", true)
@@ -170,7 +177,8 @@ func podReview(object string) string {
 
 // oversized announces a body and does not send it.
 func oversized(n int) []byte {
-	return []byte(strings.Replace(string(servertest.Request("/mutate", nil)), "Content-Length: 0", fmt.Sprintf("Content-Length: %d", n), 1))
+	return []byte(strings.Replace(string(servertest.Request("/mutate", nil)), "Content-Length: 0",
+		fmt.Sprintf("Content-Length: %d", n), 1))
 }
 
 // TestServeLowerCase calls one plugin by the path that the service of a webhook
@@ -178,7 +186,8 @@ func oversized(n int) []byte {
 func TestServeLowerCase(t *testing.T) {
 	s := serve(t, "AlwaysPullImages,AlwaysDeny", nil)
 	for _, path := range []string{"/mutate/AlwaysPullImages", "/mutate/alwayspullimages"} {
-		if _, body := s.Open(t).Send(servertest.Request(path, corpus.MustRead(servertest.PodCreate))); !bytes.Contains(body, []byte(`"patchType":"JSONPatch"`)) {
+		if _, body := s.Open(t).Send(servertest.Request(path, corpus.MustRead(servertest.PodCreate))); !bytes.Contains(body,
+			[]byte(`"patchType":"JSONPatch"`)) {
 			t.Errorf("%s: got %s, want a patch", path, body)
 		}
 	}
@@ -193,7 +202,8 @@ func TestServeRefusesMethods(t *testing.T) {
 	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS"} {
 		x := s.Open(t)
 		response, body := x.Send(bytes.Replace(servertest.Request("/mutate", []byte("{}")), []byte("POST"), []byte(method), 1))
-		if response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "POST" || !bytes.Contains(body, []byte("want POST")) {
+		if response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "POST" ||
+			!bytes.Contains(body, []byte("want POST")) {
 			t.Errorf("%s: got %s, Allow %q, %s", method, response.Status, response.Header.Get("Allow"), body)
 		}
 		x.Answers(response.Close)
@@ -223,7 +233,8 @@ func TestServeAccepts(t *testing.T) {
 		return b.String()
 	}
 	f("depth bomb", podReview(strings.Repeat(`{"spec":`, 100_000)+"{}"+strings.Repeat("}", 100_000)))
-	f("deep array where containers are", podReview(`{"spec":{"containers":`+strings.Repeat(`[`, 100_000)+strings.Repeat("]", 100_000)+`}}`))
+	f("deep array where containers are",
+		podReview(`{"spec":{"containers":`+strings.Repeat(`[`, 100_000)+strings.Repeat("]", 100_000)+`}}`))
 	f("100,000 keys in the object", podReview(`{"a":1`+many(100_000)+`,"spec":{}}`))
 	f("100,000 keys in the envelope", `{"uid":"u"`+many(100_000)+`}`)
 	f("invalid UTF-8 that nobody reads", podReview("{\"metadata\":{\"name\":\"\xff\"}}"))
@@ -321,7 +332,8 @@ func TestServePanics(t *testing.T) {
 	if response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":true`)) {
 		t.Errorf("afterwards: got %s %s", response.Status, body)
 	}
-	if log := s.Log.String(); !strings.Contains(log, "plugin panicked") || !strings.Contains(log, "TestServePanics") || strings.Contains(log, "secret") {
+	if log := s.Log.String(); !strings.Contains(log, "plugin panicked") || !strings.Contains(log, "TestServePanics") ||
+		strings.Contains(log, "secret") {
 		t.Errorf("got log %s, want the panic's stack in it, and not what it was with", log)
 	}
 	if metrics := s.Get(t, "/metrics", 200); !strings.Contains(metrics, `fastadmit_plugin_panics_total{plugin="Explodes"} 1`) {
@@ -346,7 +358,8 @@ func TestMetricsAreFixed(t *testing.T) {
 	x := s.Open(t)
 	x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
 	x.Send(servertest.Request("/validate/AlwaysDeny", corpus.MustRead("configmaps-delete-v1-1.json")))
-	x.Send(servertest.Request("/validate", []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"INVENTED"}}`)))
+	x.Send(servertest.Request("/validate",
+		[]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"INVENTED"}}`)))
 	x.Send(servertest.Request("/nothing", nil))
 	after := series()
 	if len(before) == 0 || strings.Join(before, "\n") != strings.Join(after, "\n") {
@@ -390,7 +403,8 @@ func TestHealth(t *testing.T) {
 		return code == http.StatusServiceUnavailable
 	})
 	s.Get(t, "/livez", 200)
-	if response, body := s.Open(t).Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK {
+	if response, body := s.Open(t).Send(servertest.Request("/validate",
+		corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK {
 		t.Errorf("during the delay: got %s %s", response.Status, body)
 	}
 }
@@ -508,7 +522,8 @@ func TestBudgetOutlivesItsCall(t *testing.T) {
 	}})
 	x := s.Open(t)
 	for range 2000 {
-		if response, body := x.Send(servertest.Request("/validate", corpus.MustRead("configmaps-create-v1-1.json"))); response.StatusCode != http.StatusOK {
+		if response, body := x.Send(servertest.Request("/validate",
+			corpus.MustRead("configmaps-create-v1-1.json"))); response.StatusCode != http.StatusOK {
 			t.Fatalf("got %s %s", response.Status, body)
 		}
 	}

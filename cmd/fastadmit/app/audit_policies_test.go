@@ -25,16 +25,21 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 	t.Helper()
 	var items []string
 	for _, n := range replicas {
-		items = append(items, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web%d","namespace":"shop"},"spec":{"replicas":%[1]d}}`, n))
+		items = append(items, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web%d",`+
+			`"namespace":"shop"},"spec":{"replicas":%[1]d}}`, n))
 	}
 	documents := map[string]string{
-		"/api":          `{"kind":"APIVersions","versions":["v1"]}`,
-		"/apis":         `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"version":"v1"}],"preferredVersion":{"version":"v1"}}]}`,
-		"/api/v1":       `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["list"]}]}`,
-		"/apis/apps/v1": `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":"deployments","kind":"Deployment","namespaced":true,"verbs":["list"]}]}`,
+		"/api": `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis": `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"version":"v1"}],` +
+			`"preferredVersion":{"version":"v1"}}]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces",` +
+			`"kind":"Namespace","verbs":["list"]}]}`,
+		"/apis/apps/v1": `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":"deployments",` +
+			`"kind":"Deployment","namespaced":true,"verbs":["list"]}]}`,
 		"/api/v1/namespaces": `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[` +
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","resourceVersion":"1"}}]}`,
-		"/apis/apps/v1/deployments": `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[` + strings.Join(items, ",") + `]}`,
+		"/apis/apps/v1/deployments": `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[` +
+			strings.Join(items, ",") + `]}`,
 	}
 	ended := make(chan struct{}) // of the test, whose watches begin again until then
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +72,8 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}]}`, server.URL)
+	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a",`+
+		`"cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}]}`, server.URL)
 	if err := os.WriteFile("kubeconfig", []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +99,8 @@ func TestAuditPolicies(t *testing.T) {
 	f(1, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml")
 	f(0, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml", "--exit-zero")
 	f(1, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml", "--operation=UPDATE")
-	f(1, `<failure type="ValidatingAdmissionPolicy" message="denied by ValidatingAdmissionPolicy (422 Invalid): deployments.apps &#34;web5&#34; is forbidden`, "--policies=policy.yaml", "-o", "junit")
+	f(1, `<failure type="ValidatingAdmissionPolicy" message="denied by ValidatingAdmissionPolicy (422 Invalid): `+
+		`deployments.apps &#34;web5&#34; is forbidden`, "--policies=policy.yaml", "-o", "junit")
 	// Parameters come from the files alone.
 	servertest.WriteFile(t, "policy.yaml", limitReplicas)
 	f(1, "no params found for policy binding with `Deny` parameterNotFoundAction", "--policies=policy.yaml")
@@ -111,13 +118,15 @@ spec:
     message: fewer than 5 replicas
 `
 	servertest.WriteFile(t, "policy.yaml", unbound)
-	f(0, `policy.yaml:1: ValidatingAdmissionPolicy "few.example.com" has no binding, so it is not evaluated; --bind-policies evaluates it`, "--policies=policy.yaml")
+	f(0, `policy.yaml:1: ValidatingAdmissionPolicy "few.example.com" has no binding, so it is not evaluated; --bind-policies evaluates it`,
+		"--policies=policy.yaml")
 	f(1, "denied request: fewer than 5 replicas", "--policies=policy.yaml", "--bind-policies")
 	f(0, "warning", "--policies=policy.yaml", "--bind-policies=Warn")
 	f(1, "fewer than 5 replicas", "--policies=policy.yaml", "--bind-policies=Warn", "--warnings-as-errors")
 
 	servertest.WriteFile(t, "policy.yaml", strings.Replace(unbound, "replicas < 5", "replicas <", 1))
-	f(2, `policy.yaml:9: ValidatingAdmissionPolicy "few.example.com": spec.validations[0].expression: Invalid value: "object.spec.replicas <": compilation failed`,
+	f(2, `policy.yaml:9: ValidatingAdmissionPolicy "few.example.com": spec.validations[0].expression: Invalid value: `+
+		`"object.spec.replicas <": compilation failed`,
 		"--policies=policy.yaml")
 	f(2, "none.yaml: no such file or directory", "--policies=none.yaml")
 }
@@ -128,7 +137,8 @@ spec:
 func TestAuditClusterPolicies(t *testing.T) {
 	t.Chdir(t.TempDir())
 	documents := auditedCluster(t, 2, 5)
-	documents["/api/v1"] = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","verbs":["list"]},` +
+	documents["/api/v1"] = `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces",` +
+		`"kind":"Namespace","verbs":["list"]},` +
 		`{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get"]}]}` // not reviewed itself
 	list := func(version, path, kind string, manifests ...string) {
 		t.Helper()
@@ -139,7 +149,8 @@ func TestAuditClusterPolicies(t *testing.T) {
 			}
 			manifests[i] = string(item)
 		}
-		documents[path] = fmt.Sprintf(`{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, version, strings.Join(manifests, ","))
+		documents[path] = fmt.Sprintf(`{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind,
+			version, strings.Join(manifests, ","))
 	}
 	const group = "policies.fastadmit.io/v1"
 	policy, binding, _ := strings.Cut(strings.ReplaceAll(limitReplicas, "admissionregistration.k8s.io", "policies.fastadmit.io"), "---\n")
@@ -148,12 +159,15 @@ func TestAuditClusterPolicies(t *testing.T) {
 	list(group, "/apis/"+group+"/policyreplicas", "PolicyReplica")
 	const limit = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop, labels: {limits: 'yes'}}\ndata: {max: '%d'}\n"
 	list("v1", "/api/v1/configmaps", "ConfigMap", fmt.Sprintf(limit, 4))
-	servertest.WriteFile(t, "policy.yaml", strings.ReplaceAll(limitReplicas, "replicas.example.com", "file.example.com")+"---\n"+fmt.Sprintf(limit, 3))
-	servertest.WriteFile(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: ValidatingAdmissionPolicy\n"+
-		"  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: ValidatingAdmissionPolicyConfiguration, customResources: true}\n")
+	servertest.WriteFile(t, "policy.yaml",
+		strings.ReplaceAll(limitReplicas, "replicas.example.com", "file.example.com")+"---\n"+fmt.Sprintf(limit, 3))
+	servertest.WriteFile(t, "admission.yaml",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: ValidatingAdmissionPolicy\n"+
+			"  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: ValidatingAdmissionPolicyConfiguration, customResources: true}\n")
 	for most, args := range map[int][]string{4: nil, 3: {"--policies=policy.yaml"}} {
 		out, errs, code := execute("", append([]string{
-			"audit", "--kubeconfig=kubeconfig", "--enable-admission-plugins=ValidatingAdmissionPolicy", "--admission-control-config-file=admission.yaml",
+			"audit", "--kubeconfig=kubeconfig", "--enable-admission-plugins=ValidatingAdmissionPolicy",
+			"--admission-control-config-file=admission.yaml",
 		}, args...)...)
 		want := fmt.Sprintf("denied request: at most %d replicas\n", most)
 		if code != 1 || errs != "" || strings.Count(out, "denied by") != 1 || !strings.Contains(out, want) {

@@ -32,7 +32,9 @@ func TestAuditFlags(t *testing.T) {
 		{[]string{enabled, "--kubeconfig=/nope"}, "/nope"},
 		{[]string{enabled}, "this process does not run in a Pod; name a kubeconfig with --kubeconfig"},
 		{[]string{"--kubeconfig=/nope"}, "no admission plugin is enabled"},
-		{[]string{"--enable-admission-plugins=NamespaceAutoProvision", "--kubeconfig=" + nobody}, "NamespaceAutoProvision is left out: it counts or writes, and does not decide by the object alone\nfastadmit: no admission plugin is enabled"},
+		{[]string{"--enable-admission-plugins=NamespaceAutoProvision", "--kubeconfig=" + nobody},
+			"NamespaceAutoProvision is left out: it counts or writes, and does not decide by the object alone\nfastadmit: " +
+				"no admission plugin is enabled"},
 		{[]string{enabled, "--kubeconfig=" + nobody}, "connection refused"},
 	} {
 		_, errs, code := execute("", append([]string{"audit"}, c.args...)...)
@@ -49,7 +51,8 @@ func TestAuditMetrics(t *testing.T) {
 		m := newAuditMetrics()
 		var s report.Summary
 		for i := range n {
-			r := &report.Result{Namespace: fmt.Sprintf("ns%d", i), Decision: report.Denied, Plugin: "P", Warnings: []report.Finding{{Plugin: "Q"}}}
+			r := &report.Result{Namespace: fmt.Sprintf("ns%d", i), Decision: report.Denied, Plugin: "P",
+				Warnings: []report.Finding{{Plugin: "Q"}}}
 			m.add(r)
 			m.add(&report.Result{Namespace: "allowed", Decision: report.Allowed})
 			s.Add(r)
@@ -65,7 +68,8 @@ func TestAuditMetrics(t *testing.T) {
 		if got, want := strings.Count(string(text), `fastadmit_audit_findings{plugin="P",namespace="ns`), n-others; got != want {
 			t.Errorf("%d namespaces: got series of %d", n, got)
 		}
-		want := []string{fmt.Sprintf("fastadmit_audit_objects{decision=\"denied\"} %d\n", n), `fastadmit_audit_findings{plugin="Q",namespace="ns0",result="warned"} 1`}
+		want := []string{fmt.Sprintf("fastadmit_audit_objects{decision=\"denied\"} %d\n", n),
+			`fastadmit_audit_findings{plugin="Q",namespace="ns0",result="warned"} 1`}
 		if others > 0 {
 			want = append(want, fmt.Sprintf(`fastadmit_audit_findings{plugin="P",namespace="",result="denied"} %d`, others))
 		}
@@ -78,7 +82,8 @@ func TestAuditMetrics(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".fastadmit-*")); len(left) > 0 {
 		t.Errorf("got %q left", left)
 	}
-	if err := newAuditMetrics().write("/nope/audit.prom", new(report.Summary)); err == nil || !strings.Contains(err.Error(), "--metrics-file: ") {
+	if err := newAuditMetrics().write("/nope/audit.prom", new(report.Summary)); err == nil ||
+		!strings.Contains(err.Error(), "--metrics-file: ") {
 		t.Errorf("got %v", err)
 	}
 }

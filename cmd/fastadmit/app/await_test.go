@@ -12,7 +12,8 @@ import (
 // TestAwait waits for a server that registers itself, and says what is missing
 // where there is none, or one with other plugins.
 func TestAwait(t *testing.T) {
-	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
+	config := servertest.TempFile(t, "config.yaml",
+		configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
 	s, api := serveRegistered(t, config)
 	kubeconfig := api.start(t)
 	f := func(wantCode int, want string, args ...string) {
@@ -25,7 +26,8 @@ func TestAwait(t *testing.T) {
 	managed := []string{"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit"}
 	with := func(args ...string) []string { return append(args, managed...) }
 	f(0, "kube-apiserver calls fastadmit for AlwaysPullImages\n", with("--config="+config)...)
-	f(1, "is missing or has other rules than the enabled plugins", with("--config="+config, "--enable-admission-plugins=DenyServiceExternalIPs", "--timeout=1s")...)
+	f(1, "is missing or has other rules than the enabled plugins",
+		with("--config="+config, "--enable-admission-plugins=DenyServiceExternalIPs", "--timeout=1s")...)
 	text, err := os.ReadFile(config)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +43,8 @@ func TestAwait(t *testing.T) {
 	})
 
 	kubeconfig = (&registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}).start(t)
-	f(1, "after 1s, kube-apiserver does not call fastadmit as configured: MutatingWebhookConfiguration fastadmit.io: there is none", with("--config="+config, "--timeout=1s")...)
+	f(1, "after 1s, kube-apiserver does not call fastadmit as configured: MutatingWebhookConfiguration fastadmit.io: there is none",
+		with("--config="+config, "--timeout=1s")...)
 	f(2, "await needs --cert-secret-name", "--config="+config)
 	f(2, "await needs --cert-secret-name", with("--config="+config, "--webhook-configurations=mutating/a")...)
 	f(2, "no admission plugin is enabled", managed...)

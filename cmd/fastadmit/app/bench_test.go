@@ -32,7 +32,8 @@ func TestBench(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--profiling")
 	dir := t.TempDir()
 	page, profiles := filepath.Join(dir, "report.html"), filepath.Join(dir, "profiles")
-	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--duration=1s",
+	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
+		"--duration=1s",
 		"--count=300", "--in-flight=2", "--metrics-url="+s.Ops+"/metrics", "--pprof-dir="+profiles, "--html="+page, "--patch-sample=1",
 		"--weights=pods:create=3,configmaps=1")
 	if code != exitDone || errs != "" {
@@ -43,7 +44,8 @@ func TestBench(t *testing.T) {
 			t.Errorf("there is no %q in\n%s", want, out)
 		}
 	}
-	for _, file := range []string{page, filepath.Join(profiles, "cpu.pprof"), filepath.Join(profiles, "heap.pprof"), filepath.Join(profiles, "allocs.pprof")} {
+	for _, file := range []string{page, filepath.Join(profiles, "cpu.pprof"), filepath.Join(profiles, "heap.pprof"),
+		filepath.Join(profiles, "allocs.pprof")} {
 		if about, err := os.Stat(file); err != nil || about.Size() < 100 {
 			t.Errorf("%s: got %v and %v", file, about, err)
 		}
@@ -56,7 +58,8 @@ func TestBench(t *testing.T) {
 func TestBenchEverything(t *testing.T) {
 	s := serve(t, nil, append(everythingFlags(t, true), "--allow-unauthenticated-writes")...)
 	for _, phase := range []string{"mutate", "validate"} {
-		out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/"+phase, "--insecure-skip-tls-verify", "--warm-up=0", "--duration=1m",
+		out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/"+phase, "--insecure-skip-tls-verify", "--warm-up=0",
+			"--duration=1m",
 			"--count=2000", "--in-flight=16", "--patch-sample=1")
 		if code != exitDone || errs != "" || !strings.Contains(out, " 0 failed") {
 			t.Errorf("%s: got %d: %s%s", phase, code, out, errs)
@@ -97,8 +100,10 @@ func TestBenchWrongAnswers(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "mine.allowed.json"), corpus.MustRead("pods-create-v1-1.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=5", "--recordings="+dir)
-	if code != exitFailed || !strings.Contains(errs, "5 requests got a wrong answer or none") || !strings.Contains(out, "WRONG: decision, 5 times; the first: mine.allowed: ") {
+	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
+		"--count=5", "--recordings="+dir)
+	if code != exitFailed || !strings.Contains(errs, "5 requests got a wrong answer or none") ||
+		!strings.Contains(out, "WRONG: decision, 5 times; the first: mine.allowed: ") {
 		t.Errorf("got %d: %s%s", code, out, errs)
 	}
 }
@@ -107,7 +112,8 @@ func TestBenchSweep(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
 		"--sweep", "--sweep-p99=1ns", "--rate=100", "--duration=50ms")
-	if code != exitDone || errs != "" || !strings.Contains(out, "knee  inconclusive: the first rate is too high already") || strings.Count(out, "100/s") < 2 {
+	if code != exitDone || errs != "" || !strings.Contains(out, "knee  inconclusive: the first rate is too high already") ||
+		strings.Count(out, "100/s") < 2 {
 		t.Errorf("got %d: %s%s", code, out, errs)
 	}
 }
@@ -168,7 +174,8 @@ func TestBenchUsage(t *testing.T) {
 	f(exitFailed, "--html: open /nowhere/report.html: no such file", url, "--html=/nowhere/report.html") // before it connects
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	served := "https://" + s.Address + "/mutate"
-	f(exitFailed, "unknown authority; set its CA certificates with --certificate-authority, or skip the verification with --insecure", served)
+	f(exitFailed, "unknown authority; set its CA certificates with --certificate-authority, or skip the verification with --insecure",
+		served)
 	f(exitFailed, "set its CA certificates with --against-certificate-authority, or skip the verification with --against-insecure", served,
 		"--insecure-skip-tls-verify", "--count=1", "--warm-up=0", "--against=https://"+s.Address+"/validate")
 	page := filepath.Join(t.TempDir(), "report.html")
@@ -182,10 +189,12 @@ func TestBenchUsage(t *testing.T) {
 func TestBenchHint(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysDeny")
 	for flag, want := range map[string]string{
-		"--expect=any":            "20 of 20 requests were denied, which says little about allowed ones; --weights=pods:create=1 sends only this recording",
+		"--expect=any": "20 of 20 requests were denied, which says little about allowed ones; " +
+			"--weights=pods:create=1 sends only this recording",
 		"--weights=pods:create=1": "",
 	} {
-		_, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0", "--count=20", flag)
+		_, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
+			"--count=20", flag)
 		if code != exitDone || !strings.Contains(errs, want) || want == "" && errs != "" {
 			t.Errorf("%s: got %d and %q, want %q", flag, code, errs, want)
 		}
@@ -203,7 +212,8 @@ func TestProfiling(t *testing.T) {
 		response.Body.Close()
 		return response.StatusCode
 	}
-	on, off := serve(t, nil, "--enable-admission-plugins=AlwaysAdmit", "--profiling"), serve(t, nil, "--enable-admission-plugins=AlwaysAdmit")
+	on, off := serve(t, nil, "--enable-admission-plugins=AlwaysAdmit", "--profiling"), serve(t, nil,
+		"--enable-admission-plugins=AlwaysAdmit")
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline"} {
 		if got := get(on.Ops + path); got != http.StatusOK {
 			t.Errorf("%s: got %d with --profiling", path, got)

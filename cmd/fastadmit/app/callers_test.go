@@ -51,7 +51,8 @@ func TestClientCertificates(t *testing.T) {
 	f(401, "incompatible key usage", ours.Sign("kube-apiserver", x509.ExtKeyUsageServerAuth, time.Hour))
 	f(403, `client certificate: \"kubelet\" is not one of --client-allowed-names`, ours.Sign("kubelet", client, time.Hour))
 	metrics := s.Get(t, "/metrics", 200)
-	for _, line := range []string{`fastadmit_refused_requests_total{code="401"} 4`, `fastadmit_refused_requests_total{code="403"} 1`, "fastadmit_requests_in_flight 0"} {
+	for _, line := range []string{`fastadmit_refused_requests_total{code="401"} 4`,
+		`fastadmit_refused_requests_total{code="403"} 1`, "fastadmit_requests_in_flight 0"} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in %s", line, metrics)
 		}
@@ -66,7 +67,9 @@ func TestClientCertificates(t *testing.T) {
 	f(200, `"uid"`, theirs.Sign("other", client, time.Hour))
 	servertest.WriteFile(t, ca, "nonsense")
 	servertest.Until(t, "a change was refused", func() bool {
-		return strings.Contains(s.Get(t, "/readyz?verbose", 200), "callers ok: a change was refused, the previous version stays in use: cannot load the credentials of callers: "+ca+": got no certificate")
+		return strings.Contains(s.Get(t, "/readyz?verbose", 200),
+			"callers ok: a change was refused, the previous version stays in use: cannot load the credentials of callers: "+ca+
+				": got no certificate")
 	})
 	f(200, `"uid"`, theirs.Sign("other", client, time.Hour))
 
@@ -90,8 +93,10 @@ func TestCredentials(t *testing.T) {
 			headers = []string{"Authorization: " + authorization}
 		}
 		x := s.Open(t)
-		response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate), append(headers, "Content-Type: application/json")...))
-		if response.StatusCode != code || code != 200 && !bytes.Contains(body, []byte(`"reason":"Unauthorized"`)) || bytes.Contains(body, []byte("secret")) {
+		response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate),
+			append(headers, "Content-Type: application/json")...))
+		if response.StatusCode != code || code != 200 && !bytes.Contains(body, []byte(`"reason":"Unauthorized"`)) ||
+			bytes.Contains(body, []byte("secret")) {
 			t.Errorf("%q: got %s %s, want %d", authorization, response.Status, body, code)
 		}
 	}
@@ -110,7 +115,8 @@ func TestCredentials(t *testing.T) {
 
 	// Nothing is read of a body without credentials: it need not even be sent.
 	x := s.Open(t)
-	response, _ := x.Send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n"))
+	response, _ := x.Send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: " +
+		"30000000\r\n\r\n"))
 	if response.StatusCode != http.StatusUnauthorized || !response.Close {
 		t.Errorf("without a body: got %s", response.Status)
 	}
@@ -167,7 +173,8 @@ func TestCertificateReload(t *testing.T) {
 	})
 	servertest.WriteFile(t, keyFile, "nonsense")
 	servertest.Until(t, "a change was refused", func() bool {
-		return strings.Contains(s.Get(t, "/readyz?verbose", 200), "certificate ok: a change was refused, the previous version stays in use: cannot load the serving certificate")
+		return strings.Contains(s.Get(t, "/readyz?verbose", 200),
+			"certificate ok: a change was refused, the previous version stays in use: cannot load the serving certificate")
 	})
 	if got := served(); got != "second" {
 		t.Errorf("got %q after a broken change", got)

@@ -22,12 +22,15 @@ func TestDidYouMean(t *testing.T) {
 		}
 	}
 	f("Did you mean this?\n\treview\n", "revew")
-	f("unknown flag: --enable-admision-plugins, did you mean --enable-admission-plugins?\nfastadmit serve --help", "serve", "--enable-admision-plugins=x")
+	f("unknown flag: --enable-admision-plugins, did you mean --enable-admission-plugins?\nfastadmit serve --help", "serve",
+		"--enable-admision-plugins=x")
 	f("unknown shorthand flag: 'z' in -z\nfastadmit review --help", "review", "-z")
-	f(`unknown admission plugin "AlwaysPullImage", did you mean AlwaysPullImages?; unknown admission plugin "Nothing" (fastadmit plugins lists all)`,
+	f(`unknown admission plugin "AlwaysPullImage", did you mean AlwaysPullImages?; unknown admission plugin "Nothing" `+
+		`(fastadmit plugins lists all)`,
 		"serve", "--enable-admission-plugins=AlwaysPullImage,Nothing")
 	f(`--output: got "table", want one of text, wide, json, yaml, name`, "plugins", "-o", "table")
-	if stdout, stderr, code := execute("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "review", "-", "--enable-admission-plugins=AlwaysAdmit"); code != 0 {
+	if stdout, stderr, code := execute("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "review", "-",
+		"--enable-admission-plugins=AlwaysAdmit"); code != 0 {
 		t.Errorf("review with an argument: got exit code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -68,7 +71,8 @@ func TestPluginsFormats(t *testing.T) {
 	}
 	wide := strings.Split(list("wide"), "\n")
 	if len(names) != len(table) || len(fromJSON) != len(table) || len(fromYAML) != len(table) || len(wide) != len(table)+2 {
-		t.Fatalf("got %d names, %d in JSON, %d in YAML, %d lines, want %d plugins", len(names), len(fromJSON), len(fromYAML), len(wide), len(table))
+		t.Fatalf("got %d names, %d in JSON, %d in YAML, %d lines, want %d plugins", len(names), len(fromJSON), len(fromYAML),
+			len(wide), len(table))
 	}
 	for i, p := range table {
 		if names[i] != p.Name || fromJSON[i].Name != p.Name || fromYAML[i].Summary != p.Summary || fromJSON[i].Mutates != p.Mutates ||
@@ -136,7 +140,8 @@ plugins:
 - name: PodSecurity
   path: level.yaml
 `)
-	servertest.WriteFile(t, "level.yaml", "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\ndefaults:\n  enforce: restrictedd\n")
+	servertest.WriteFile(t, "level.yaml",
+		"apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\ndefaults:\n  enforce: restrictedd\n")
 	f := func(want string, code int, args ...string) {
 		t.Helper()
 		stdout, stderr, got := execute("", append([]string{"config"}, args...)...)
@@ -155,10 +160,12 @@ own.yaml:5: server.securePort: got 70000, want 0 to 65535
 own.yaml:7: plugins[0].name: unknown plugin "Podsecurity", did you mean PodSecurity? (fastadmit plugins lists all)
 own.yaml:8: plugins[0].timeout: got 40s, want more than 0s and at most 30s
 `+plugin, 1, "--config=own.yaml", "--admission-control-config-file=admission.yaml")
-	f("admission.yaml:2: kind: got \"AdmissionConfiguration\", want \"Configuration\": --admission-control-config-file takes this file\n", 1, "--config=admission.yaml")
+	f("admission.yaml:2: kind: got \"AdmissionConfiguration\", want \"Configuration\": --admission-control-config-file takes this file\n",
+		1, "--config=admission.yaml")
 	f("own.yaml:2: kind: got \"Configuration\", want \"AdmissionConfiguration\": --config takes this file\n", 1,
 		"--admission-control-config-file=own.yaml", "--enable-admission-plugins=AlwaysDeny")
-	f("cannot enable plugin EventRateLimit: limits: Invalid value: null: must not be empty\n", 1, "--enable-admission-plugins=EventRateLimit")
+	f("cannot enable plugin EventRateLimit: limits: Invalid value: null: must not be empty\n", 1,
+		"--enable-admission-plugins=EventRateLimit")
 	servertest.WriteFile(t, filepath.Join(dir, "level.yaml"), "a: [")
 	f("level.yaml: plugin PodSecurity: yaml: line 1: did not find expected node content\n", 1,
 		"--admission-control-config-file=admission.yaml", "--enable-admission-plugins=PodSecurity")

@@ -56,9 +56,12 @@ func everythingFlags(t testing.TB, selectors bool) []string {
 	if selectors {
 		own += "plugins:" + settings.String() + "\n"
 	}
-	limits := `{kind: Configuration, apiVersion: eventratelimit.admission.k8s.io/v1alpha1, limits: [{type: Server, qps: 1000000, burst: 1000000}]}`
-	disks := `{kind: PersistentVolumeLabelConfiguration, apiVersion: fastadmit.io/v1alpha1, volumes: [{provider: gce, id: d, labels: {a: b}}]}`
-	admission := "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, configuration: " + limits + "}, " +
+	limits := `{kind: Configuration, apiVersion: eventratelimit.admission.k8s.io/v1alpha1, limits: [{type: Server, qps: ` +
+		`1000000, burst: 1000000}]}`
+	disks := `{kind: PersistentVolumeLabelConfiguration, apiVersion: fastadmit.io/v1alpha1, volumes: [{provider: gce, id: ` +
+		`d, labels: {a: b}}]}`
+	admission := "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, configuration: " +
+		limits + "}, " +
 		"{name: PersistentVolumeLabel, configuration: " + disks + "}]\n"
 	state := filepath.Join(dir, "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
@@ -92,7 +95,8 @@ func TestEverythingAllocatesNothing(t *testing.T) {
 	for _, selectors := range [...]bool{false, true} {
 		chain := everything(t, selectors)
 		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomePatched, corpus.MustRead(servertest.PodCreate))
-		always := bytes.ReplaceAll(corpus.MustRead(servertest.PodCreate), []byte(`"imagePullPolicy":"IfNotPresent"`), []byte(`"imagePullPolicy":"Always"`))
+		always := bytes.ReplaceAll(corpus.MustRead(servertest.PodCreate), []byte(`"imagePullPolicy":"IfNotPresent"`),
+			[]byte(`"imagePullPolicy":"Always"`))
 		admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, always)
 	}
 }

@@ -29,18 +29,21 @@ func served(t *testing.T, dir string) (files map[string]string, args []string) {
 	authority := servertest.NewAuthority(t)
 	pair := authority.Sign("fastadmit", x509.ExtKeyUsageServerAuth, time.Hour)
 	files = map[string]string{
-		"config.yaml":    configHead + "enableAdmissionPlugins: [EventRateLimit]\n",
-		"admission.yaml": "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, path: limits.yaml}]\n",
-		"limits.yaml":    "kind: Configuration\napiVersion: eventratelimit.admission.k8s.io/v1alpha1\nlimits: [{type: Server, qps: 1, burst: 1}]\n",
-		"tls.crt":        servertest.CertPEM(pair.Leaf), "tls.key": servertest.KeyPEM(t, pair),
+		"config.yaml": configHead + "enableAdmissionPlugins: [EventRateLimit]\n",
+		"admission.yaml": "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: " +
+			"EventRateLimit, path: limits.yaml}]\n",
+		"limits.yaml": "kind: Configuration\napiVersion: eventratelimit.admission.k8s.io/v1alpha1\nlimits: [{type: Server, " +
+			"qps: 1, burst: 1}]\n",
+		"tls.crt": servertest.CertPEM(pair.Leaf), "tls.key": servertest.KeyPEM(t, pair),
 		"ca.crt": servertest.CertPEM(authority.Cert), "tokens.csv": "t,u,1\n", "passwords.csv": "p,u,1\n",
 	}
 	for name, content := range files {
 		servertest.WriteFile(t, filepath.Join(dir, name), content)
 	}
 	for flag, name := range map[string]string{
-		"config": "config.yaml", "admission-control-config-file": "admission.yaml", "tls-cert-file": "tls.crt", "tls-private-key-file": "tls.key",
-		"client-ca-file": "ca.crt", "token-auth-file": "tokens.csv", "basic-auth-file": "passwords.csv",
+		"config": "config.yaml", "admission-control-config-file": "admission.yaml", "tls-cert-file": "tls.crt",
+		"tls-private-key-file": "tls.key",
+		"client-ca-file":       "ca.crt", "token-auth-file": "tokens.csv", "basic-auth-file": "passwords.csv",
 	} {
 		args = append(args, "--"+flag+"="+filepath.Join(dir, name))
 	}
@@ -98,15 +101,18 @@ func TestFIFOAtStart(t *testing.T) {
 			cluster, user = "cluster: {server: 'https://127.0.0.1:1'}", ", user: "+user
 		}
 		other := filepath.Join(dir, "other")
-		servertest.WriteFile(t, other, "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"+
-			"clusters: [{name: c, "+cluster+"}]\nusers: [{name: u"+user+"}]\n")
-		if _, errs, code := execute("", append(args, "--kubeconfig="+other)...); code != 1 || !strings.Contains(errs, named+": "+notRegular) {
+		servertest.WriteFile(t, other,
+			"apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"+
+				"clusters: [{name: c, "+cluster+"}]\nusers: [{name: u"+user+"}]\n")
+		if _, errs, code := execute("", append(args, "--kubeconfig="+other)...); code != 1 ||
+			!strings.Contains(errs, named+": "+notRegular) {
 			t.Errorf("%s: got exit code %d, %s", field, code, errs)
 		}
 	}
 	state := t.TempDir()
 	fifo(t, filepath.Join(state, "pods.yaml"))
-	if _, errs, code := execute("", append(args, "--cluster-state-dir="+state)...); code != 1 || !strings.Contains(errs, "pods.yaml: "+notRegular) {
+	if _, errs, code := execute("", append(args, "--cluster-state-dir="+state)...); code != 1 ||
+		!strings.Contains(errs, "pods.yaml: "+notRegular) {
 		t.Errorf("cluster state: got exit code %d, %s", code, errs)
 	}
 }
@@ -135,7 +141,8 @@ func TestReviewReadsPipes(t *testing.T) {
 	if code != 0 || !strings.Contains(got, ": Pod default/web: allowed, patched by AlwaysPullImages\n") {
 		t.Errorf("review: got exit code %d, %s %s", code, got, errs)
 	}
-	got, errs, code = execute("", "manifests", "--config="+pipe("config", config), "--url=https://example.com", "--ca-bundle-file="+pipe("ca", servertest.CertPEM(servertest.NewAuthority(t).Cert)))
+	got, errs, code = execute("", "manifests", "--config="+pipe("config", config), "--url=https://example.com",
+		"--ca-bundle-file="+pipe("ca", servertest.CertPEM(servertest.NewAuthority(t).Cert)))
 	if code != 0 || !strings.Contains(got, "caBundle: ") {
 		t.Errorf("manifests: got exit code %d, %s %s", code, got, errs)
 	}

@@ -31,14 +31,16 @@ func TestImageReview(t *testing.T) {
 	f := func(code int, want string, raw []byte) {
 		t.Helper()
 		response, body := s.Open(t).Send(raw)
-		if response.StatusCode != code || !strings.Contains(string(body), want) || response.Header.Get("Content-Type") != "application/json" {
+		if response.StatusCode != code || !strings.Contains(string(body), want) ||
+			response.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("got %s %s, want %d with %s", response.Status, body, code, want)
 		}
 	}
 	const path = "/imagereview?timeout=30s"
 	pinned := "nginx@sha256:" + strings.Repeat("0", 64)
 	f(200, `"status":{"allowed":true}}`, servertest.Request(path, imageQuestion(pinned)))
-	f(200, `"status":{"allowed":false,"reason":"image nginx may not run: it is not named by its digest (rule pinned)","auditAnnotations":{"refused-by-rule":"pinned"}}}`,
+	f(200, `"status":{"allowed":false,"reason":"image nginx may not run: it is not named by its digest (rule pinned)",`+
+		`"auditAnnotations":{"refused-by-rule":"pinned"}}}`,
 		servertest.Request(path, imageQuestion("nginx")))
 	f(400, `kind: got \"AdmissionReview\", want \"ImageReview\"`, servertest.Request(path, corpus.MustRead(servertest.PodCreate)))
 	f(400, "cannot read ImageReview", servertest.Request(path, []byte(imagesHead)))
@@ -46,11 +48,16 @@ func TestImageReview(t *testing.T) {
 	f(404, "or /imagereview", servertest.Request("/x/imagereview", imageQuestion("nginx")))
 	f(405, "method: got GET", []byte("GET /imagereview HTTP/1.1\r\nHost: a\r\n\r\n"))
 	f(415, "Content-Type", servertest.Request(path, imageQuestion("nginx"), "Content-Type: text/plain"))
-	f(411, "Content-Length", []byte("POST /imagereview HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"))
-	f(413, "body: got more than", []byte(fmt.Sprintf("POST /imagereview HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", 32<<20+1)))
+	f(411, "Content-Length", []byte("POST /imagereview HTTP/1.1\r\nHost: a\r\nContent-Type: "+
+		"application/json\r\nTransfer-Encoding: chunked\r\n\r\n"))
+	f(413, "body: got more than",
+		[]byte(fmt.Sprintf("POST /imagereview HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+			32<<20+1)))
 	many := strings.Repeat(`{"image":"nginx"},`, 10_000)
 	f(200, "; and 9996 more", servertest.Request(path, []byte(imagesHead+`{"containers":[`+many+`{"image":"nginx"}]}}`)))
-	f(200, `"allowed":false`, servertest.Request(path, []byte(imagesHead+`{"containers":[{"image":"nginx"}],"annotations":{"a.image-policy.k8s.io/b":"`+strings.Repeat("x", 1<<20)+`"}}}`)))
+	f(200, `"allowed":false`, servertest.Request(path,
+		[]byte(imagesHead+`{"containers":[{"image":"nginx"}],"annotations":{"a.image-policy.k8s.io/b":"`+
+			strings.Repeat("x", 1<<20)+`"}}}`)))
 	page := s.Get(t, "/metrics", 200)
 	for _, series := range []string{
 		`fastadmit_requests_total{webhook="imagereview",operation="other",decision="allowed"} 1`,
@@ -61,7 +68,8 @@ func TestImageReview(t *testing.T) {
 			t.Errorf("got no %s in the metrics", series)
 		}
 	}
-	if !strings.Contains(s.Log.String(), `"endpoint":"imagereview","namespace":"shop","rule":"pinned","message":"image nginx may not run`) {
+	if !strings.Contains(s.Log.String(),
+		`"endpoint":"imagereview","namespace":"shop","rule":"pinned","message":"image nginx may not run`) {
 		t.Errorf("got no refusal in the log: %s", s.Log.String())
 	}
 
@@ -87,7 +95,8 @@ func TestImageReviewCallers(t *testing.T) {
 	servertest.WriteFile(t, paths, token+"\n")
 	f := func(s *running, code int, path string, headers ...string) {
 		t.Helper()
-		response, body := s.Open(t).Send(servertest.Request(path, imageQuestion("nginx"), append(headers, "Content-Type: application/json")...))
+		response, body := s.Open(t).Send(servertest.Request(path, imageQuestion("nginx"),
+			append(headers, "Content-Type: application/json")...))
 		if response.StatusCode != code || code == 200 && !strings.Contains(string(body), `"allowed":false`) {
 			t.Errorf("%s %q: got %s %s, want %d", path, headers, response.Status, body, code)
 		}
@@ -112,16 +121,19 @@ func TestImageReviewFaults(t *testing.T) {
 			t.Errorf("%s: got exit code %d, %s, want %q", rules, code, errs, want)
 		}
 	}
-	f("  - name: a\n    allowedRepositories:\n    - nginx\n", ":8: imageReview.rules[0].allowedRepositories[0]: Invalid value: \"nginx\": want it to begin with a registry")
+	f("  - name: a\n    allowedRepositories:\n    - nginx\n",
+		":8: imageReview.rules[0].allowedRepositories[0]: Invalid value: \"nginx\": want it to begin with a registry")
 	f("  - {name: a, requireDigest: 1}\n", ":6: imageReview.rules[0].requireDigest: ")
 	f("  - {name: a, requireDigests: true}\n", ":6: imageReview.rules[0].requireDigests: unknown field")
 	f("  - {name: a, requireDigest: true}\n  - {name: a, requireDigest: true}\n", ":7: imageReview.rules[1].name: Duplicate value")
 	f("    []\n", ":6: imageReview.rules: Required value")
 	servertest.WriteFile(t, file, configHead+imageRules)
-	if out, errs, code := execute("", "config", "--config="+file); code != 0 || !strings.Contains(out, "imageReview:\n  rules:\n  - name: pinned\n    requireDigest: true\n") {
+	if out, errs, code := execute("", "config", "--config="+file); code != 0 ||
+		!strings.Contains(out, "imageReview:\n  rules:\n  - name: pinned\n    requireDigest: true\n") {
 		t.Errorf("got exit code %d, %s%s, want the rules", code, out, errs)
 	}
-	if _, errs, code := execute("", "manifests", "--config="+file); code == 0 || !strings.Contains(errs, "no admission plugin is enabled") {
+	if _, errs, code := execute("", "manifests", "--config="+file); code == 0 ||
+		!strings.Contains(errs, "no admission plugin is enabled") {
 		t.Errorf("manifests: got exit code %d, %s", code, errs)
 	}
 }

@@ -78,7 +78,8 @@ rules:
 // TestPluginsForChart shows that only plugins of one's own are values of the chart.
 func TestPluginsForChart(t *testing.T) {
 	stdout, _, code := executeOwn("", "plugins", "-o", "chart")
-	if code != 0 || !strings.HasPrefix(stdout, "extraPlugins:\n  NamespaceCreator:\n") || !strings.Contains(stdout, "\n  TeamLabel:\n    cluster:\n") ||
+	if code != 0 || !strings.HasPrefix(stdout, "extraPlugins:\n  NamespaceCreator:\n") ||
+		!strings.Contains(stdout, "\n  TeamLabel:\n    cluster:\n") ||
 		strings.Contains(stdout, "LimitRanger") {
 		t.Errorf("got exit code %d, %s, want NamespaceCreator and TeamLabel alone", code, stdout)
 	}
@@ -105,12 +106,14 @@ func TestReviewOpenKinds(t *testing.T) {
 		stdout, stderr, code := executeOwn(input, append([]string{"review", "--enable-admission-plugins=TeamLabel"}, flags...)...)
 		return stdout + stderr, code
 	}
-	if got, code := review(pod+"---\n"+defaults, "--cluster-state-dir="+dir, "-"); code != 0 || !strings.Contains(got, `{"team":"red"}`) || !strings.Contains(got, "4711") {
+	if got, code := review(pod+"---\n"+defaults, "--cluster-state-dir="+dir, "-"); code != 0 ||
+		!strings.Contains(got, `{"team":"red"}`) || !strings.Contains(got, "4711") {
 		t.Errorf("with a ConfigMap: got exit code %d, %s, want the pod allowed and patched", code, got)
 	}
 	const team = "---\napiVersion: example.com/v1\nkind: Team\nmetadata: {name: red}\nspec: {costCenter: \"4711\"}\n"
 	if got, code := review(pod+"---\n"+defaults+team, "-"); code != 0 || !strings.Contains(got, "4711") {
-		t.Errorf("with a Team beside it and no CustomResourceDefinition: got exit code %d, %s, want the pod allowed and patched", code, got)
+		t.Errorf("with a Team beside it and no CustomResourceDefinition: got exit code %d, %s, want the pod allowed and patched",
+			code, got)
 	}
 	if got, code := review(pod, "--cluster-state-dir="+dir, "-"); code != 1 || !strings.Contains(got, `got "", want the name of a Team`) {
 		t.Errorf("without: got exit code %d, %s, want the pod denied", code, got)

@@ -27,14 +27,18 @@ func TestReloadKubeconfig(t *testing.T) {
 	admission, token := filepath.Join(dir, "admission.yaml"), filepath.Join(dir, "token")
 	servertest.WriteFile(t, admission, "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
 		"- {name: ImagePolicyWebhook, configuration: {imagePolicy: {kubeConfigFile: kubeconfig, denyTTL: -1}}}\n")
-	servertest.WriteFile(t, filepath.Join(dir, "ca.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})))
+	servertest.WriteFile(t, filepath.Join(dir, "ca.crt"),
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})))
 	servertest.WriteFile(t, token, "bad\n")
-	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q, certificate-authority: ca.crt}}]\n"+
-		"users: [{name: u, user: {tokenFile: token}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", backend.URL)
+	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q, "+
+		"certificate-authority: ca.crt}}]\n"+
+		"users: [{name: u, user: {tokenFile: token}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n",
+		backend.URL)
 	servertest.WriteFile(t, filepath.Join(dir, "kubeconfig"), kubeconfig)
 	s := serve(t, nil, "--enable-admission-plugins=ImagePolicyWebhook", "--admission-control-config-file="+admission)
 	x := s.Open(t)
-	if code, body := x.Answer("/validate"); code != 200 || !strings.Contains(body, `"allowed":false`) || !strings.Contains(body, "provide credentials") {
+	if code, body := x.Answer("/validate"); code != 200 || !strings.Contains(body, `"allowed":false`) ||
+		!strings.Contains(body, "provide credentials") {
 		t.Fatalf("got %d %s, want the backend to send fastadmit away", code, body)
 	}
 	servertest.WriteFile(t, token, "good\n")

@@ -134,7 +134,8 @@ func TestOthersRegister(t *testing.T) {
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(api.wrote(patch)[0], patch)), &applied); err != nil {
 		t.Fatal(err)
 	}
-	if w := applied.Webhooks; len(w) != 1 || w[0].Name != "ours.example.com" || len(w[0].ClientConfig) != 1 || w[0].ClientConfig["caBundle"] == "" {
+	if w := applied.Webhooks; len(w) != 1 || w[0].Name != "ours.example.com" || len(w[0].ClientConfig) != 1 ||
+		w[0].ClientConfig["caBundle"] == "" {
 		t.Errorf("got webhooks %v, want the caBundle of ours.example.com", applied.Webhooks)
 	}
 	if applied.Metadata["resourceVersion"] != "7" {
@@ -143,8 +144,12 @@ func TestOthersRegister(t *testing.T) {
 
 	servertest.Until(t, "it says that one is missing, and is ready", func() bool {
 		code, about := s.Readyz(t)
-		return code == http.StatusOK && strings.Contains(about, "[-]registration failed without affecting readiness, because webhooks are registered when their Service has pods that are ready: "+
-			"there is no MutatingWebhookConfiguration not-yet.example.com\n") && strings.Contains(s.Get(t, "/metrics", 200), "\nfastadmit_registered 0\n")
+		return code == http.StatusOK &&
+			strings.Contains(about,
+				"[-]registration failed without affecting readiness, because webhooks are registered when their Service has "+
+					"pods that are ready: "+
+					"there is no MutatingWebhookConfiguration not-yet.example.com\n") &&
+			strings.Contains(s.Get(t, "/metrics", 200), "\nfastadmit_registered 0\n")
 	})
 
 	// Other plugins are nothing that fastadmit registers.
@@ -192,8 +197,10 @@ func TestOthersRegisterWrong(t *testing.T) {
 	}
 	managed := "--cert-secret-name=a"
 	f(` needs --cert-secret-name`, "--webhook-configurations=mutating/a")
-	for _, wrong := range []string{"a", "mutating", "mutating/", "/a", "mutatings/a", "Mutating/a", "mutating/a/b", "mutating/A", "mutating/.."} {
-		f(fmt.Sprintf(`: got %q, want mutating/<name> or validating/<name>`, wrong), managed, "--webhook-configurations=validating/a,"+wrong)
+	for _, wrong := range []string{"a", "mutating", "mutating/", "/a", "mutatings/a", "Mutating/a", "mutating/a/b",
+		"mutating/A", "mutating/.."} {
+		f(fmt.Sprintf(`: got %q, want mutating/<name> or validating/<name>`, wrong), managed,
+			"--webhook-configurations=validating/a,"+wrong)
 	}
 	f(`: got mutating/a twice`, managed, "--webhook-configurations=mutating/a,validating/a,mutating/a")
 	f(`: got "x", want`, managed, "--config="+servertest.TempFile(t, "config.yaml", configHead+"server: {webhookConfigurations: [x]}"))
@@ -202,7 +209,8 @@ func TestOthersRegisterWrong(t *testing.T) {
 // TestManagedPathToken registers fastadmit with a path token, keeps it in the
 // Secret, and takes no calls without it.
 func TestManagedPathToken(t *testing.T) {
-	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
+	config := servertest.TempFile(t, "config.yaml",
+		configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")
 	s, api := serveRegistered(t, config)
 	var token string
 	servertest.Until(t, "both are registered", func() bool {

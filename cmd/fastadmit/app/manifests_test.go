@@ -57,8 +57,9 @@ plugins:
 	}
 	const (
 		leftOut = "no plugin sees requests in the namespaces fastadmit, kube-node-lease, kube-system"
-		calls   = "kube-apiserver calls https://fastadmit.fastadmit.svc:443; the serving certificate must be valid for fastadmit.fastadmit.svc"
-		roots   = "without a caBundle, kube-apiserver trusts the certificate authorities of its own machine only"
+		calls   = "kube-apiserver calls https://fastadmit.fastadmit.svc:443; the serving certificate must be valid for " +
+			"fastadmit.fastadmit.svc"
+		roots = "without a caBundle, kube-apiserver trusts the certificate authorities of its own machine only"
 	)
 	f("service", []string{leftOut, calls, roots}, "--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs")
 	f("flags", []string{
@@ -69,10 +70,12 @@ plugins:
 	f("config", []string{leftOut, calls, roots}, "--config="+config)
 	f("url", []string{
 		"no plugin sees requests in the namespaces infra, kube-node-lease, kube-system",
-	}, "--enable-admission-plugins=StorageObjectInUseProtection", "-n", "infra", "--url=https://fastadmit.example.com/", "--ca-bundle-file="+caFile)
+	}, "--enable-admission-plugins=StorageObjectInUseProtection", "-n", "infra", "--url=https://fastadmit.example.com/",
+		"--ca-bundle-file="+caFile)
 	f("static", []string{
 		"no plugin sees requests in the namespaces kube-node-lease, kube-system",
-		"with a URL, the namespace that fastadmit runs in is not known: if it runs in this cluster, name the namespace, so that fastadmit does not " +
+		"with a URL, the namespace that fastadmit runs in is not known: if it runs in this cluster, name the namespace, so " +
+			"that fastadmit does not " +
 			"keep its own pods from starting",
 		"AlwaysDeny handles every resource: leases, events, nodes and webhook configurations wait for fastadmit, even " +
 			"cluster-scoped ones, to which no namespaceSelector applies; configure rules for the plugin to select fewer",
@@ -95,8 +98,10 @@ func TestManifestsWrong(t *testing.T) {
 	const images, services = "--enable-admission-plugins=AlwaysPullImages", "--enable-admission-plugins=DenyServiceExternalIPs"
 	f(2, "no admission plugin is enabled")
 	f(2, `unknown command "x"`, images, "x")
-	f(2, "fastadmit: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds\n", images, "--timeout-seconds=31")
-	f(2, "fastadmit: registration.clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive\n"+
+	f(2, "fastadmit: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds\n",
+		images, "--timeout-seconds=31")
+	f(2, "fastadmit: registration.clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and "+
+		"65535, inclusive\n"+
 		"registration.timeoutSeconds: Invalid value: 0: ", images, "--timeout-seconds=0", "--service-port=0")
 	f(2, `registration.name: Invalid value: "fastadmit": it ends the names of webhooks`, images, "--name=fastadmit")
 	f(2, "registration.clientConfig.service.name: Required value", images, "--service-name=")
@@ -104,7 +109,8 @@ func TestManifestsWrong(t *testing.T) {
 	f(2, `registration.clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme`, images, "--url=http://a")
 	f(2, "--url cannot be used with --service-name and --service-port", images, "--url=https://a", "--service-port=1")
 	f(2, "registration.clientConfig.url: Required value: is required for static manifests", images, "--static")
-	f(2, "registration.clientConfig.service: Forbidden: is not supported for static manifests; use url instead", images, "--static", "--service-port=1")
+	f(2, "registration.clientConfig.service: Forbidden: is not supported for static manifests; use url instead", images,
+		"--static", "--service-port=1")
 	f(2, `--kind: got "Pod", want MutatingWebhookConfiguration, ValidatingWebhookConfiguration or ClusterRole`, images, "--kind=Pod")
 	f(1, "no enabled plugin needs a MutatingWebhookConfiguration", services, "--kind=MutatingWebhookConfiguration")
 	f(1, "cannot read --ca-bundle-file: open ", images, "--ca-bundle-file="+filepath.Join(t.TempDir(), "missing"))
@@ -143,7 +149,8 @@ func TestRegistrationFlags(t *testing.T) {
 	)
 	f("", "")
 	f("{name: a.b, timeoutSeconds: 3, matchPolicy: Exact}", "{name: a.b, timeoutSeconds: 3, matchPolicy: Exact}")
-	f("{name: a.b, timeoutSeconds: 3, matchPolicy: Exact}", "{name: c.d, timeoutSeconds: 10, matchPolicy: Exact}", "--name=c.d", "--timeout-seconds=10")
+	f("{name: a.b, timeoutSeconds: 3, matchPolicy: Exact}", "{name: c.d, timeoutSeconds: 10, matchPolicy: Exact}", "--name=c.d",
+		"--timeout-seconds=10")
 	f(service, service)
 	f(service, byURL, "--url=https://a")
 	f(service, "clientConfig: {service: {namespace: n, name: t, port: 1, path: /p}, caBundle: YQ==}", "--service-name=t")
@@ -164,14 +171,17 @@ func TestManifestsPathToken(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		stdout, stderr, code := execute("", append([]string{"manifests", "--enable-admission-plugins=AlwaysPullImages"}, args...)...)
-		if code != 0 || !strings.Contains(stdout, want) || !strings.Contains(stderr, "whoever may read the webhook configurations can call fastadmit") {
+		if code != 0 || !strings.Contains(stdout, want) ||
+			!strings.Contains(stderr, "whoever may read the webhook configurations can call fastadmit") {
 			t.Errorf("%q: got exit code %d, %s, %s, want %s", args, code, stdout, stderr, want)
 		}
 	}
 	f("path: /"+token+"/mutate/fail\n", "--path-token-file="+file)
 	f("url: https://a.example.com/p/"+token+"/mutate/fail\n", "--path-token-file="+file, "--url=https://a.example.com/p/")
-	f("path: /"+token+"/validate/fail\n", "--config="+servertest.TempFile(t, "config.yaml", configHead+"server: {pathTokenFile: "+file+"}\n"))
-	_, stderr, code := execute("", "manifests", "--enable-admission-plugins=AlwaysPullImages", "--path-token-file="+servertest.TempFile(t, "tokens", "x"))
+	f("path: /"+token+"/validate/fail\n",
+		"--config="+servertest.TempFile(t, "config.yaml", configHead+"server: {pathTokenFile: "+file+"}\n"))
+	_, stderr, code := execute("", "manifests", "--enable-admission-plugins=AlwaysPullImages",
+		"--path-token-file="+servertest.TempFile(t, "tokens", "x"))
 	if code != 1 || !strings.Contains(stderr, "cannot read --path-token-file: ") {
 		t.Errorf("got exit code %d, %s, want that the file is wrong", code, stderr)
 	}

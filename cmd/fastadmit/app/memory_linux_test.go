@@ -184,7 +184,8 @@ func TestLargestReviews(t *testing.T) {
 	if noCgroup != nil {
 		procs = ""
 	}
-	p := start(t, procs, "--enable-admission-plugins="+strings.Join(enabled, ","), "--cluster-state-dir="+dir, "--allow-unauthenticated-writes")
+	p := start(t, procs, "--enable-admission-plugins="+strings.Join(enabled, ","), "--cluster-state-dir="+dir,
+		"--allow-unauthenticated-writes")
 
 	const most = (32 << 20) - 1000
 	list := func(size int, format, element string) string {
@@ -194,8 +195,9 @@ func TestLargestReviews(t *testing.T) {
 	empty := list(most, `{"spec":{"initContainers":[%s]}}`, `{}`)
 	aliases := list(most, `{"spec":{"hostAliases":[%s]}}`, `{}`)
 	update := list(most/2, `{"spec":{"containers":[%s]}}`, `0`)
-	storable := list(34_000*145, `{"spec":{"containers":[%s]}}`, `{"name":"aaaa","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log",`+
-		`"terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`)
+	storable := list(34_000*145, `{"spec":{"containers":[%s]}}`,
+		`{"name":"aaaa","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log",`+
+			`"terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`)
 	images := list(server.RequestBytesInFlightMax/16-1000, `{"spec":{"containers":[%s]}}`, `{"image":"b"}`)
 	account := func(size int) string {
 		return `{"metadata":{},"spec":{"serviceAccountName":"` + strings.Repeat("a", size) + `"}}`
@@ -254,7 +256,8 @@ func (p *process) review(t *testing.T, begun *sync.WaitGroup, path, object, old 
 	if old == "" {
 		operation, old = "CREATE", "null"
 	}
-	body := []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"Pod"},` +
+	body := []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"group":"",` +
+		`"version":"v1","kind":"Pod"},` +
 		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"attacked","operation":"` + operation + `",` +
 		`"userInfo":{"username":"a"},"object":` + object + `,"oldObject":` + old + `}}`)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: servertest.TLS.Clone()}, Timeout: 2 * time.Minute}

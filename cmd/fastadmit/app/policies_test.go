@@ -37,8 +37,10 @@ func TestReviewPolicies(t *testing.T) {
 	servertest.WriteFile(t, "pod.yaml", latestPod)
 	reviewed(t, "", 1, []string{"pod.yaml:1: " + deniedLatest}, nil, "pod.yaml", "--policies=latest.yaml")
 	// Of what --policies names, in all versions, and beside something else.
-	for _, version := range []string{"admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1", "policies.fastadmit.io/v1"} {
-		servertest.WriteFile(t, "versions.yaml", strings.ReplaceAll(noLatest, "admissionregistration.k8s.io/v1", version)+"---\nkind: Kustomization\n---\n"+latestPod)
+	for _, version := range []string{"admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1",
+		"policies.fastadmit.io/v1"} {
+		servertest.WriteFile(t, "versions.yaml",
+			strings.ReplaceAll(noLatest, "admissionregistration.k8s.io/v1", version)+"---\nkind: Kustomization\n---\n"+latestPod)
 		reviewed(t, "", 1, []string{deniedLatest, "1 object: 0 allowed, 1 denied"}, nil, "pod.yaml", "--policies=versions.yaml")
 	}
 	// It does not enable what is disabled.
@@ -56,8 +58,10 @@ func TestReviewWithoutBinding(t *testing.T) {
 	t.Chdir(t.TempDir())
 	servertest.WriteFile(t, "pod.yaml", latestPod)
 	servertest.WriteFile(t, "unbound.yaml", strings.Replace(noLatest, "policyName: no-latest", "policyName: other", 1))
-	const note = `fastadmit: unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding, so it is not evaluated; --bind-policies evaluates it`
-	const orphan = `unbound.yaml:13: ValidatingAdmissionPolicyBinding "no-latest" is of ValidatingAdmissionPolicy "other.example.com", which does not exist`
+	const note = `fastadmit: unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding, so it is not ` +
+		`evaluated; --bind-policies evaluates it`
+	const orphan = `unbound.yaml:13: ValidatingAdmissionPolicyBinding "no-latest" is of ValidatingAdmissionPolicy ` +
+		`"other.example.com", which does not exist`
 	reviewed(t, "", 0, []string{note, orphan, "1 allowed"}, nil, "pod.yaml", "--policies=unbound.yaml")
 	reviewed(t, "", 1, []string{"with binding 'no-latest.example.com' denied request: images must have", orphan}, []string{note},
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies")
@@ -92,7 +96,8 @@ func TestReviewWrongPolicies(t *testing.T) {
 	reviewed(t, "", 2, []string{"no such file"}, nil, "pod.yaml", "--policies=nowhere")
 	reviewed(t, "", 2, []string{"the folder has no file"}, nil, "pod.yaml", "--policies="+t.TempDir())
 	// The input, too.
-	reviewed(t, strings.ReplaceAll(noLatest, "':latest'))", "':latest')"), 2, []string{`stdin:2: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0]`}, nil,
+	reviewed(t, strings.ReplaceAll(noLatest, "':latest'))", "':latest')"), 2,
+		[]string{`stdin:2: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0]`}, nil,
 		"-", "--enable-admission-plugins=ValidatingAdmissionPolicy")
 }
 
@@ -120,9 +125,11 @@ spec:
 // TestReviewParams has policies with parameters, which are among the objects.
 func TestReviewParams(t *testing.T) {
 	t.Chdir(t.TempDir())
-	const deployment = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {replicas: 5, template: {spec: {}}}\n"
+	const deployment = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: " +
+		"{replicas: 5, template: {spec: {}}}\n"
 	limit := func(name, namespace, most string) string {
-		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + ", labels: {limits: 'yes'}}\ndata: {max: '" + most + "'}\n"
+		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace +
+			", labels: {limits: 'yes'}}\ndata: {max: '" + most + "'}\n"
 	}
 	servertest.WriteFile(t, "web.yaml", deployment)
 	servertest.WriteFile(t, "policy.yaml", limitReplicas)
@@ -150,7 +157,8 @@ func TestReviewParams(t *testing.T) {
 	// Custom resources, of no namespace.
 	const crd = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: limits.example.com}\n" +
 		"spec: {group: example.com, scope: Cluster, names: {kind: Limit, plural: limits}, versions: [{name: v1, served: true}]}\n"
-	custom := strings.ReplaceAll(strings.ReplaceAll(limitReplicas, "{apiVersion: v1, kind: ConfigMap}", "{apiVersion: example.com/v1, kind: Limit}"),
+	custom := strings.ReplaceAll(strings.ReplaceAll(limitReplicas, "{apiVersion: v1, kind: ConfigMap}",
+		"{apiVersion: example.com/v1, kind: Limit}"),
 		`selector: {matchLabels: {limits: "yes"}}`, "name: most")
 	const object = "---\napiVersion: example.com/v1\nkind: Limit\nmetadata: {name: most}\ndata: {max: '2'}\n"
 	servertest.WriteFile(t, "policy.yaml", custom)

@@ -23,7 +23,8 @@ func TestFewFileDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := NewCommand()
-		cmd.SetArgs([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=" + address, "--enable-admission-plugins=AlwaysPullImages"})
+		cmd.SetArgs([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=" + address,
+			"--enable-admission-plugins=AlwaysPullImages"})
 		t.Fatal(cmd.Execute())
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestFewFileDescriptors$")
@@ -65,7 +66,8 @@ func TestLogReaderEnds(t *testing.T) {
 	const child = "FASTADMIT_TEST_LOG_READER_ENDS"
 	if os.Getenv(child) != "" {
 		cmd := NewCommand()
-		cmd.SetArgs([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0", "--enable-admission-plugins=AlwaysDeny"})
+		cmd.SetArgs([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+			"--enable-admission-plugins=AlwaysDeny"})
 		t.Fatal(cmd.Execute())
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLogReaderEnds$")
@@ -90,7 +92,9 @@ func TestLogReaderEnds(t *testing.T) {
 	s := &servertest.Client{Address: ready.FindStringSubmatch(out.String())[1]}
 	for range 3 {
 		x := s.Open(t)
-		if response, body := x.Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":false`)) {
+		if response, body := x.Send(servertest.Request("/mutate",
+			corpus.MustRead(servertest.PodCreate))); response.StatusCode != http.StatusOK ||
+			!bytes.Contains(body, []byte(`"allowed":false`)) {
 			t.Errorf("got %s %s, want a denial", response.Status, body)
 		}
 		time.Sleep(100 * time.Millisecond) // the line is written beside the answer

@@ -52,7 +52,8 @@ func TestReload(t *testing.T) {
 	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  rules:\n"+
 		"  - {operations: [DELETE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}\n")
 	servertest.Until(t, "a plugin was narrowed", func() bool { return !denies() })
-	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  enforcement: [{action: warn}]\n")
+	servertest.WriteFile(t, file,
+		configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  enforcement: [{action: warn}]\n")
 	servertest.Until(t, "a denial became a warning", func() bool {
 		_, body := x.Answer("/validate")
 		return strings.Contains(body, `"warnings":["AlwaysDeny: pods`)
@@ -65,7 +66,8 @@ func TestReload(t *testing.T) {
 	before := s.Get(t, "/metrics", 200)
 	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nbogus: 1\n")
 	servertest.Until(t, "a change was refused", func() bool {
-		return strings.Contains(s.Get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, the previous version stays in use: "+file+":4: bogus: unknown field")
+		return strings.Contains(s.Get(t, "/readyz?verbose", 200),
+			"configuration ok: a change was refused, the previous version stays in use: "+file+":4: bogus: unknown field")
 	})
 	if code, body := x.Answer("/validate"); code != 200 || !strings.Contains(body, "warnings") {
 		t.Errorf("after a bad change: got %d %s, want what was before", code, body)
@@ -76,12 +78,14 @@ func TestReload(t *testing.T) {
 			t.Errorf("no %q in %s", line, before)
 		}
 	}
-	if !strings.Contains(after, "fastadmit_config_reload_failures_total 1\n") || !strings.Contains(s.Log.String(), "configuration refused") {
+	if !strings.Contains(after, "fastadmit_config_reload_failures_total 1\n") ||
+		!strings.Contains(s.Log.String(), "configuration refused") {
 		t.Errorf("a bad change is neither counted nor logged: %s\n%s", after, s.Log.String())
 	}
 	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
 	servertest.Until(t, "a good change after a bad one", func() bool {
-		return s.Get(t, "/readyz?verbose", 200) == "[+]serving ok\n[+]cluster ok\n[+]configuration ok\n[+]certificate ok\n[+]callers ok\nok\n"
+		const all = "[+]serving ok\n[+]cluster ok\n[+]configuration ok\n[+]certificate ok\n[+]callers ok\nok\n"
+		return s.Get(t, "/readyz?verbose", 200) == all
 	})
 }
 
@@ -99,7 +103,8 @@ func TestReloadConfigMap(t *testing.T) {
 			t.Fatal(err)
 		}
 		servertest.WriteFile(t, filepath.Join(dir, data, "config.yaml"), configHead+config)
-		servertest.WriteFile(t, filepath.Join(dir, data, "limits.yaml"), "kind: Configuration\napiVersion: eventratelimit.admission.k8s.io/v1alpha1\nlimits:\n- "+limits+"\n")
+		servertest.WriteFile(t, filepath.Join(dir, data, "limits.yaml"),
+			"kind: Configuration\napiVersion: eventratelimit.admission.k8s.io/v1alpha1\nlimits:\n- "+limits+"\n")
 		servertest.WriteFile(t, filepath.Join(dir, data, "admission.yaml"),
 			"kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nplugins: [{name: EventRateLimit, path: limits.yaml}]\n")
 		next := filepath.Join(dir, "..data_tmp")
@@ -116,7 +121,8 @@ func TestReloadConfigMap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := serve(t, nil, "--config="+filepath.Join(dir, "config.yaml"), "--admission-control-config-file="+filepath.Join(dir, "admission.yaml"))
+	s := serve(t, nil, "--config="+filepath.Join(dir, "config.yaml"),
+		"--admission-control-config-file="+filepath.Join(dir, "admission.yaml"))
 	x := s.Open(t)
 	reloads := func(n int) func() bool {
 		return func() bool {
@@ -207,7 +213,9 @@ spec: {policyName: p, validationActions: [Deny]}
 func TestClusterStateDir(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {strict: 'yes'}}\n")
+	servertest.WriteFile(t, file,
+		configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: "+
+			"{strict: 'yes'}}\n")
 	namespace := "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  labels: {strict: '%s'}\n"
 	servertest.WriteFile(t, filepath.Join(state, "namespaces.yaml"), fmt.Sprintf(namespace, "yes"))
 	f := func(want string, args ...string) {
@@ -224,7 +232,9 @@ func TestClusterStateDir(t *testing.T) {
 	f(`"message":"AlwaysDeny: namespaces \"shop\" not found","reason":"NotFound"`, "--cluster-state-dir="+state)
 
 	for namespace, want := range map[string]string{"shop": "allowed", "strict": "denied"} {
-		servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: strict}}\n")
+		servertest.WriteFile(t, file,
+			configHead+"enableAdmissionPlugins: [AlwaysDeny]\nplugins:\n- name: AlwaysDeny\n  namespaceSelector: "+
+				"{matchLabels: {kubernetes.io/metadata.name: strict}}\n")
 		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: " + namespace + "}\n"
 		if got, errs, _ := execute(pod, "review", "-f", "-", "--config="+file); !strings.Contains(got, want) {
 			t.Errorf("review in %s: got %s %s, want %s", namespace, got, errs, want)
@@ -240,7 +250,9 @@ func TestClusterStateDir(t *testing.T) {
 // TestFailurePolicyEndpoints shows which plugins answer where.
 func TestFailurePolicyEndpoints(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysDeny, LimitPodHardAntiAffinityTopology]\nplugins:\n- {name: AlwaysDeny, failurePolicy: Ignore}\n")
+	servertest.WriteFile(t, file,
+		configHead+"enableAdmissionPlugins: [AlwaysDeny, LimitPodHardAntiAffinityTopology]\nplugins:\n- {name: AlwaysDeny, "+
+			"failurePolicy: Ignore}\n")
 	x := serve(t, nil, "--config="+file).Open(t)
 	f := func(path, want string) {
 		t.Helper()
@@ -272,101 +284,11 @@ plugins:
 	if code != 0 || errs != "" {
 		t.Fatalf("got exit code %d, %s", code, errs)
 	}
-	want := `# Only flags set:
-#   --admission-control-config-file=
-#   --cluster-state-dir=
-#   --debug-cel-interpreter=false
-#   --default-not-ready-toleration-seconds=300
-#   --default-unreachable-toleration-seconds=300
-#   --kubeconfig=
-apiVersion: fastadmit.io/v1alpha1
-enableAdmissionPlugins:
-- SecurityContextDeny
-- AlwaysPullImages
-kind: Configuration
-plugins:
-- enforcement:
-  - action: deny
-  failurePolicy: Fail
-  name: SecurityContextDeny
-  namespaceSelector: {}
-  objectSelector: {}
-  reinvocationPolicy: Never
-  rules:
-  - apiGroups:
-    - ""
-    apiVersions:
-    - v1
-    operations:
-    - CREATE
-    - UPDATE
-    resources:
-    - pods
-    scope: '*'
-  timeout: 30s
-- enforcement:
-  - action: deny
-  failurePolicy: Fail
-  name: AlwaysPullImages
-  namespaceSelector: {}
-  objectSelector:
-    matchLabels:
-      a: b
-  reinvocationPolicy: Never
-  rules:
-  - apiGroups:
-    - ""
-    apiVersions:
-    - v1
-    operations:
-    - CREATE
-    - UPDATE
-    resources:
-    - pods
-    scope: '*'
-  timeout: 1s
-registration:
-  admissionReviewVersions:
-  - v1
-  - v1beta1
-  clientConfig:
-    service:
-      name: fastadmit
-      namespace: fastadmit
-      port: 443
-  matchPolicy: Equivalent
-  name: fastadmit.io
-  namespaceSelector: {}
-  objectSelector: {}
-  timeoutSeconds: 10
-server:
-  allowUnauthenticatedWrites: false
-  basicAuthFile: ""
-  bindAddress: 127.0.0.1
-  certSecretName: ""
-  certSecretNamespace: ""
-  clientAllowedNames: []
-  clientCAFile: ""
-  eventDeployment: ""
-  managedPathToken: true
-  maxConnectionAge: 10m0s
-  maxConnections: 0
-  maxConnectionsPerAddress: 0
-  maxRequestBytesInflight: 134217728
-  maxRequestsInflight: 1000
-  maxReviewMemoryBytes: 0
-  metricsBindAddress: :8080
-  pathTokenFile: ""
-  profiling: true
-  securePort: 8443
-  shutdownDelayDuration: 0s
-  tlsCertFile: ""
-  tlsPrivateKeyFile: ""
-  tokenAuthFile: ""
-  webhookConfigurations: []
-  webhookOwner: ""
-`
-	if printed != want {
+	want, err := os.ReadFile("testdata/config.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if printed != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", printed, want)
 	}
 	servertest.WriteFile(t, file, printed)
@@ -391,7 +313,8 @@ func TestHangup(t *testing.T) {
 	certificate := served()
 	ask := func(x *servertest.Exchange) {
 		t.Helper()
-		response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate), "Authorization: Bearer secret", "Content-Type: application/json"))
+		response, body := x.Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate),
+			"Authorization: Bearer secret", "Content-Type: application/json"))
 		if response.StatusCode != http.StatusOK || response.Close {
 			t.Errorf("got %s %s, close %v", response.Status, body, response.Close)
 		}
@@ -403,7 +326,8 @@ func TestHangup(t *testing.T) {
 	}
 	servertest.Until(t, "all parts were read again", func() bool {
 		log := s.Log.String()
-		return strings.Contains(log, "because of SIGHUP") && strings.Contains(log, `"callers reloaded"`) && strings.Contains(log, `"configuration reloaded"`)
+		return strings.Contains(log, "because of SIGHUP") && strings.Contains(log, `"callers reloaded"`) &&
+			strings.Contains(log, `"configuration reloaded"`)
 	})
 	ask(x)
 	ask(s.Open(t))

@@ -45,14 +45,17 @@ func TestReviewWhatWasMissed(t *testing.T) {
 	// Lists are the objects in them.
 	list := "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(pod), "\n", "\n  ") + "\n"
 	f(strict+"---\n"+list, 1, "stdin:8: "+denied)
-	f(strict+"---\n"+`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"bad","namespace":"strict"},"spec":{"containers":[{"name":"a"}]}}]}`,
+	f(strict+"---\n"+`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"bad","namespace":"strict"},`+
+		`"spec":{"containers":[{"name":"a"}]}}]}`,
 		1, "stdin:5: "+denied)
 	// Plurals are known, not guessed.
 	reviewed(t, "apiVersion: example.com/v1\nkind: Gateway\nmetadata: {name: g}\n", 2, []string{
-		`stdin:1: Gateway g: broken: unknown kind "Gateway" of apiVersion "example.com/v1"; give its CustomResourceDefinition too`, "1 broken"},
+		`stdin:1: Gateway g: broken: unknown kind "Gateway" of apiVersion "example.com/v1"; give its CustomResourceDefinition too`,
+		"1 broken"},
 		[]string{"gatewaies"}, "-", security)
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: gateways.example.com}\n" +
-		"spec: {group: example.com, scope: Namespaced, names: {kind: Gateway, plural: gateways}, versions: [{name: v1, served: true}]}\n---\n"
+		"spec: {group: example.com, scope: Namespaced, names: {kind: Gateway, plural: gateways}, versions: [{name: v1, " +
+		"served: true}]}\n---\n"
 	reviewed(t, crd+"apiVersion: example.com/v1\nkind: Gateway\nmetadata: {name: g}\n", 1,
 		[]string{`gateways.example.com "g" is forbidden`}, nil, "-", "--enable-admission-plugins=AlwaysDeny")
 	// One bad document does not end the rest.
@@ -79,7 +82,8 @@ func TestReviewFolders(t *testing.T) {
 		"deploy/b.json:1: Pod default/b: denied", filepath.Join("deploy", "sub", "a.yaml") + ":1: Pod default/a: denied",
 		"c.yaml:1: Pod default/c: denied", "stdin:1: Pod default/d: denied",
 	}, nil, "deploy/", "c.yaml", "-", images)
-	reviewed(t, "", 2, []string{"c.yaml:1: Pod default/c: denied", "no.yaml: broken: stat no.yaml: no such file", "1 broken"}, nil, "no.yaml", "-f", "c.yaml", images)
+	reviewed(t, "", 2, []string{"c.yaml:1: Pod default/c: denied", "no.yaml: broken: stat no.yaml: no such file", "1 broken"},
+		nil, "no.yaml", "-f", "c.yaml", images)
 }
 
 // TestReviewSeesTheInput has objects among the input that plugins look up.
@@ -88,29 +92,37 @@ func TestReviewSeesTheInput(t *testing.T) {
 		t.Helper()
 		reviewed(t, stdin, code, []string{want}, nil, append([]string{"-", "--enable-admission-plugins=" + plugin}, args...)...)
 	}
-	const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {%s containers: [{name: a, image: nginx, resources: {limits: {cpu: '2'}}}]}\n"
+	const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {%s containers: [{name: a, " +
+		"image: nginx, resources: {limits: {cpu: '2'}}}]}\n"
 	with := func(spec string) string { return strings.Replace(pod, "%s", spec, 1) }
-	f("LimitRanger", with("")+"---\napiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: [{type: Container, max: {cpu: '1'}}]}\n",
+	f("LimitRanger", with("")+"---\napiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: "+
+		"[{type: Container, max: {cpu: '1'}}]}\n",
 		1, "maximum cpu usage per Container is 1")
 	f("ServiceAccount", with("serviceAccountName: robot,"), 1, `serviceaccount "robot" not found`)
 	const robot = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: robot, namespace: shop}\n"
 	f("ServiceAccount", with("serviceAccountName: robot,")+robot, 0, "allowed, patched")
 	f("ServiceAccount", with("serviceAccount: robot,")+robot, 0, "serviceAccountName: robot", "-o", "object")
-	f("Priority", with("priorityClassName: high,")+"---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 7\nglobalDefault: true\n",
+	f("Priority", with("priorityClassName: high,")+"---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: "+
+		"{name: high}\nvalue: 7\nglobalDefault: true\n",
 		0, `"path":"/spec/priority","value":7`)
 	// The second global default is one too many; the first is not its own rival.
 	f("Priority", "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: a}\nvalue: 7\nglobalDefault: true\n---\n"+
-		"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: b}\nvalue: 8\nglobalDefault: true\n", 1, "1 allowed, 1 denied")
+		"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: b}\nvalue: 8\nglobalDefault: true\n", 1,
+		"1 allowed, 1 denied")
 	const quota = "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: shop}\nspec: {hard: {limits.cpu: '3'}}\n"
-	f("ResourceQuota", quota+with("")+strings.Replace(with(""), "name: web", "name: second", 1), 1, "Pod shop/second: denied by ResourceQuota (403 Forbidden)")
+	f("ResourceQuota", quota+with("")+strings.Replace(with(""), "name: web", "name: second", 1), 1,
+		"Pod shop/second: denied by ResourceQuota (403 Forbidden)")
 	// What is in a folder is the rest of the cluster, and gives way.
 	dir := t.TempDir()
-	servertest.WriteFile(t, filepath.Join(dir, "cluster.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}\n")
+	servertest.WriteFile(t, filepath.Join(dir, "cluster.yaml"),
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}\n")
 	f("PodSecurity", with(""), 1, "denied by PodSecurity", "--cluster-state-dir="+dir)
 	f("PodSecurity", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
-	f("ServiceAccount", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
+	f("ServiceAccount", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed",
+		"--cluster-state-dir="+dir)
 	// An object that no cluster could have.
-	f("LimitRanger", "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: 1}\n", 2, "broken: cannot be used as an object of the cluster")
+	f("LimitRanger", "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: 1}\n", 2,
+		"broken: cannot be used as an object of the cluster")
 }
 
 func TestReviewUser(t *testing.T) {
@@ -148,42 +160,56 @@ func TestReviewOld(t *testing.T) {
 	servertest.WriteFile(t, old, service("same", "192.0.2.1")+service("more", "192.0.2.1"))
 	const plugin = "--enable-admission-plugins=DenyServiceExternalIPs"
 	stdin := service("same", "192.0.2.1") + service("more", "192.0.2.2") + service("new", "192.0.2.1")
-	reviewed(t, stdin, 1, []string{"UPDATE Service default/same: allowed", "UPDATE Service default/more: denied", ": Service default/new: denied"}, nil,
+	reviewed(t, stdin, 1, []string{"UPDATE Service default/same: allowed", "UPDATE Service default/more: denied",
+		": Service default/new: denied"}, nil,
 		"-", plugin, "--old="+old)
-	reviewed(t, stdin, 2, []string{"Service default/new: broken: --old has no such object"}, nil, "-", plugin, "--old="+old, "--operation=UPDATE")
+	reviewed(t, stdin, 2, []string{"Service default/new: broken: --old has no such object"}, nil, "-", plugin, "--old="+old,
+		"--operation=UPDATE")
 	reviewed(t, stdin, 2, []string{"missing: broken: stat"}, nil, "-", plugin, "--old="+filepath.Join(dir, "missing"))
 }
 
 // TestReviewWorkloads has pods denied that a controller would make, and the
 // workload allowed. The controller is the user that sends them.
 func TestReviewWorkloads(t *testing.T) {
-	const strict = "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: baseline}}\n---\n"
-	const template = "{metadata: {labels: {app: web}}, spec: {hostNetwork: true, containers: [{name: a, image: nginx, ports: [{containerPort: 80}]}]}}"
-	const deployment = strict + "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: strict}\nspec: {selector: {matchLabels: {app: web}}, template: " + template + "}\n"
+	const strict = "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: " +
+		"baseline}}\n---\n"
+	const template = "{metadata: {labels: {app: web}}, spec: {hostNetwork: true, containers: [{name: a, image: nginx, " +
+		"ports: [{containerPort: 80}]}]}}"
+	const deployment = strict +
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: strict}\nspec: {selector: {matchLabels: " +
+		"{app: web}}, template: " + template + "}\n"
 	const security = "--enable-admission-plugins=PodSecurity"
 	const pod = "    makes Pod strict/web-"
 	reviewed(t, deployment, 1, []string{"stdin:5: Deployment strict/web: allowed\n", "\n  makes ReplicaSet strict/web-", pod,
-		"-*: denied by PodSecurity (403 Forbidden): ", `hostPort (container "a" uses hostPort 80)`, "2 objects and 2 that controllers make of them: 3 allowed, 1 denied, 1 warning"},
+		"-*: denied by PodSecurity (403 Forbidden): ", `hostPort (container "a" uses hostPort 80)`,
+		"2 objects and 2 that controllers make of them: 3 allowed, 1 denied, 1 warning"},
 		nil, "-", security)
 	reviewed(t, deployment, 0, []string{"2 objects: 2 allowed"}, []string{"makes"}, "-", security, "--no-workload-pods")
 	reviewed(t, deployment, 0, nil, []string{"makes"}, "-", security, "--operation=DELETE")
 	reviewed(t, deployment, 1, []string{"UPDATE Deployment strict/web: allowed", pod}, nil, "-", security, "--operation=UPDATE")
-	reviewed(t, deployment, 0, []string{"stdin:5: Deployment strict/web: allowed\n"}, []string{"warnings"}, "-", "--enable-admission-plugins=AlwaysAdmit", "--warnings-as-errors")
-	reviewed(t, deployment, 1, []string{`"user": "system:serviceaccount:kube-system:replicaset-controller"`, `"decision": "denied"`}, nil, "-", security, "-o", "json")
+	reviewed(t, deployment, 0, []string{"stdin:5: Deployment strict/web: allowed\n"}, []string{"warnings"}, "-",
+		"--enable-admission-plugins=AlwaysAdmit", "--warnings-as-errors")
+	reviewed(t, deployment, 1,
+		[]string{`"user": "system:serviceaccount:kube-system:replicaset-controller"`, `"decision": "denied"`}, nil, "-",
+		security, "-o", "json")
 	reviewed(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: a}]}}}\n", 1,
 		[]string{"Deployment default/web: denied by AlwaysDeny"}, []string{"makes"}, "-", "--enable-admission-plugins=AlwaysDeny")
 
-	const rollout = strict + "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: rollouts.argoproj.io}\n" +
+	const rollout = strict + "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " +
+		"rollouts.argoproj.io}\n" +
 		"spec: {group: argoproj.io, scope: Namespaced, names: {kind: Rollout, plural: rollouts}, versions: [{name: v1alpha1}]}\n---\n" +
 		"apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r, namespace: strict}\nspec: {template: " + template + "}\n"
 	reviewed(t, rollout, 0, []string{"3 objects: 3 allowed"}, nil, "-", security)
-	reviewed(t, rollout, 1, []string{"  makes Pod strict/r-*: denied by PodSecurity"}, nil, "-", security, "--pod-template-path=rollouts.argoproj.io=.spec.template")
-	reviewed(t, rollout, 2, []string{".spec.pods: got nothing, want a pod template"}, nil, "-", security, "--pod-template-path=rollouts.argoproj.io=.spec.pods")
+	reviewed(t, rollout, 1, []string{"  makes Pod strict/r-*: denied by PodSecurity"}, nil, "-", security,
+		"--pod-template-path=rollouts.argoproj.io=.spec.template")
+	reviewed(t, rollout, 2, []string{".spec.pods: got nothing, want a pod template"}, nil, "-", security,
+		"--pod-template-path=rollouts.argoproj.io=.spec.pods")
 }
 
 // TestReviewWarnings ends with 1 for a warning only if that is asked for.
 func TestReviewWarnings(t *testing.T) {
 	const config = "../../../testdata/config.yaml"
-	reviewed(t, "", 0, []string{"warning: DenyServiceExternalIPs: ", "1 warning"}, nil, "../../../testdata/service.yaml", "--config="+config)
+	reviewed(t, "", 0, []string{"warning: DenyServiceExternalIPs: ", "1 warning"}, nil, "../../../testdata/service.yaml",
+		"--config="+config)
 	reviewed(t, "", 1, []string{"1 warning"}, nil, "../../../testdata/service.yaml", "--config="+config, "--warnings-as-errors")
 }

@@ -46,7 +46,8 @@ func TestReview(t *testing.T) {
 	}
 	const patch = `  {"op":"replace","path":"/spec/containers/0/imagePullPolicy","value":"Always"}` + "\n"
 	const patched = "stdin:2: Pod default/web: allowed, patched by AlwaysPullImages\n" + patch
-	const denied = "Service shop/s: denied by DenyServiceExternalIPs (403 Forbidden): services \"s\" is forbidden: Use of external IPs is denied by admission control\n"
+	const denied = "Service shop/s: denied by DenyServiceExternalIPs (403 Forbidden): services \"s\" is forbidden: Use of " +
+		"external IPs is denied by admission control\n"
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages"}, 0,
 		patched+"stdin:11: Service shop/s: allowed\n2 objects: 2 allowed (1 patched), 0 denied\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"}, 1,
@@ -56,8 +57,10 @@ func TestReview(t *testing.T) {
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "--operation=UPDATE"}, 0,
 		"stdin:2: UPDATE Pod default/web: allowed\nstdin:11: UPDATE Service shop/s: allowed\n2 objects: 2 allowed, 0 denied\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysDeny", "--operation=delete"}, 1,
-		"stdin:2: DELETE Pod default/web: denied by AlwaysDeny (403 Forbidden): pods \"web\" is forbidden: admission control is denying all modifications\n"+
-			"stdin:11: DELETE Service shop/s: denied by AlwaysDeny (403 Forbidden): services \"s\" is forbidden: admission control is denying all modifications\n"+
+		"stdin:2: DELETE Pod default/web: denied by AlwaysDeny (403 Forbidden): pods \"web\" is forbidden: admission "+
+			"control is denying all modifications\n"+
+			"stdin:11: DELETE Service shop/s: denied by AlwaysDeny (403 Forbidden): services \"s\" is forbidden: admission "+
+			"control is denying all modifications\n"+
 			"2 objects: 0 allowed, 2 denied\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs", "-o", "object"}, 1, `---
 apiVersion: v1
@@ -111,17 +114,20 @@ func TestWrongUse(t *testing.T) {
 	f(2, "unknown flag: --bogus", "", "serve", "--bogus")
 	f(2, "no admission plugin is enabled", "", "serve")
 	f(2, `unknown admission plugin "Nothing"`, "", "serve", "--enable-admission-plugins=Nothing")
-	f(2, `fastadmit has no admission plugin PVCProtection: it was renamed: enable StorageObjectInUseProtection`, "", "serve", "--enable-admission-plugins=PVCProtection")
+	f(2, `fastadmit has no admission plugin PVCProtection: it was renamed: enable StorageObjectInUseProtection`, "", "serve",
+		"--enable-admission-plugins=PVCProtection")
 	f(2, `unknown admission plugin "Nothing"`, "", "serve", images, "--disable-admission-plugins=Nothing")
 	f(2, "AlwaysPullImages is both enabled and disabled", "", "serve", images, "--disable-admission-plugins=AlwaysPullImages")
 	f(2, "--secure-port: got 65536, want 0 to 65535", "", "serve", images, "--secure-port=65536")
 	f(2, "must be set together", "", "serve", images, "--tls-cert-file=x")
-	f(1, "cannot load the serving certificate from", "", "serve", images, "--tls-cert-file="+write("bad.crt", "x"), "--tls-private-key-file="+write("bad.key", "x"))
+	f(1, "cannot load the serving certificate from", "", "serve", images, "--tls-cert-file="+write("bad.crt", "x"),
+		"--tls-private-key-file="+write("bad.key", "x"))
 	f(1, "cannot serve webhooks", "", "serve", images, "--bind-address=192.0.2.1")
 	f(1, "cannot serve metrics", "", "serve", images, "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=192.0.2.1:0")
 	f(2, "name files or folders to review", "", "review", images)
 	f(2, `--output: got "table", want one of text, json, yaml,`, "", "review", images, "-f", "-", "-o", "table")
-	f(2, `--operation: got "EAT", want CREATE, UPDATE or DELETE`, "apiVersion: v1\nkind: Pod", "review", images, "-f", "-", "--operation=EAT")
+	f(2, `--operation: got "EAT", want CREATE, UPDATE or DELETE`, "apiVersion: v1\nkind: Pod", "review", images, "-f", "-",
+		"--operation=EAT")
 	f(2, "need --as", "", "review", images, "-", "--as-group=a")
 	f(2, `--as-extra: got "a", want key=value`, "", "review", images, "-", "--as=a", "--as-extra=a")
 	f(2, `--pod-template-path: got a=b, want a resource with its group`, "", "review", images, "-", "--pod-template-path=a=b")
@@ -139,9 +145,12 @@ func TestWrongUse(t *testing.T) {
 	f(1, `kind: got "Other"`, "", "serve", images, config("apiVersion: apiserver.config.k8s.io/v1\nkind: Other\n"))
 	f(1, `apiVersion: got "v9"`, "", "serve", images, config("apiVersion: v9\nkind: AdmissionConfiguration\n"))
 	f(1, `plugins[0].name: unknown plugin "Nothing"`, "", "serve", images, config(head+"plugins: [{name: Nothing}]\n"))
-	f(1, `plugins[0].name: fastadmit has no plugin GenericAdmissionWebhook: it was renamed`, "", "serve", images, config(head+"plugins: [{name: GenericAdmissionWebhook}]\n"))
-	f(1, "plugins[1].name: AlwaysDeny is configured twice", "", "serve", images, config(head+"plugins: [{name: AlwaysDeny}, {name: AlwaysDeny}]\n"))
-	f(1, "admission.yaml:3: plugins[0].path: cannot read the configuration of EventRateLimit", "", "serve", "--enable-admission-plugins=EventRateLimit",
+	f(1, `plugins[0].name: fastadmit has no plugin GenericAdmissionWebhook: it was renamed`, "", "serve", images,
+		config(head+"plugins: [{name: GenericAdmissionWebhook}]\n"))
+	f(1, "plugins[1].name: AlwaysDeny is configured twice", "", "serve", images,
+		config(head+"plugins: [{name: AlwaysDeny}, {name: AlwaysDeny}]\n"))
+	f(1, "admission.yaml:3: plugins[0].path: cannot read the configuration of EventRateLimit", "", "serve",
+		"--enable-admission-plugins=EventRateLimit",
 		config(head+"plugins: [{name: EventRateLimit, path: missing.yaml}]\n"))
 	f(1, "plugin EventRateLimit", "", "serve", "--enable-admission-plugins=EventRateLimit")
 }
@@ -149,7 +158,8 @@ func TestWrongUse(t *testing.T) {
 // TestAdmissionConfiguration gives EventRateLimit its configuration in the
 // file and in one beside it, in both versions.
 func TestAdmissionConfiguration(t *testing.T) {
-	const limits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"Server","qps":1,"burst":1}]}`
+	const limits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
+		`"limits":[{"type":"Server","qps":1,"burst":1}]}`
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "limits.yaml"), []byte(limits), 0o600); err != nil {
 		t.Fatal(err)
@@ -164,7 +174,8 @@ func TestAdmissionConfiguration(t *testing.T) {
 		recording := "../../../corpus/events-create-v1-1.json"
 		got, errs, code := execute("", "review", "-f", recording, "-f", recording,
 			"--enable-admission-plugins=EventRateLimit", "--admission-control-config-file="+file)
-		if code != 1 || !strings.Contains(got, ": 1 allowed, 1 denied") || strings.Count(got, "denied by EventRateLimit (429 TooManyRequests)") != 1 {
+		if code != 1 || !strings.Contains(got, ": 1 allowed, 1 denied") ||
+			strings.Count(got, "denied by EventRateLimit (429 TooManyRequests)") != 1 {
 			t.Errorf("%s %s: got exit code %d, %q, %q, want the second event refused", version, plugin, code, errs, got)
 		}
 	}
@@ -211,9 +222,11 @@ func TestReviewIsDryRun(t *testing.T) {
 "operation":"CREATE","dryRun":false,"object":` + event + `}}`
 	dir := t.TempDir()
 	admission, kubeconfig := filepath.Join(dir, "admission.yaml"), filepath.Join(dir, "kubeconfig")
-	servertest.WriteFile(t, admission, "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: EventRateLimit, configuration: "+
-		"{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 1, burst: 1}]}}]\n")
-	servertest.WriteFile(t, kubeconfig, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
+	servertest.WriteFile(t, admission,
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: EventRateLimit, configuration: "+
+			"{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 1, burst: 1}]}}]\n")
+	servertest.WriteFile(t, kubeconfig,
+		`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://192.0.2.1"}}]}`) // nothing is asked there
 	f := func(document string, allowed int, flags ...string) {
 		t.Helper()

@@ -96,11 +96,14 @@ func TestTest(t *testing.T) {
 	tested(t, 0, []string{"PASS   latest/made by a Deployment (", "4 passed"}, nil, ".", "-v")
 	servertest.WriteFile(t, "more.test.yaml", failingSuite)
 	tested(t, 1, []string{
-		"FAIL   more.test.yaml/wrong decision (more.test.yaml:7)\n  decision:\n  - want allowed\n  + got  denied by ValidatingAdmissionPolicy (422 Invalid): pods \"web\"",
-		"FAIL   more.test.yaml/wrong message (more.test.yaml:10)\n  code:\n  - want 403\n  + got  422\n  message:\n  - want \"images must have a tag\"\n  + got  \"pods",
+		"FAIL   more.test.yaml/wrong decision (more.test.yaml:7)\n  decision:\n  - want allowed\n  + got  denied by " +
+			"ValidatingAdmissionPolicy (422 Invalid): pods \"web\"",
+		"FAIL   more.test.yaml/wrong message (more.test.yaml:10)\n  code:\n  - want 403\n  + got  422\n  message:\n  - want " +
+			"\"images must have a tag\"\n  + got  \"pods",
 		"warnings:\n  - want \"careful\"\n  + got  []",
 		"  patch:\n  --- want\n  +++ got\n", "  -  value: IfNotPresent\n  +  value: Always\n",
-		"  -    imagePullPolicy: Never\n", "  +    imagePullPolicy: Always\n", "auditAnnotations: nothing:\n  - want \"\"\n  + got  none of that key",
+		"  -    imagePullPolicy: Never\n", "  +    imagePullPolicy: Always\n",
+		"auditAnnotations: nothing:\n  - want \"\"\n  + got  none of that key",
 		"8 cases in 2 suites: 5 passed, 3 failed\n",
 	}, []string{"right change"})
 	tested(t, 1, []string{"1 case in 1 suite: 0 passed, 1 failed"}, nil, "--run=more.*/wrong d")
@@ -127,7 +130,8 @@ func TestTest(t *testing.T) {
 // TestTestCluster has cases that need objects of a cluster, users and old objects.
 func TestTestCluster(t *testing.T) {
 	t.Chdir(t.TempDir())
-	servertest.WriteFile(t, "namespaces.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: baseline}}\n")
+	servertest.WriteFile(t, "namespaces.yaml",
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: baseline}}\n")
 	servertest.WriteFile(t, "policy.yaml", strings.Replace(noLatest, "object.spec.containers.all(c, !c.image.endsWith(':latest'))",
 		"request.userInfo.username == 'admin' || (oldObject != null && oldObject.metadata.name == 'web')", 1))
 	servertest.WriteFile(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n")
@@ -177,16 +181,21 @@ func TestTestWrong(t *testing.T) {
 	}
 	f("", "a.test.yaml: got an empty file")
 	f(passingSuite[:len(passingSuite)-30]+"[", "a.test.yaml: ")
-	f(suiteHead+"polices: [latest.yaml]\ncases: []\n", "a.test.yaml:3: polices: unknown field, want one of apiVersion, kind, name, policies",
+	f(suiteHead+"polices: [latest.yaml]\ncases: []\n",
+		"a.test.yaml:3: polices: unknown field, want one of apiVersion, kind, name, policies",
 		"a.test.yaml:4: cases: got none")
 	f(suiteHead+"cases:\n- name: a\n  object: pod.yaml\n  expect: {decision: refused, mesage: a}\n",
-		"a.test.yaml:6: cases[0].expect.mesage: unknown field", `a.test.yaml:6: cases[0].expect.decision: got "refused", want one of allowed, patched, denied, failed`)
-	f("apiVersion: v2\nkind: Suite\nbindPolicies: No\ncases: [{name: a, object: no.yaml, operation: EAT, expect: {decision: allowed}}, {name: a, expect: {decision: allowed}}]\n",
-		`:1: apiVersion: got "v2", want "fastadmit.io/v1alpha1"`, `:2: kind: got "Suite"`, `:3: bindPolicies: got "No"`, "no.yaml: stat no.yaml: no such file",
+		"a.test.yaml:6: cases[0].expect.mesage: unknown field",
+		`a.test.yaml:6: cases[0].expect.decision: got "refused", want one of allowed, patched, denied, failed`)
+	f("apiVersion: v2\nkind: Suite\nbindPolicies: No\ncases: [{name: a, object: no.yaml, operation: EAT, expect: {decision: "+
+		"allowed}}, {name: a, expect: {decision: allowed}}]\n",
+		`:1: apiVersion: got "v2", want "fastadmit.io/v1alpha1"`, `:2: kind: got "Suite"`, `:3: bindPolicies: got "No"`,
+		"no.yaml: stat no.yaml: no such file",
 		`operation: got "EAT"`, "that no other case has", "cases[1].object: got none")
 	f(suiteHead+"policies: [latest.yaml]\ncases: [{name: a, object: 5, expect: {decision: denied, message: {like: a}}}]\n",
 		"cases[0].object: got 5: want the path of a file, or an object", `want a text, or {contains: "text"}`)
-	f(suiteHead+"policies: [latest.yaml]\ncases: [{name: a, object: {apiVersion: example.com/v1, kind: Thing}, expect: {decision: denied}}]\n",
+	f(suiteHead+"policies: [latest.yaml]\ncases: [{name: a, object: {apiVersion: example.com/v1, kind: Thing}, expect: "+
+		"{decision: denied}}]\n",
 		`BROKEN a.test.yaml/a (a.test.yaml:4)`, `Thing cannot be reviewed: unknown kind "Thing"`)
 	f(suiteHead+"cases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n", "no admission plugin is enabled")
 	servertest.WriteFile(t, "bad.yaml", strings.ReplaceAll(noLatest, "':latest'))", "':latest')"))
@@ -196,10 +205,12 @@ func TestTestWrong(t *testing.T) {
 	servertest.WriteFile(t, "fastadmit-test.yaml", passingSuite)
 	tested(t, 2, []string{"BROKEN a.test.yaml", "4 passed, 0 failed, 1 broken"}, nil)
 	// A policy without a binding is told where a case fails.
-	servertest.WriteFile(t, "a.test.yaml", suiteHead+"policies: [unbound.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n")
+	servertest.WriteFile(t, "a.test.yaml",
+		suiteHead+"policies: [unbound.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n")
 	unbound, _, _ := strings.Cut(noLatest, "---")
 	servertest.WriteFile(t, "unbound.yaml", unbound)
-	tested(t, 1, []string{"- want denied\n  + got  allowed", `unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding`}, nil, "a.test.yaml")
+	tested(t, 1, []string{"- want denied\n  + got  allowed",
+		`unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding`}, nil, "a.test.yaml")
 	tested(t, 2, []string{"there is no suite: no file has one of the names fastadmit-test.yaml"}, nil, t.TempDir())
 	tested(t, 2, []string{"no such file"}, nil, "nowhere")
 	tested(t, 2, []string{"no case matches --run=nothing"}, nil, "fastadmit-test.yaml", "--run=nothing")

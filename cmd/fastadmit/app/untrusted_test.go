@@ -45,7 +45,8 @@ func newTrap(t *testing.T) *trap {
 	}
 	kubeconfig := func(user string) string {
 		return "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: '*'}}]\n" +
-			"clusters: [{name: x, cluster: {server: " + server.URL + ", certificate-authority: ca.crt}}]\nusers: [{name: '*', user: " + user + "}]\n"
+			"clusters: [{name: x, cluster: {server: " + server.URL +
+			", certificate-authority: ca.crt}}]\nusers: [{name: '*', user: " + user + "}]\n"
 	}
 	servertest.WriteFile(t, "exec.kubeconfig", kubeconfig("{exec: {apiVersion: client.authentication.k8s.io/v1, "+
 		"command: "+dir+"/run, interactiveMode: Never}}"))
@@ -54,11 +55,12 @@ func newTrap(t *testing.T) *trap {
 		if err := os.Mkdir(kind, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		servertest.WriteFile(t, kind+"/webhooks.yaml", "apiVersion: admissionregistration.k8s.io/v1\nkind: "+kind+"WebhookConfiguration\nmetadata: {name: "+
-			strings.ToLower(kind)+".static.k8s.io}\nwebhooks:\n- name: x.static.k8s.io\n"+
-			"  clientConfig: {url: '"+server.URL+"', caBundle: "+base64.StdEncoding.EncodeToString(ca)+"}\n  sideEffects: None\n  "+
-			"admissionReviewVersions: [v1]\n"+
-			"  rules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods, persistentvolumes]}]\n")
+		servertest.WriteFile(t, kind+"/webhooks.yaml",
+			"apiVersion: admissionregistration.k8s.io/v1\nkind: "+kind+"WebhookConfiguration\nmetadata: {name: "+
+				strings.ToLower(kind)+".static.k8s.io}\nwebhooks:\n- name: x.static.k8s.io\n"+
+				"  clientConfig: {url: '"+server.URL+"', caBundle: "+base64.StdEncoding.EncodeToString(ca)+"}\n  sideEffects: None\n  "+
+				"admissionReviewVersions: [v1]\n"+
+				"  rules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods, persistentvolumes]}]\n")
 	}
 	servertest.WriteFile(t, "pod.yaml", latestPod+"---\napiVersion: v1\nkind: PersistentVolume\n"+
 		"metadata: {name: v}\nspec: {gcePersistentDisk: {pdName: d}}\n")
@@ -70,7 +72,8 @@ func newTrap(t *testing.T) *trap {
 func (x *trap) suites(t *testing.T, url, dir string) {
 	t.Helper()
 	webhooks := func(dir, kubeconfig string) string {
-		return "{apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, staticManifestsDir: " + dir + kubeconfig + "}"
+		return "{apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, staticManifestsDir: " + dir +
+			kubeconfig + "}"
 	}
 	kubeconfig := ", kubeConfigFile: " + dir + "/"
 	for _, s := range []struct{ name, plugin, configuration string }{
@@ -81,15 +84,18 @@ func (x *trap) suites(t *testing.T, url, dir string) {
 		{"validating-nobody", "ValidatingAdmissionWebhook", webhooks("Validating", "")},
 		{"mutating", "MutatingAdmissionWebhook", webhooks("Mutating", kubeconfig+"token.kubeconfig")},
 		{"resources", "InitialResources",
-			"{apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: '" + url + "', caFile: '" + dir + "/ca.crt'}}"},
+			"{apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: '" + url + "', caFile: '" +
+				dir + "/ca.crt'}}"},
 		{"volumes", "PersistentVolumeLabel",
-			"{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, endpoint: {url: '" + url + "', caFile: '" + dir +
+			"{apiVersion: fastadmit.io/v1alpha1, kind: PersistentVolumeLabelConfiguration, endpoint: {url: '" + url +
+				"', caFile: '" + dir +
 				"/ca.crt'}}"},
 	} {
 		servertest.WriteFile(t, s.name+".yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
 			"plugins:\n- name: "+s.plugin+"\n  configuration: "+s.configuration+"\n")
-		servertest.WriteFile(t, s.name+".test.yaml", suiteHead+"enableAdmissionPlugins: ["+s.plugin+"]\nadmissionControlConfigFile: "+s.name+".yaml\n"+
-			"cases: [{name: a, object: pod.yaml, expect: {decision: allowed}}]\n")
+		servertest.WriteFile(t, s.name+".test.yaml",
+			suiteHead+"enableAdmissionPlugins: ["+s.plugin+"]\nadmissionControlConfigFile: "+s.name+".yaml\n"+
+				"cases: [{name: a, object: pod.yaml, expect: {decision: allowed}}]\n")
 	}
 }
 

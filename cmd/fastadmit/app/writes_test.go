@@ -18,14 +18,16 @@ func TestWriters(t *testing.T) {
 			got = append(got, plugin.Name+" "+strings.Join(writes, ","))
 		}
 	}
-	if got, want := strings.Join(got, "; "), "NamespaceAutoProvision create namespaces; ResourceQuota update resourcequotas/status"; got != want {
+	if got, want := strings.Join(got,
+		"; "), "NamespaceAutoProvision create namespaces; ResourceQuota update resourcequotas/status"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 // TestUnauthenticatedWrites does not start plugins that anybody could make write.
 func TestUnauthenticatedWrites(t *testing.T) {
-	state := "--cluster-state-dir=" + filepath.Dir(servertest.TempFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"))
+	state := "--cluster-state-dir=" +
+		filepath.Dir(servertest.TempFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"))
 	f := func(want []string, args ...string) {
 		t.Helper()
 		_, stderr, code := execute("", append([]string{"serve", state, "--metrics-bind-address="}, args...)...)
@@ -35,7 +37,8 @@ func TestUnauthenticatedWrites(t *testing.T) {
 			}
 		}
 	}
-	refused := []string{"callers are not authenticated: ", "--client-ca-file", "--token-auth-file", "--basic-auth-file", "--path-token-file", "--cert-secret-name", "--allow-unauthenticated-writes"}
+	refused := []string{"callers are not authenticated: ", "--client-ca-file", "--token-auth-file", "--basic-auth-file",
+		"--path-token-file", "--cert-secret-name", "--allow-unauthenticated-writes"}
 	f(append(refused, "NamespaceAutoProvision (create namespaces). "), "--enable-admission-plugins=NamespaceAutoProvision,NodeRestriction")
 	f(append(refused, "ResourceQuota (update resourcequotas/status). "), "--enable-admission-plugins=ResourceQuota")
 	f(append(refused, "NamespaceAutoProvision (create namespaces), ResourceQuota (update resourcequotas/status). "),
@@ -45,11 +48,13 @@ func TestUnauthenticatedWrites(t *testing.T) {
 	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--webhook-configurations=mutating/a")
 
 	// The ways out. That the authority is no certificate is found before, that no kube-apiserver is there behind.
-	f([]string{"cannot manage certificates: cluster state: this process does not run in a Pod"}, "--enable-admission-plugins=ResourceQuota", managed, "--cert-secret-namespace=a")
+	f([]string{"cannot manage certificates: cluster state: this process does not run in a Pod"},
+		"--enable-admission-plugins=ResourceQuota", managed, "--cert-secret-namespace=a")
 	f([]string{"got no certificate"}, "--enable-admission-plugins=ResourceQuota", "--client-ca-file="+servertest.TempFile(t, "ca", ""))
 	tokens := servertest.TempFile(t, "tokens.csv", "a,b,c\n")
 	for _, way := range []string{"--token-auth-file=" + tokens, "--basic-auth-file=" + tokens, "--allow-unauthenticated-writes",
-		"--path-token-file=" + servertest.TempFile(t, "tokens", pathtoken.New()), "--config=" + servertest.TempFile(t, "config.yaml", configHead+"server: {allowUnauthenticatedWrites: true}\n")} {
+		"--path-token-file=" + servertest.TempFile(t, "tokens", pathtoken.New()),
+		"--config=" + servertest.TempFile(t, "config.yaml", configHead+"server: {allowUnauthenticatedWrites: true}\n")} {
 		serve(t, nil, "--enable-admission-plugins=ResourceQuota,NamespaceAutoProvision", state, way)
 	}
 	serve(t, nil, "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement", state)
@@ -59,10 +64,13 @@ func TestUnauthenticatedWrites(t *testing.T) {
 // plugin.
 func TestUnauthenticatedWritesReload(t *testing.T) {
 	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
-	s := serve(t, nil, "--config="+config, "--cluster-state-dir="+filepath.Dir(servertest.TempFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")))
+	s := serve(t, nil, "--config="+config,
+		"--cluster-state-dir="+
+			filepath.Dir(servertest.TempFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")))
 	servertest.WriteFile(t, config, configHead+"enableAdmissionPlugins: [AlwaysPullImages, NamespaceAutoProvision]\n")
 	servertest.Until(t, "the change is refused", func() bool {
-		return strings.Contains(s.Get(t, "/readyz?verbose", 200), "configuration ok: a change was refused, the previous version stays in use: got plugins that write to the cluster")
+		return strings.Contains(s.Get(t, "/readyz?verbose", 200),
+			"configuration ok: a change was refused, the previous version stays in use: got plugins that write to the cluster")
 	})
 	s.Open(t).Answers(false)
 	if got := s.Get(t, "/metrics", 200); strings.Contains(got, "NamespaceAutoProvision") {

@@ -180,7 +180,8 @@ func TestOutlived(t *testing.T) {
 		}
 	})
 	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"timeoutSeconds":1`})
-	large := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 4<<20)+`"}}}`)
+	large := admissiontest.Body(codec.Create, "v1/pods",
+		`{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 4<<20)+`"}}}`)
 	if r := ask(t, chain, admission.Validate, bytes.Clone(large)); r.code != 500 {
 		t.Errorf("got %+v", r)
 	}
@@ -200,7 +201,8 @@ func TestTimes(t *testing.T) {
 	})
 	before := runtime.NumGoroutine()
 	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
-		chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore","timeoutSeconds":30`})
+		chain := b.chain(phase, upstreamConfig,
+			hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore","timeoutSeconds":30`})
 		review := codec.Acquire()
 		if err := review.Decode(pod); err != nil {
 			t.Fatal(err)

@@ -92,7 +92,8 @@ func TestCredentialKinds(t *testing.T) {
 	if got := known.configFor("a:443").ExecProvider; got == nil || got.Command != "c" {
 		t.Errorf("got %v, want the command", got)
 	}
-	if _, err := readCredentials([]byte(`{"apiVersion":"v1","kind":"Config","users":[{"name":"a","user":{"auth-provider":{"name":"gcp"}}}]}`)); err == nil ||
+	if _, err := readCredentials([]byte(`{"apiVersion":"v1","kind":"Config","users":[{"name":"a",` +
+		`"user":{"auth-provider":{"name":"gcp"}}}]}`)); err == nil ||
 		err.Error() != `kubeConfigFile: users["a"]: auth provider not supported` {
 		t.Errorf("got %v", err)
 	}
@@ -106,8 +107,10 @@ func TestCredentialKinds(t *testing.T) {
 
 // TestClientConfig says what clients are made of, and what no client can be made of.
 func TestClientConfig(t *testing.T) {
-	known := mustReadCredentials(t, `{"name":"a.example.com","user":{"token":"443"}},{"name":"a.example.com:8443","user":{"token":"8443"}},`+
-		`{"name":"hook.shop.svc:8443","user":{"token":"service"}},{"name":"both.example.com","user":{"token":"t","username":"u","password":"p"}}`, "")
+	known := mustReadCredentials(t,
+		`{"name":"a.example.com","user":{"token":"443"}},{"name":"a.example.com:8443","user":{"token":"8443"}},`+
+			`{"name":"hook.shop.svc:8443","user":{"token":"service"}},{"name":"both.example.com","user":{"token":"t",`+
+			`"username":"u","password":"p"}}`, "")
 	url := func(u string) *admissionregistrationv1.WebhookClientConfig {
 		return &admissionregistrationv1.WebhookClientConfig{URL: &u}
 	}

@@ -175,7 +175,8 @@ func storedConfiguration(name string, generation int, webhooks string) string {
 // and what their statuses say.
 func TestLive(t *testing.T) {
 	b := newReplies(t, func(path string) string {
-		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` + path + `"]}}`
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` +
+			path + `"]}}`
 	})
 	one := func(path, more string) string {
 		return b.webhooks(hook{name: "a.example.com", path: path, more: more,
@@ -262,7 +263,8 @@ func TestLive(t *testing.T) {
 // TestRulesWhileWritesHang has the rules follow the cluster while the API server does not
 // answer writes.
 func TestRulesWhileWritesHang(t *testing.T) {
-	webhooks := `[{"name":"a.example.com","admissionReviewVersions":["v1"],"sideEffects":"None","clientConfig":{"url":"https://127.0.0.1:1"},` +
+	webhooks := `[{"name":"a.example.com","admissionReviewVersions":["v1"],"sideEffects":"None",` +
+		`"clientConfig":{"url":"https://127.0.0.1:1"},` +
 		`"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}]`
 	a := &apiServer{t: t, hangs: true, listing: make(chan struct{}), events: make(chan string)}
 	for i := range 9 { // whose statuses take longer than anybody waits

@@ -138,7 +138,8 @@ metadata:
 
 func TestOtherChildren(t *testing.T) {
 	f := childrenOf(t)
-	f("ReplicationController", "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: web, namespace: shop}\nspec:\n  template: {}\n",
+	f("ReplicationController",
+		"apiVersion: v1\nkind: ReplicationController\nmetadata: {name: web, namespace: shop}\nspec:\n  template: {}\n",
 		"# replication-controller\napiVersion: v1\nkind: Pod\nmetadata:\n  generateName: web-\n"+ownedBy("v1", "ReplicationController",
 			"web")+"spec: {}\n")
 	f("CronJob", `apiVersion: batch/v1
@@ -269,8 +270,10 @@ func TestSetDefaults(t *testing.T) {
 		`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}}],`+
 			`"initContainers":[{"resources":{"limits":{"cpu":1},"requests":{"cpu":1}}}]}}`)
 	f("v1", "Pod", `{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80},{"containerPort":81,"hostPort":82},{}]}]}}`,
-		`{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80,"hostPort":80},{"containerPort":81,"hostPort":82},{}]}]}}`)
-	f("v1", "Pod", `{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`, `{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`)
+		`{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80,"hostPort":80},{"containerPort":81,`+
+			`"hostPort":82},{}]}]}}`)
+	f("v1", "Pod", `{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`,
+		`{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`)
 	f("v1", "Pod", `{"spec":{"serviceAccount":"a"}}`, `{"spec":{"serviceAccount":"a","serviceAccountName":"a"}}`)
 	f("v1", "Pod", `{"spec":{"serviceAccount":"a","serviceAccountName":"b"}}`, `{"spec":{"serviceAccount":"b","serviceAccountName":"b"}}`)
 	f("v1", "Namespace", `{"metadata":{"name":"a"}}`, `{"metadata":{"name":"a","labels":{"kubernetes.io/metadata.name":"a"}}}`)

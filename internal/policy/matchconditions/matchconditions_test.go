@@ -22,10 +22,11 @@ import (
 // newAccess asks a cluster in which everybody may read, and nothing else.
 func newAccess(t testing.TB) *atomic.Pointer[cluster.Access] {
 	t.Helper()
-	state, err := cluster.New(cluster.Options{Embedded: true, Authorize: func(_ context.Context, review *authorizationv1.SubjectAccessReview) {
-		a := review.Spec.ResourceAttributes
-		review.Status.Allowed = a != nil && a.Verb == "get"
-	}})
+	state, err := cluster.New(cluster.Options{Embedded: true,
+		Authorize: func(_ context.Context, review *authorizationv1.SubjectAccessReview) {
+			a := review.Spec.ResourceAttributes
+			review.Status.Allowed = a != nil && a.Verb == "get"
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,8 @@ func conditions(expressions ...string) (all []admissionregistrationv1.MatchCondi
 // TestChain has a plugin that denies everything get what the conditions say.
 func TestChain(t *testing.T) {
 	access := newAccess(t)
-	body := admissiontest.UpdateBody("v1/pods", `{"metadata":{"labels":{"team":"a"}},"spec":{"containers":[{"name":"c"}]}}`, `{"metadata":{}}`)
+	body := admissiontest.UpdateBody("v1/pods", `{"metadata":{"labels":{"team":"a"}},"spec":{"containers":[{"name":"c"}]}}`,
+		`{"metadata":{}}`)
 	plugin := alwaysdeny.Plugin()
 	f := func(policy admissionregistrationv1.FailurePolicyType, want admission.Outcome, message string, expressions ...string) {
 		t.Helper()
@@ -57,7 +59,8 @@ func TestChain(t *testing.T) {
 			t.Fatal(errs)
 		}
 		settings := admission.Settings{Selector: compiled, FailurePolicy: policy}
-		chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Settings: settings}}, nil, nil)
+		chain, err := admission.NewChain([]admission.Plugin{plugin},
+			map[string]admission.Enabled{plugin.Name: {Settings: settings}}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +84,8 @@ func TestChain(t *testing.T) {
 	f(fail, admission.OutcomeDenied, denied, "authorizer.requestResource.check('get').allowed()")
 
 	const missing = "object.spec.missing == 1"
-	f(fail, admission.OutcomeDenied, `pods "name" is forbidden: expression 'object.spec.missing == 1' resulted in error: no such key: missing`, missing)
+	f(fail, admission.OutcomeDenied,
+		`pods "name" is forbidden: expression 'object.spec.missing == 1' resulted in error: no such key: missing`, missing)
 	f("", admission.OutcomeDenied, "no such key", "true", missing)
 	f(ignore, admission.OutcomeAllowed, "", missing)
 	f(ignore, admission.OutcomeAllowed, "", "true", missing)
@@ -96,7 +100,8 @@ func TestChain(t *testing.T) {
 func TestCompile(t *testing.T) {
 	f := func(usesAuthorizer bool, want string, expressions ...string) {
 		t.Helper()
-		compiled, errs := matchconditions.Compile(conditions(expressions...), "", nil, false, field.NewPath("plugins").Index(0).Child("matchConditions"))
+		compiled, errs := matchconditions.Compile(conditions(expressions...), "", nil, false,
+			field.NewPath("plugins").Index(0).Child("matchConditions"))
 		got := ""
 		if len(errs) > 0 {
 			got = errs.ToAggregate().Error()
