@@ -57,6 +57,32 @@ func answered(t testing.TB, p *Policy, body []byte) imagepolicyv1alpha1.ImageRev
 	return review.Status
 }
 
+// TestNamesOfServers pulls from one server by all of its names.
+func TestNamesOfServers(t *testing.T) {
+	f := func(repository string, same, others []string) {
+		t.Helper()
+		refuses, allows := policy(t, "{name: r, refusedRepositories: ["+repository+"]}"), policy(t, "{name: r, allowedRepositories: ["+repository+"]}")
+		for _, image := range same {
+			if answered(t, refuses, question(t, "shop", image)).Allowed || !answered(t, allows, question(t, "shop", image)).Allowed {
+				t.Errorf("%s is not of %s, want it to be", image, repository)
+			}
+		}
+		for _, image := range others {
+			if !answered(t, refuses, question(t, "shop", image)).Allowed || answered(t, allows, question(t, "shop", image)).Allowed {
+				t.Errorf("%s is of %s, want it not to be", image, repository)
+			}
+		}
+	}
+	f("ghcr.io/evil", []string{"ghcr.io/evil/x", "GHCR.IO/evil/x", "ghcr.io:443/evil/x", "Ghcr.Io:0443/evil/x:1", "ghcr.io/evil"},
+		[]string{"ghcr.io:444/evil/x", "ghcr.io:80/evil/x", "ghcr.io/evilx", "xghcr.io/evil/x", "ghcr.io.example.com/evil/x"})
+	f("docker.io", []string{"nginx", "docker.io/nginx", "index.docker.io/nginx", "registry-1.docker.io/library/nginx",
+		"Registry-1.Docker.io:443/library/nginx", "DOCKER.IO/library/nginx", "registry.hub.docker.com/library/nginx"},
+		[]string{"docker.io:5000/nginx", "mirror.docker.io.example.com/nginx"})
+	f("'*.Example.com'", []string{"a.example.com/x", "A.EXAMPLE.COM:443/x"}, []string{"example.com/x", "a.example.com:5000/x"})
+	f("Example.com:443/a", []string{"example.com/a", "example.com:443/a/b"}, []string{"example.com:5000/a"})
+	f("'localhost:5000'", []string{"localhost:5000/a", "LOCALHOST:5000/a", "localhost:05000/a"}, []string{"localhost/a"})
+}
+
 const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // TestRules has which images a rule lets run, and why it refuses others.
@@ -85,7 +111,7 @@ func TestRules(t *testing.T) {
 	f(allowed, "grafana/graf", refused)
 	f(allowed, "libraryfoo/nginx", refused)
 	f(allowed, "registry.example.com/a/b/c:v1", "")
-	f(allowed, "registry.example.com:443/a", refused)
+	f(allowed, "registry.example.com:444/a", refused)
 	f(allowed, "xregistry.example.com/a", refused)
 	f(allowed, "registry.example.com.evil.com/a", refused)
 	f(allowed, "evil.com/registry.example.com/a", refused)

@@ -23,7 +23,8 @@ type Policy struct {
 }
 
 // Rule defines which images may run in some namespaces. Names of images are completed
-// as a container runtime does before a pull: nginx is docker.io/library/nginx:latest.
+// as a container runtime does before a pull: nginx is docker.io/library/nginx:latest. All
+// names of a registry's server count as the same: GHCR.IO and ghcr.io:443 are ghcr.io.
 type Rule struct {
 	// Name is the name of the rule. It is shown with a refusal.
 	Name string `json:"name"`
@@ -144,6 +145,25 @@ func isMatch(pattern, name string) bool {
 	return matched && err == nil
 }
 
+// dockerHub are other names of docker.io's server: the one that runtimes connect to, and
+// older ones.
+var dockerHub = []string{"registry-1.docker.io", "index.docker.io", "registry.hub.docker.com"}
+
+// serverOf returns one name for all names of a registry's server: in lower case, without the
+// port if that is the port of HTTPS, and docker.io for Docker Hub. Otherwise an image could be
+// pulled from a refused registry by another name.
+func serverOf(registry string) string {
+	host := strings.ToLower(registry)
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		port := strings.TrimLeft(host[i+1:], "0")
+		host = strings.TrimSuffix(host[:i]+":"+port, ":443")
+	}
+	if slices.Contains(dockerHub, host) {
+		return "docker.io"
+	}
+	return host
+}
+
 // refusal says why an image may not run, "" if it may.
 func (r *Rule) refusal(image reference.Named) string {
 	has := func(list []string) bool {
@@ -169,14 +189,15 @@ func (r *Rule) refusal(image reference.Named) string {
 	return ""
 }
 
-// isBelow says whether an image is of a registry or repository, or of one below it.
+// isBelow reports whether an image is of a registry or repository, or of one below it.
 func isBelow(image reference.Named, text string) bool {
 	registry, repository, hasRepository := strings.Cut(text, "/")
+	from := serverOf(reference.Domain(image))
 	if below, ok := strings.CutPrefix(registry, anyBelow); ok {
-		if !strings.HasSuffix(reference.Domain(image), "."+below) {
+		if !strings.HasSuffix(from, "."+serverOf(below)) {
 			return false
 		}
-	} else if reference.Domain(image) != registry {
+	} else if from != serverOf(registry) {
 		return false
 	}
 	rest, ok := strings.CutPrefix(reference.Path(image), repository)
