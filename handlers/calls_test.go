@@ -15,7 +15,10 @@ import (
 // fastadmit review and test do not run it then.
 func TestCalls(t *testing.T) {
 	calling := []string{"net/http", "os/exec", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"}
-	for _, room := range []string{"backend", "endpoint", "webhook"} {
+	for _, room := range []string{"kubeconfigclient", "jsonclient", "webhook"} {
+		if _, err := os.Stat(filepath.Join("internal", room)); err != nil {
+			t.Fatal(err)
+		}
 		calling = append(calling, "github.com/fastadmit/fastadmit/handlers/internal/"+room)
 	}
 	var saying, found []string

@@ -82,5 +82,5 @@ func TestCustom(t *testing.T) {
 	// An API server without schemas.
 	f("", list, "Gadget", `{"parts":[{"name":"a","size":1}],"list":["y"]}`)
 	f("broken", list, "Gadget", denied+"failed to convert patch object to typed object: "+
-		"cluster state: cannot read which schemas the API server has: cluster state: cannot get discovery \"/openapi/v3\":")
+		"cluster state: cannot read the API server's list of schemas: cluster state: cannot get discovery \"/openapi/v3\":")
 }
