@@ -18,6 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/server"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 const (
@@ -39,8 +40,8 @@ type reloader struct {
 	watched map[string]os.FileInfo // folders, as they were when watching began
 	parts   []*part
 
-	rules    <-chan struct{} // receives a value when plugins need other reviews
-	register func() error    // registers the webhooks again
+	rules    wake.Signal  // sent when plugins need other reviews
+	register func() error // registers the webhooks again
 }
 
 // reloadMetrics are about changes of the configuration files.
@@ -223,7 +224,7 @@ func (o *serveOptions) configPart(in selected) *part {
 				return err
 			}
 			o.serveSelected(&next)
-			next.chain.Start(ctx, in.chain, o.ringRules)
+			next.chain.Start(ctx, in.chain, o.rules.Send)
 			in = next
 			return nil
 		},

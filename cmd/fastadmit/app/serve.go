@@ -20,6 +20,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/server"
+	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
 // rulesMax is how long the first registration waits until plugins have read from the cluster
@@ -36,7 +37,7 @@ type serveOptions struct {
 	server   *server.Server
 
 	hangup chan os.Signal // SIGHUP, to read all files again
-	rules  chan struct{}  // receives a value when plugins need other reviews
+	rules  wake.Signal    // sent when plugins need other reviews
 }
 
 func newServeCommand(o *options) *cobra.Command {
@@ -196,22 +197,14 @@ func (o *serveOptions) stopPlugins(ctx context.Context) {
 
 // startPlugins starts the background tasks of plugins.
 func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
-	o.rules = make(chan struct{}, 1)
-	in.chain.Start(ctx, nil, o.ringRules)
+	o.rules = wake.NewSignal()
+	in.chain.Start(ctx, nil, o.rules.Send)
 }
 
 // watchRules makes the reloader register again when plugins need other reviews.
 func (o *serveOptions) watchRules(r *reloader) *reloader {
 	r.rules, r.register = o.rules, func() error { return o.managed.reload(&o.managed.last, o.callers) }
 	return r
-}
-
-// ringRules is called when plugins need other reviews.
-func (o *serveOptions) ringRules() {
-	select {
-	case o.rules <- struct{}{}:
-	default: // the reloader has not seen the last value yet
-	}
 }
 
 // reloadCallers reads the files of callers again. If the path token changed, it registers
