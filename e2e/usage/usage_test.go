@@ -132,7 +132,7 @@ plugins:
   configuration: {apiVersion: fastadmit.io/v1alpha1, kind: InitialResourcesConfiguration, source: {url: %q}, percentile: %d}
 `, url, percentile))
 	command := exec.Command("../.cache/fastadmit", "review", cluster.WriteFile(t, "pod.json", object), "--output=object",
-		"--enable-admission-plugins=InitialResources", "--admission-control-config-file="+admission)
+		"--enable-admission-plugins=InitialResources", "--admission-control-config-file="+admission, "--allow-plugin-calls")
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
