@@ -53,8 +53,10 @@ func servePage(m *serverMetrics) http.HandlerFunc {
 			return // the client is gone
 		}
 		var page bytes.Buffer
-		m.write(&page)
-		<-making
+		func() {
+			defer func() { <-making }() // also if a gauge panics, which net/http recovers
+			m.write(&page)
+		}()
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = page.WriteTo(w) // fails if the client is gone
 	}
