@@ -9,11 +9,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// rules are those of all plugins: operations, group/version and resources, and the
-// scope if it is not both. They say which requests kube-apiserver sends at all, so
-// what is missing here is missed without a sound. Upstream, it is Handles and what
-// Admit and Validate ask about the resource. TestOperations in e2e/oracle compares
-// the operations.
+// rules are the rules of all plugins: operations, group/version and resources, and the scope
+// if it is not both. kube-apiserver sends only requests that they select, so a missing one
+// would go unnoticed. In upstream's plugins, they are in Handles, and in checks of the
+// resource in Admit and Validate. TestOperations in e2e/oracle compares the operations.
 const rules = `
 AlwaysAdmit                          *                    */*                          */*
 SecurityContextDeny                  CREATE,UPDATE        /v1                          pods
@@ -83,8 +82,8 @@ ValidatingAdmissionWebhook           *                    */*                   
 AlwaysDeny                           *                    */*                          */*
 `
 
-// TestRules compares the rules of all plugins with the table, so that nobody drops
-// an operation or a resource unseen.
+// TestRules compares the rules of all plugins with the table, so that no operation or
+// resource is dropped by accident.
 func TestRules(t *testing.T) {
 	var want []string
 	for line := range strings.Lines(strings.TrimSpace(rules)) {

@@ -26,16 +26,16 @@ type mutation struct {
 	patch      func(p *patch, value ref.Val) error
 }
 
-// A patch is what a mutation does to an object.
+// A patch collects the change of an object by a mutation.
 type patch struct {
 	ctx     context.Context
 	schemas *schemas.Schemas
 	kind    codec.GroupVersionKind
 	before  []byte // the object, as JSON
-	after   []byte // the object then; nil if nothing changes
+	after   []byte // the object after the mutation; nil if nothing changes
 }
 
-// newMutator compiles a policy. The error joins what is wrong with its expressions.
+// newMutator compiles a policy. The error joins the errors of all expressions.
 func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, interpretCEL bool) (*mutator, error) {
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}

@@ -97,7 +97,7 @@ func deployment(labels, spec string) string {
 	return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{%s},"spec":%s}`, labels, spec)
 }
 
-// sameOrSays compares an object, or looks for a text in what is no object.
+// sameOrSays compares an object, or looks for the text in a message.
 func sameOrSays(t *testing.T, got, want string) bool {
 	t.Helper()
 	if json.Valid([]byte(want)) && json.Valid([]byte(got)) {

@@ -16,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// chainOf returns the plugin with a policy for everything that has these mutations.
+// chainOf returns the plugin with a policy for all objects with these mutations.
 func chainOf(t testing.TB, mutations string) (*admission.Chain, error) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
@@ -33,7 +33,7 @@ func chainOf(t testing.TB, mutations string) (*admission.Chain, error) {
 	return admission.NewChain([]admission.Plugin{plugin}, enabled, state, nil)
 }
 
-// manifest returns a policy for everything that has these mutations, and its binding.
+// manifest returns a policy for all objects with these mutations, and its binding.
 func manifest(mutations string) string {
 	return `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy",
 		"metadata":{"name":"p"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":["*"],
@@ -59,8 +59,8 @@ func mutationsOf(t testing.TB, patchType string, expressions ...string) string {
 	return string(text)
 }
 
-// check mutates an object. want is the object then, or part of the message of a
-// denial or of a configuration that is refused.
+// check mutates an object. want is the changed object, or part of the message of a denial or
+// of a configuration error.
 func check(t *testing.T, patchType, expression, resource, kind, object, want string) {
 	t.Helper()
 	chain, err := chainOf(t, mutationsOf(t, patchType, expression))
@@ -170,13 +170,13 @@ func TestJSONPatchUpstream(t *testing.T) {
 		"JSON Patch: replace operation does not apply: doc is missing key: /spec/template/spec/containers/-: missing value")
 	f(op("add", "/metadata/labels/x", "1.0 / 0.0"), labels("{}"),
 		"JSONPath valueExpression evaluated to a type that could not marshal to JSON")
-	// In-tree, the library panics on such an operation when it comes to it.
+	// In-tree, the library panics on such an operation.
 	f(`[JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: a value is missing or of a wrong kind in an operation")
 	f(`[JSONPatch{op: "nope", path: "/a"}, JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: Unexpected kind: nope")
 	f(`[JSONPatch{op: "test", path: "/metadata/labels", value: {"a": "b"}}, JSONPatch{op: "replace", path: ""}]`, labels("{}"),
 		labels("{}"))
 	f(`[JSONPatch{op: "add", path: "/metadata/labels/\u0001", value: "a"}]`, labels("{}"),
-		"add operation failed to decode path") // such a path is no JSON as upstream quotes it
+		"add operation failed to decode path") // as upstream quotes such a path, it is not valid JSON
 }
 
 // TestApplyConfigurationUpstream has the cases of upstream's patch/smd_test.go.
@@ -185,7 +185,7 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 		t.Helper()
 		check(t, "ApplyConfiguration", expression, "apps/v1/deployments", deploymentKind, object, want)
 	}
-	// kube-apiserver sends these of every object.
+	// All objects from kube-apiserver have these fields.
 	apply := func(spec string) string { return `{"apiVersion":"apps/v1","kind":"Deployment","spec":` + spec + `}` }
 	pods := func(spec string) string { return apply(`{"template":{"spec":` + spec + `}}`) }
 	in := func(spec string) string {
@@ -223,7 +223,7 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 	f(`Object.spec.metadata{}`, apply(`{}`), "must evaluate to Object but got Object.spec.metadata")
 }
 
-// TestApplyConfigurationCustom merges an object of which no schema is known.
+// TestApplyConfigurationCustom merges an object without a known schema.
 func TestApplyConfigurationCustom(t *testing.T) {
 	f := func(expression, object, want string) {
 		t.Helper()
@@ -235,8 +235,8 @@ func TestApplyConfigurationCustom(t *testing.T) {
 	f(`Object{spec: Object.spec{d: [2]}}`, head+`{"d":[1],"e":{}}}`, head+`{"d":[2],"e":{}}}`)
 }
 
-// TestApplyConfigurationRequests merges kinds that are requests for something, which
-// kube-apiserver has no schemas of.
+// TestApplyConfigurationRequests merges kinds that are requests, for which kube-apiserver
+// has no schemas.
 func TestApplyConfigurationRequests(t *testing.T) {
 	const labelled = `Object{metadata: Object.metadata{labels: {"a": "b"}}}`
 	check(t, "ApplyConfiguration", labelled, "apps/v1/deployments", `{"group":"autoscaling","version":"v1","kind":"Scale"}`,

@@ -41,8 +41,7 @@ func bindingSpec(policy string) string {
 	return fmt.Sprintf(`{"policyName":%q,"validationActions":["Deny"]}`, policy)
 }
 
-// answer returns the message and code of the answer to a review; none if it is
-// allowed.
+// answer returns the message and code of the answer to a review, both zero if it is allowed.
 func answer(t *testing.T, chain *admission.Chain, body []byte) (message string, code int32) {
 	t.Helper()
 	review := codec.Acquire()
@@ -56,8 +55,8 @@ func answer(t *testing.T, chain *admission.Chain, body []byte) (message string, 
 	return strings.Clone(review.Response.Status.Message), review.Response.Status.Code
 }
 
-// TestResources evaluates policies that are custom resources. One that cannot be evaluated
-// is one that its failurePolicy decides for, and no other is touched by it.
+// TestResources evaluates policies that are custom resources. If one cannot be evaluated,
+// its failurePolicy decides, and the others are evaluated.
 func TestResources(t *testing.T) {
 	f := func(want string, objects ...runtime.Object) {
 		t.Helper()
@@ -96,7 +95,7 @@ func TestResources(t *testing.T) {
 	}
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", excludes("pods")), binding("b", "p"))
 	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", excludes("services")), binding("b", "p"))
-	// What is not valid, and was written when nobody checked it.
+	// Invalid policies that were written while fastadmit did not run.
 	f("'p' denied request: failed to configure policy: spec.failurePolicy: Unsupported value",
 		resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("true"), "{", `{"failurePolicy":"Sometimes",`, 1)),
 		binding("b", "p"))
@@ -117,8 +116,8 @@ func TestResources(t *testing.T) {
 		resource(t, "ValidatingAdmissionPolicy", "p", param), binding("b", "p"))
 }
 
-// TestResourcesAreChecked has custom resources refused when they are written, also where
-// they would deny themselves.
+// TestResourcesAreChecked writes invalid custom resources: they are rejected, even if they
+// would deny their own creation.
 func TestResourcesAreChecked(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), customResources, aNamespace,
 		resource(t, "ValidatingAdmissionPolicy", "all",
@@ -151,7 +150,7 @@ func TestResourcesAreChecked(t *testing.T) {
 	f("", admissiontest.Body(codec.Create, "policies.fastadmit.io/v1/others", `{}`))
 }
 
-// TestRules shows which reviews are asked for.
+// TestRules checks which reviews the plugin handles.
 func TestRules(t *testing.T) {
 	if rules := admissiontest.MustChain(t, Plugin(), customResources).RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 ||
 		rules[0].Resources[0] != "*/*" {
@@ -163,7 +162,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestNeeds shows that only custom resources take more rights.
+// TestNeeds checks that only custom resources need more permissions.
 func TestNeeds(t *testing.T) {
 	plugin := Plugin()
 	for config, want := range map[string]int{

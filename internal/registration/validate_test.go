@@ -21,10 +21,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
-// at is where the options of the tests stand.
+// at is the path of the options in the tests.
 const at = "registration."
 
-// check compares what New refuses, without regard to the order.
+// check compares the errors of New, in any order.
 func check(t *testing.T, what string, o *registration.Options, plugins []registration.Plugin, want ...string) {
 	t.Helper()
 	r, err := registration.New(plugins, o, field.NewPath("registration"))
