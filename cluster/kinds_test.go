@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestDefinitions has what the API calls each kind, and where its objects are
+// TestDefinitions has the names of each kind in the API, and whether it is namespaced
 // (k8s.io/kubernetes pkg/apis).
 func TestDefinitions(t *testing.T) {
 	type definition struct {
@@ -98,7 +98,7 @@ func fullMeta() metav1.ObjectMeta {
 	}
 }
 
-// TestKept has what the cache keeps of objects with all that plugins do not read.
+// TestKept checks which fields of objects the cache keeps.
 func TestKept(t *testing.T) {
 	full := fullMeta()
 	f := func(kind *Kind, got, want Object, metadata ...string) {
@@ -225,7 +225,7 @@ func TestListOf(t *testing.T) {
 	}
 }
 
-// TestKeptWhole has an object that gives out copies of its annotations.
+// TestKeptWhole has an object that returns copies of its annotations.
 func TestKeptWhole(t *testing.T) {
 	object := func(annotations map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": annotations}}}
@@ -237,7 +237,7 @@ func TestKeptWhole(t *testing.T) {
 	}
 }
 
-// TestDefaults has what kube-apiserver adds to objects (k8s.io/kubernetes
+// TestDefaults has the defaults of kube-apiserver (k8s.io/kubernetes
 // pkg/apis/core/v1/defaults.go, pkg/apis/scheduling/v1/defaults.go).
 func TestDefaults(t *testing.T) {
 	list := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
@@ -284,7 +284,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestNeeds has what needs say of themselves.
+// TestNeeds checks the properties of needs.
 func TestNeeds(t *testing.T) {
 	needs := []Need{Namespaces.Watched(), Namespaces.Called("create", "get", "update"), ResourceQuotas.CalledStatus("update"),
 		SubjectAccessReviews.Called("create"),
