@@ -105,16 +105,16 @@ func (x *Index[E]) of(r *Request) *candidates[E] {
 func (x *Index[E]) store(a attributes, c *candidates[E]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	known := make(map[attributes]*candidates[E])
-	if last := x.known.Load(); last != nil {
-		known = maps.Clone(*last)
+	last := x.known.Load()
+	if last == nil {
+		last = new(map[attributes]*candidates[E])
 	}
-	if len(known) >= attributesMax || x.size+len(c.all) > candidatesMax {
+	if (*last)[a] != nil || len(*last) >= attributesMax || x.size+len(c.all) > candidatesMax {
 		return
 	}
-	if known[a] == nil {
-		x.size += len(c.all)
-	}
+	x.size += len(c.all)
+	known := make(map[attributes]*candidates[E], len(*last)+1)
+	maps.Copy(known, *last)
 	known[a.clone()] = c
 	x.known.Store(&known)
 }

@@ -92,10 +92,14 @@ func (m *Matcher) Matches(ctx context.Context, r *Request, namespaces match.Name
 			return false, nil
 		}
 	}
-	if matched, err := m.matchesRules(r); err != nil || !matched {
+	matched, otherVersion := m.matchesRules(r)
+	if !matched && otherVersion == nil {
+		return false, nil
+	}
+	if matched, err := m.selectors.Matches(ctx, r.Review, &r.sent, namespaces); err != nil || !matched {
 		return false, err
 	}
-	return m.selectors.Matches(ctx, r.Review, &r.sent, namespaces)
+	return matched, otherVersion
 }
 
 func (m *Matcher) matchesRules(r *Request) (bool, error) {
