@@ -58,7 +58,7 @@ func (d *dispatch) release() {
 // IfNeeded. In-tree, the second pass runs if a plugin requests a reinvocation; this plugin
 // does so after every mutation. The second pass evaluates the match conditions of all
 // policies; one that fails denies the request.
-func (d *dispatch) admit(policies policy.Set[*mutator]) admission.Result {
+func (d *dispatch) admit(policies *policy.Index[*mutator]) admission.Result {
 	ended := d.collect(policies)
 	if ended != nil {
 		return *ended
@@ -83,10 +83,11 @@ func (d *dispatch) admit(policies policy.Set[*mutator]) admission.Result {
 
 // collect determines the policies for the review, all of them before the first one is
 // evaluated.
-func (d *dispatch) collect(policies policy.Set[*mutator]) *admission.Result {
+func (d *dispatch) collect(policies *policy.Index[*mutator]) *admission.Result {
 	d.invocations = d.invocations[:0]
-	for _, p := range policies {
-		if ended := p.Dispatch(&d.Dispatch, d); ended != nil {
+	found := policies.Find(&d.Dispatch)
+	for i := range found {
+		if ended := found[i].Dispatch(&d.Dispatch, d); ended != nil {
 			return ended
 		}
 	}

@@ -38,7 +38,7 @@ func (d *dispatch) release() {
 
 // dispatch evaluates a policy. If result is not nil, it is the result of the review, and the
 // other policies are not evaluated.
-func (d *dispatch) dispatch(p *boundPolicy) *admission.Result {
+func (d *dispatch) dispatch(p *policy.Candidate[*validator]) *admission.Result {
 	result := p.Dispatch(&d.Dispatch, d)
 	d.collected.publish(p.Name, d.Review)
 	d.collected = annotations{}

@@ -70,7 +70,7 @@ func TestDispatch(t *testing.T) {
 			t.Fatal(matcherErr)
 		}
 		return &Policy[string]{
-			Name: "p", matcher: m, err: err, bindings: bindings, metrics: measured.of("p"),
+			Name: "p", matcher: m, err: err, bound: newBoundBy(bindings), metrics: measured.of("p"),
 			paramKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
 			params:    fakeParams{"namespace/a": nil, "namespace/b": nil},
 		}
@@ -100,7 +100,10 @@ func TestDispatch(t *testing.T) {
 			d := new(Dispatch)
 			d.Begin(t.Context(), reviewOf(t, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n","labels":{"a":"b"}}}`)), asked)
 			before := misconfigured(at, p)
-			result := p.Dispatch(d, h)
+			var result *admission.Result
+			for _, c := range (&Index[string]{all: Set[string]{p}}).Find(d) {
+				result = c.Dispatch(d, h)
+			}
 			d.End()
 			wanted := want
 			if ignores {
