@@ -27,7 +27,8 @@ var odd = []string{"", ".", "..", "a/b", "%2F", "UPPER", "\x00\n\ufffd", strings
 
 // unrecorded are reviews of what is in no recording: a Pod that names a class, a
 // PodGroup that names a Workload, and a ResourceClaim that quotas ask the owner of.
-var unrecorded = []string{`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
+var unrecorded = []string{
+	`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
 	"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},
 	"namespace":"shop","operation":"CREATE","object":{"metadata":{"name":"p","namespace":"shop"},
 		"spec":{"runtimeClassName":"r","priorityClassName":"p","serviceAccountName":"s","nodeName":"n","containers":[]}}}}`,
@@ -40,7 +41,8 @@ var unrecorded = []string{`{"kind":"AdmissionReview","apiVersion":"admission.k8s
 	"kind":{"group":"resource.k8s.io","version":"v1","kind":"ResourceClaim"},
 	"resource":{"group":"resource.k8s.io","version":"v1","resource":"resourceclaims"},"namespace":"shop","operation":"CREATE",
 	"object":{"metadata":{"name":"c","namespace":"shop","annotations":{"resource.kubernetes.io/extended-resource-claim":"true"},
-		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},"spec":{}}}}`}
+		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},"spec":{}}}}`,
+}
 
 // byAnybody becomes byNode, so that the review is a node's.
 const (
