@@ -59,7 +59,7 @@ func (d *dispatch) release() {
 // kube-apiserver calls all mutating plugins again if one of them asks for it, and
 // this one does when it has evaluated a mutation. Of the policies that are not
 // evaluated again, the match conditions are: one that fails then denies.
-func (d *dispatch) admit(policies policy.Set[*mutator]) admission.Result {
+func (d *dispatch) admit(policies *policy.Index[*mutator]) admission.Result {
 	ended := d.collect(policies)
 	if ended != nil {
 		return *ended
@@ -84,10 +84,11 @@ func (d *dispatch) admit(policies policy.Set[*mutator]) admission.Result {
 
 // collect finds out which policies are for the review, all of them before the first
 // is evaluated.
-func (d *dispatch) collect(policies policy.Set[*mutator]) *admission.Result {
+func (d *dispatch) collect(policies *policy.Index[*mutator]) *admission.Result {
 	d.invocations = d.invocations[:0]
-	for _, p := range policies {
-		if ended := p.Dispatch(&d.Dispatch, d); ended != nil {
+	found := policies.Find(&d.Dispatch)
+	for i := range found {
+		if ended := found[i].Dispatch(&d.Dispatch, d); ended != nil {
 			return ended
 		}
 	}

@@ -39,7 +39,7 @@ func (d *dispatch) release() {
 
 // dispatch evaluates a policy. The result is one of the whole review, nil if the
 // other policies are to be evaluated too.
-func (d *dispatch) dispatch(p *boundPolicy) *admission.Result {
+func (d *dispatch) dispatch(p *policy.Candidate[*validator]) *admission.Result {
 	result := p.Dispatch(&d.Dispatch, d)
 	d.collected.publish(p.Name, d.Review)
 	d.collected = annotations{}

@@ -59,8 +59,9 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 	if policies == nil {
 		return result
 	}
-	for _, policy := range policies {
-		if result := d.dispatch(policy); result != nil {
+	found := policies.Find(&d.Dispatch)
+	for i := range found {
+		if result := d.dispatch(&found[i]); result != nil {
 			return *result
 		}
 	}

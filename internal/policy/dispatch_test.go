@@ -78,7 +78,7 @@ func (d *dispatcher) matcher(resources string) *Matcher {
 
 func (d *dispatcher) policy(match string, err error, bindings ...*Binding) *Policy[string] {
 	return &Policy[string]{
-		Name: "p", matcher: d.matcher(match), err: err, bindings: bindings, metrics: d.measured.of("p"),
+		Name: "p", matcher: d.matcher(match), err: err, bound: newBoundBy(bindings), metrics: d.measured.of("p"),
 		paramKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
 		params:    fakeParams{"namespace/a": nil, "namespace/b": nil},
 	}
@@ -112,7 +112,10 @@ func (d *dispatcher) check(p *Policy[string], at *Binding, ends string, wantEnd 
 		dispatch := new(Dispatch)
 		dispatch.Begin(d.t.Context(), reviewOf(d.t, pod), d.asked)
 		before := d.misconfigured(at, p)
-		result := p.Dispatch(dispatch, h)
+		var result *admission.Result
+		for _, c := range (&Index[string]{all: Set[string]{p}}).Find(dispatch) {
+			result = c.Dispatch(dispatch, h)
+		}
 		dispatch.End()
 		wanted := want
 		if ignores {

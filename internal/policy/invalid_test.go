@@ -36,9 +36,11 @@ func TestInvalid(t *testing.T) {
 				t.Fatalf("%s: got %+v", constraints, result)
 			}
 			h := new(handled)
-			for _, p := range policies {
-				if ended := p.Dispatch(&d, h); ended != nil {
-					t.Errorf("%s, %s: got %+v", constraints, resource, ended)
+			if policies != nil {
+				for _, p := range policies.Find(&d) {
+					if ended := p.Dispatch(&d, h); ended != nil {
+						t.Errorf("%s, %s: got %+v", constraints, resource, ended)
+					}
 				}
 			}
 			if got := strings.Join(h.told, ", "); !strings.HasPrefix(got, want) || want == "" && got != "" {

@@ -188,7 +188,7 @@ func TestSourceMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range policies {
+	for i, p := range policies.all {
 		p.CountViolation(&Binding{Name: "b"}, "Audit")
 		p.CountCost(int64(i + 1))
 	}
@@ -221,9 +221,9 @@ func TestOrder(t *testing.T) {
 	}
 	policies, err := source.known(t.Context())
 	var got []string
-	for _, p := range policies {
+	for _, p := range policies.all {
 		got = append(got, p.Name)
-		for _, b := range p.bindings {
+		for _, b := range p.bindings() {
 			got = append(got, p.Name+"/"+b.Name)
 		}
 	}
@@ -281,8 +281,12 @@ func TestBegin(t *testing.T) {
 		d := new(Dispatch)
 		policies, result := source.Begin(t.Context(), d,
 			reviewOf(t, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)))
-		if len(policies) != want || result.Denial != nil || result.Err != nil {
-			t.Errorf("%s: got %d policies, %+v, want %d", resource, len(policies), result, want)
+		got := 0
+		if policies != nil {
+			got = len(policies.all)
+		}
+		if got != want || result.Denial != nil || result.Err != nil {
+			t.Errorf("%s: got %d policies, %+v, want %d", resource, got, result, want)
 		}
 	}
 	f("v1/pods", 1)
