@@ -62,7 +62,8 @@ func TestTolerationsReinvoked(t *testing.T) {
 // chainOfAll returns the plugins of these names in one chain.
 func chainOfAll(t *testing.T, settings admission.Settings, names ...string) *admission.Chain {
 	t.Helper()
-	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}}})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
+	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{namespace}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ var odd = []string{"", ".", "..", "a/b", "%2F", "UPPER", "\x00\n\ufffd", strings
 
 // unrecorded are reviews that are in no recording: a Pod with names of classes, a PodGroup
 // with the name of a Workload, and a ResourceClaim whose owner quotas look up.
-var unrecorded = []string{`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
+var unrecorded = []string{
+	`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
 	"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},
 	"namespace":"shop","operation":"CREATE","object":{"metadata":{"name":"p","namespace":"shop"},
 		"spec":{"runtimeClassName":"r","priorityClassName":"p","serviceAccountName":"s","nodeName":"n","containers":[]}}}}`,
@@ -39,7 +40,8 @@ var unrecorded = []string{`{"kind":"AdmissionReview","apiVersion":"admission.k8s
 	"kind":{"group":"resource.k8s.io","version":"v1","kind":"ResourceClaim"},
 	"resource":{"group":"resource.k8s.io","version":"v1","resource":"resourceclaims"},"namespace":"shop","operation":"CREATE",
 	"object":{"metadata":{"name":"c","namespace":"shop","annotations":{"resource.kubernetes.io/extended-resource-claim":"true"},
-		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},"spec":{}}}}`}
+		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},"spec":{}}}}`,
+}
 
 // byAnybody is replaced by byNode, so that a node sends the review.
 const (

@@ -28,7 +28,8 @@ var configs = map[string][]byte{
 	"PodTolerationRestriction": []byte(`{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",
 		"default":[{"key":"d","operator":"Exists"}]}`),
 	"ResourceQuota": []byte(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[
-		{"resource":"pods","matchContains":["example.com"]},{"resource":"pods","matchScopes":[{"scopeName":"CrossNamespacePodAffinity","operator":"Exists"}]}]}`),
+		{"resource":"pods","matchContains":["example.com"]},
+		{"resource":"pods","matchScopes":[{"scopeName":"CrossNamespacePodAffinity","operator":"Exists"}]}]}`),
 }
 
 // unreachable is a kubeconfig of a server that refuses connections.
@@ -72,7 +73,9 @@ func named(name string) metav1.ObjectMeta {
 // state returns the objects of a cluster that make plugins do much work.
 func state() []runtime.Object {
 	hard := amounts(few, "1000000")
-	hard["requests.example.com/gpu"], hard["pods"], hard["count/pods"] = resource.MustParse("1000000"), resource.MustParse("1000000"), resource.MustParse("1000000")
+	for _, name := range []corev1.ResourceName{"requests.example.com/gpu", "pods", "count/pods"} {
+		hard[name] = resource.MustParse("1000000")
+	}
 	used := make(corev1.ResourceList)
 	for name := range hard {
 		used[name] = resource.MustParse("0")

@@ -38,7 +38,8 @@ func manifest(mutations string) string {
 	return `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy",
 		"metadata":{"name":"p"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":["*"],
 		"apiVersions":["*"],"operations":["CREATE","UPDATE"],"resources":["*/*"]}]},"mutations":` + mutations + `}},
-		{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"b"},"spec":{"policyName":"p"}}]}`
+		{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding",
+		"metadata":{"name":"b"},"spec":{"policyName":"p"}}]}`
 }
 
 // mutationsOf returns mutations of one kind.
@@ -199,7 +200,8 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 		pods(`{"volumes":[{"name":"x"},{"name":"y"}]}`), pods(`{"volumes":[{"name":"x"},{"name":"y","hostPath":{"path":"a"}}]}`))
 	f(`Object{spec: Object.spec{replicas: object.spec.replicas % 2 == 0?object.spec.replicas + 1:object.spec.replicas}}`,
 		apply(`{"replicas":2}`), apply(`{"replicas":3}`))
-	f(`Object{spec: Object.spec{replicas: 1, template: Object.spec.template{metadata: Object.spec.template.metadata{labels: {"app": "nginx"}},
+	f(`Object{spec: Object.spec{replicas: 1, template: Object.spec.template{
+		metadata: Object.spec.template.metadata{labels: {"app": "nginx"}},
 		spec: Object.spec.template.spec{containers: [`+container+`{name: "nginx", ports: [`+container+`.ports{containerPort: 80}],
 		resources: `+container+`.resources{limits: {"cpu": "128M"}}}]}}}}`, apply(`{}`),
 		apply(`{"replicas":1,"template":{"metadata":{"labels":{"app":"nginx"}},"spec":{"containers":[

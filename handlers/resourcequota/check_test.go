@@ -102,7 +102,8 @@ func TestCheck(t *testing.T) {
 	f("said twice", checked{used: one, limited: []limitedResource{limitOf("pods", "pods"), limitOf("pods", "po")}}, insufficient)
 	f("another resource", checked{used: one, limited: []limitedResource{limitOf("services", "pods")}})
 	f("another group", checked{used: one, limited: []limitedResource{limitOf("apps/pods", "pods")}})
-	f("another, then this", checked{used: one, limited: []limitedResource{limitOf("services", "pods"), limitOf("pods", "pods")}}, insufficient)
+	f("another, then this", checked{used: one, limited: []limitedResource{limitOf("services", "pods"), limitOf("pods", "pods")}},
+		insufficient)
 	f("nothing used", checked{used: resources("pods", "1", "cpu", "0"), limited: []limitedResource{limitOf("pods", "cpu")}})
 	f("no more than before", checked{used: one, old: one, limited: []limitedResource{limitOf("pods", "pods")}})
 	f("one more than before", checked{used: resources("pods", "2"), old: one, limited: []limitedResource{limitOf("pods", "pods")}},

@@ -19,7 +19,8 @@ var expressions = [...]string{
 	"object.spec.?hostNetwork.orValue(false) == false",
 	"has(object.metadata.labels) && 'app' in object.metadata.labels",
 	"object.spec.containers.all(c, c.image.startsWith('registry.example.com/') || c.image.startsWith('docker.io/'))",
-	"object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || c.securityContext.privileged == false)",
+	"object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || " +
+		"c.securityContext.privileged == false)",
 	"!has(object.spec.hostPID) || object.spec.hostPID == false",
 	"!has(object.spec.hostIPC) || object.spec.hostIPC == false",
 	"object.spec.containers.all(c, !c.image.endsWith(':latest'))",

@@ -84,14 +84,15 @@ func TestResources(t *testing.T) {
 	f("'p' with binding 'b2' denied request: failed expression: false",
 		resource(t, "ValidatingAdmissionPolicy", "bad", ignored), binding("b", "bad"), policy("p", "false"), binding("b2", "p"))
 	selects := func(text string) string {
-		return strings.Replace(policySpec("false"), `"matchConstraints":{`, `"matchConstraints":{"objectSelector":{"matchLabels":{`+text+`}},`, 1)
+		return strings.Replace(policySpec("false"), `"matchConstraints":{`,
+			`"matchConstraints":{"objectSelector":{"matchLabels":{`+text+`}},`, 1)
 	}
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", selects(`"a":"b"`)), binding("b", "p"))
 	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", selects("")), binding("b", "p"))
 	excludes := func(resource string) string {
 		return strings.Replace(policySpec("false"), `"matchConstraints":{`,
-			`"matchConstraints":{"excludeResourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["`+resource+
-				`"]}],`, 1)
+			`"matchConstraints":{"excludeResourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],`+
+				`"resources":["`+resource+`"]}],`, 1)
 	}
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", excludes("pods")), binding("b", "p"))
 	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", excludes("services")), binding("b", "p"))
@@ -139,7 +140,8 @@ func TestResourcesAreChecked(t *testing.T) {
 		`<input>:1:8: Syntax error`,
 		admissiontest.Body(codec.Create, policies, bad))
 	f(`spec.validations[0].expression: Required value`, admissiontest.Body(codec.Create, policies, object(policySpec(""))))
-	f(`spec.matchConstraints: Required value`, admissiontest.Body(codec.Create, policies, object(`{"validations":[{"expression":"true"}]}`)))
+	f(`spec.matchConstraints: Required value`,
+		admissiontest.Body(codec.Create, policies, object(`{"validations":[{"expression":"true"}]}`)))
 	f(`unknown field "spec.validation"`, admissiontest.Body(codec.Create, policies, object(`{"validation":[]}`)))
 	f(`spec.validations[0].expression: Invalid value`, admissiontest.UpdateBody(policies, bad, good))
 	f("", admissiontest.UpdateBody(policies, bad, strings.Replace(bad, `"name":"name"`, `"name":"name","finalizers":["a/b"]`, 1)))

@@ -135,7 +135,8 @@ func TestMessagesUpstream(t *testing.T) {
 			all = append(all, `false|,"reason":"Forbidden","message":"not replaced"`+text)
 		}
 		got := validate(t, expressionsOf("validations", all...))
-		if text := strings.Join(got.violations, "; "); text != want || got.code != 403 && !strings.Contains(want, "failed messageExpression") {
+		if text := strings.Join(got.violations, "; "); text != want ||
+			got.code != 403 && !strings.Contains(want, "failed messageExpression") {
 			t.Errorf("%.200q\ngot  %d %.200q\nwant %.200q", messageExpressions, got.code, text, want)
 		}
 	}

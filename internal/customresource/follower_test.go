@@ -63,9 +63,10 @@ func TestFollower(t *testing.T) {
 			t.Helper()
 			time.Sleep(pause)
 			synctest.Wait()
-			if r, c, b := p.refreshes.Load(), p.rulesChanges.Load(), p.background.Load(); r != refreshes || c != rulesChanges || b != refreshes {
-				t.Errorf("%s: got %d refreshes, %d changes of rules, %d passes in the background; want %d, %d, %d", what, r, c, b, refreshes,
-					rulesChanges, refreshes)
+			r, c, b := p.refreshes.Load(), p.rulesChanges.Load(), p.background.Load()
+			if r != refreshes || c != rulesChanges || b != refreshes {
+				t.Errorf("%s: got %d refreshes, %d changes of rules, %d passes in the background; want %d, %d, %d",
+					what, r, c, b, refreshes, rulesChanges, refreshes)
 			}
 		}
 		put := func(kind, name string) {

@@ -26,7 +26,8 @@ func generatedRule(random *rand.Rand) (r admissionregistrationv1.NamedRuleWithOp
 	r.Operations = []admissionregistrationv1.OperationType{pick[admissionregistrationv1.OperationType](random, "CREATE", "UPDATE", "*")}
 	r.APIGroups, r.APIVersions = []string{pick(random, "", "apps", "*")}, []string{pick(random, "v1", "v2", "*")}
 	r.Resources = []string{pick(random, "pods", "pods/*", "pods/status", "deployments", "nodes", "namespaces", "*", "*/*")}
-	r.Scope = new(pick(random, admissionregistrationv1.AllScopes, admissionregistrationv1.NamespacedScope, admissionregistrationv1.ClusterScope))
+	r.Scope = new(pick(random, admissionregistrationv1.AllScopes, admissionregistrationv1.NamespacedScope,
+		admissionregistrationv1.ClusterScope))
 	if random.IntN(3) == 0 {
 		r.ResourceNames = []string{pick(random, "a", "b"), "c"}[:1+random.IntN(2)]
 	}
@@ -101,7 +102,8 @@ func generatedRequest(t *testing.T, random *rand.Rand) *codec.Review {
 		oldObject, operation = `{"metadata":{"labels":{"k":"x","m":"y"}}}`, codec.Update
 	}
 	resource := pick(random, `"","version":"v1","resource":"pods"`, `"","version":"v2","resource":"pods"`,
-		`"apps","version":"v1","resource":"deployments"`, `"","version":"v1","resource":"nodes"`, `"","version":"v1","resource":"namespaces"`)
+		`"apps","version":"v1","resource":"deployments"`, `"","version":"v1","resource":"nodes"`,
+		`"","version":"v1","resource":"namespaces"`)
 	return reviewOf(t, fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",`+
 		`"resource":{"group":%s},"requestResource":{"group":%s},"subResource":%q,"name":%q,"namespace":%q,"operation":%q,`+
 		`"object":%s,"oldObject":%s}}`, resource, strings.Replace(resource, "v2", "v1", random.IntN(2)), pick(random, "", "status"),

@@ -30,7 +30,8 @@ func TestInvalid(t *testing.T) {
 			constraints))
 		for resource, want := range map[string]string{"v1/pods": wantPods, "v1/services": wantServices} {
 			var d Dispatch
-			policies, result := source.Begin(t.Context(), &d, reviewOf(t, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)))
+			policies, result := source.Begin(t.Context(), &d,
+				reviewOf(t, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)))
 			if result.Denial != nil || result.Err != nil {
 				t.Fatalf("%s: got %+v", constraints, result)
 			}

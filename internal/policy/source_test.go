@@ -234,7 +234,9 @@ func TestOrder(t *testing.T) {
 
 // TestNewSet has documents that nobody checked.
 func TestNewSet(t *testing.T) {
-	selects := &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}}
+	selects := &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
+	}}
 	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	compile := func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil }

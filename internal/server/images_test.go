@@ -42,6 +42,7 @@ func TestImageReviewRefused(t *testing.T) {
 			t.Errorf("got %d questions that failed, want %d", got, errored)
 		}
 	}
-	f(strings.Repeat("a", codec.StringMax+1), time.Now().Add(time.Hour), http.StatusRequestEntityTooLarge, "bytes of a string, the maximum", 0)
+	f(strings.Repeat("a", codec.StringMax+1), time.Now().Add(time.Hour), http.StatusRequestEntityTooLarge,
+		"bytes of a string, the maximum", 0)
 	f("nginx", time.Now().Add(-time.Second), http.StatusInternalServerError, "ImageReview: no time left: context deadline exceeded", 1)
 }

@@ -280,7 +280,8 @@ func TestStrangersTakeNothing(t *testing.T) {
 		if _, err := s.Open(t).Conn.Write(servertest.Request("/validate", servertest.Padded(90_000))[:20_000]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Open(t).Conn.Write([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;")); err != nil {
+		const chunked = "POST /validate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;"
+		if _, err := s.Open(t).Conn.Write([]byte(chunked)); err != nil {
 			t.Fatal(err)
 		}
 	}

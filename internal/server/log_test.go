@@ -34,7 +34,8 @@ func secretReview() []byte {
 "kind":{"group":"","version":"v1","kind":"Secret"},"resource":{"group":"","version":"v1","resource":"secrets"},
 "requestKind":{"group":"","version":"v1","kind":"Secret"},"requestResource":{"group":"","version":"v1","resource":"secrets"},
 "name":"token","namespace":"shop","operation":"UPDATE","userInfo":{"username":"u","extra":{"token":[%[2]q]}},
-"object":%[1]s,"oldObject":%[1]s,"dryRun":false,"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":%[2]q}}}`, secret, hidden)
+"object":%[1]s,"oldObject":%[1]s,"dryRun":false,
+"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":%[2]q}}}`, secret, hidden)
 }
 
 // TestLogHasNoContents has a Secret with a patch, a denial and all kinds of failures, and

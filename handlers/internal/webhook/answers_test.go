@@ -227,8 +227,8 @@ func TestExempt(t *testing.T) {
 		"example.com/v1/mutatingwebhookconfigurations":                      true,
 	} {
 		called = false
-		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)); r.message != "" ||
-			called != want {
+		r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`))
+		if r.message != "" || called != want {
 			t.Errorf("%s: got called %v, %s, want called %v", resource, called, r.message, want)
 		}
 	}

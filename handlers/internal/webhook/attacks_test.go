@@ -262,7 +262,8 @@ func TestInflight(t *testing.T) {
 	}
 	var series strings.Builder
 	b.series.WritePrometheus(&series)
-	if want := `fastadmit_webhook_limited_total{plugin="ValidatingAdmissionWebhook",webhook="a.example.com"} 1`; !strings.Contains(series.String(), want) {
+	const want = `fastadmit_webhook_limited_total{plugin="ValidatingAdmissionWebhook",webhook="a.example.com"} 1`
+	if !strings.Contains(series.String(), want) {
 		t.Errorf("got %s\nwant %s", series.String(), want)
 	}
 	close(release)

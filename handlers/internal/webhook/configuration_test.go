@@ -98,7 +98,8 @@ func configured(t *testing.T, kind, fields string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":[%s]}`, kind, text)
+	return fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":[%s]}`,
+		kind, text)
 }
 
 // TestValidation has webhooks that kube-apiserver accepts or rejects (k8s.io/kubernetes
@@ -107,7 +108,8 @@ func TestValidation(t *testing.T) {
 	f := func(fields, want string) {
 		t.Helper()
 		for kind, plugin := range map[string]admission.Plugin{
-			"ValidatingWebhookConfiguration": validatingadmissionwebhook.Plugin(), "MutatingWebhookConfiguration": mutatingadmissionwebhook.Plugin(),
+			"ValidatingWebhookConfiguration": validatingadmissionwebhook.Plugin(),
+			"MutatingWebhookConfiguration":   mutatingadmissionwebhook.Plugin(),
 		} {
 			err := tryConfig(t, plugin, upstreamConfig, admission.File{Name: "a.json", Content: configured(t, kind, fields)})
 			wantError(t, kind+" "+fields, err, want)
@@ -143,7 +145,8 @@ func TestValidation(t *testing.T) {
 			`use clientConfig.url instead, or apiVersion fastadmit.io/v1alpha1 of the plugin's configuration`)
 	f(`"clientConfig":{"url":"http://a.example.com"}`,
 		`webhooks[0].clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme; desired format: https://host[/path]`)
-	f(`"rules":[{"operations":[],"apiGroups":["a"],"apiVersions":["a"],"resources":["a"]}]`, `webhooks[0].rules[0].operations: Required value`)
+	f(`"rules":[{"operations":[],"apiGroups":["a"],"apiVersions":["a"],"resources":["a"]}]`,
+		`webhooks[0].rules[0].operations: Required value`)
 	f(`"admissionReviewVersions":["v2"]`, `webhooks[0].admissionReviewVersions: Invalid value: ["v2"]: must include at least one `+
 		`of v1, v1beta1`)
 	f(`"admissionReviewVersions":["v1beta1"]`, "")
@@ -208,7 +211,8 @@ func TestManifests(t *testing.T) {
 // configurations.
 func TestOrder(t *testing.T) {
 	b := newReplies(t, func(path string) string {
-		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` + path + `"]}}`
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` +
+			path + `"]}}`
 	})
 	var files []admission.File
 	for _, name := range []string{"c", "a", "b"} {

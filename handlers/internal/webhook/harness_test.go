@@ -84,8 +84,8 @@ func (b *backend) webhooks(hooks ...hook) string {
 		if h.versions != "" {
 			versions = h.versions
 		}
-		text := fmt.Sprintf(`{"name":%q,"clientConfig":{"url":%q,"caBundle":%s},"rules":%s,"sideEffects":"None","admissionReviewVersions":%s`,
-			h.name, b.URL+h.path, ca, rules, versions)
+		text := fmt.Sprintf(`{"name":%q,"clientConfig":{"url":%q,"caBundle":%s},"rules":%s,"sideEffects":"None",`+
+			`"admissionReviewVersions":%s`, h.name, b.URL+h.path, ca, rules, versions)
 		if h.more != "" {
 			text += "," + h.more
 		}

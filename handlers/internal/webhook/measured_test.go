@@ -70,7 +70,8 @@ func TestMeasured(t *testing.T) {
 	f(admission.Validate, upstreamConfig, "/fail", `"failurePolicy":"Ignore"`, took,
 		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
 	f(admission.Mutate, upstreamConfig, "/patch", `"failurePolicy":"Ignore"`, took,
-		`rejection_total`+a+`,operation="CREATE",error_type="apiserver_internal_error"} 1`, `request_total`+a+`,code="200",result="allowed"} 1`)
+		`rejection_total`+a+`,operation="CREATE",error_type="apiserver_internal_error"} 1`,
+		`request_total`+a+`,code="200",result="allowed"} 1`)
 	f(admission.Validate, upstreamConfig, "/", `"matchConditions":[{"name":"a","expression":"false"}]`,
 		`match_condition_exclusions_total`+a+`,operation="CREATE"} 1`)
 	f(admission.Validate, upstreamConfig, "/", `"objectSelector":{"matchLabels":{"no":"pod"}}`)
@@ -164,7 +165,8 @@ func TestMatches(t *testing.T) {
 	f(hook{more: `"objectSelector":{"matchLabels":{"a":"b"}}`}, false, "")
 	f(hook{more: `"objectSelector":{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}`}, true, "")
 	f(hook{more: `"namespaceSelector":{"matchLabels":{"a":"b"}}`}, false, "")
-	f(hook{more: `"matchConditions":[{"name":"a","expression":"true"},{"name":"b","expression":"object.metadata.name == 'name'"}]`}, true, "")
+	f(hook{more: `"matchConditions":[{"name":"a","expression":"true"},{"name":"b","expression":"object.metadata.name == 'name'"}]`},
+		true, "")
 	f(hook{more: `"matchConditions":[{"name":"a","expression":"true"},{"name":"b","expression":"false"}]`}, false, "")
 	f(hook{more: `"matchConditions":[{"name":"a","expression":"object.no == 1"},{"name":"b","expression":"false"}]`}, false, "")
 	const failed = `ValidatingAdmissionWebhook: pods "name" is forbidden: expression 'object.no == 1' resulted in error: no such key: no`
@@ -198,7 +200,8 @@ func TestMemory(t *testing.T) {
 		t.Error("the webhook was called")
 		_, _ = readAsked(t, r)
 	})
-	large := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}}`)
+	large := admissiontest.Body(codec.Create, "v1/pods",
+		`{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}}`)
 	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 		chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
 		if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, phase, large); !strings.Contains(r.message,

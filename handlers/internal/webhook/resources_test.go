@@ -82,8 +82,8 @@ func TestOwnChecked(t *testing.T) {
 		`"webhooks":[{"name":"a.example.com","sideEffects":"None",` +
 		`"admissionReviewVersions":["v1"],"clientConfig":{"url":"https://a.example.com"},"matchConditions":[{"name":"a",` +
 		`"expression":"object."}]}]}`, "an unknown field": `{"metadata":{"name":"d"},"webhook":[]}`} {
-		if r := ask(t, chain, admission.Validate,
-			admissiontest.Body(codec.Create, resource, other)); (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
+		r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, other))
+		if (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
 			t.Errorf("%s: got %+v", name, r)
 		}
 	}

@@ -96,7 +96,8 @@ func TestAwaitSaysWhy(t *testing.T) {
 	})
 	f("webhook c.fastadmit.io is missing", func(_ *stand, o *Options) { o.Configurations = withPlaceholder("a", "b", "c") })
 	f("webhook b.fastadmit.io is missing or has other rules", func(_ *stand, o *Options) {
-		o.Configurations[1].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[1].Rules = []admissionregistrationv1.RuleWithOperations{{}}
+		webhooks := o.Configurations[1].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
+		webhooks[1].Rules = []admissionregistrationv1.RuleWithOperations{{}}
 	})
 	f("webhook b.fastadmit.io: it has no caBundle", func(s *stand, _ *Options) {
 		changed(s, func(c *admissionregistrationv1.WebhookClientConfig) { c.CABundle = nil })

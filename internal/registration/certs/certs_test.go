@@ -137,7 +137,8 @@ func TestRegistration(t *testing.T) {
 		}
 		for resource, want := range map[string]int64{"ca": s.ca().NotAfter.Unix(), "leaf": r.leaf().NotAfter.Unix(),
 			"registered": s.ca().NotAfter.Unix()} {
-			if got := r.metric(fmt.Sprintf("fastadmit_certificate_expiry_timestamp_seconds{resource=%q}", resource)); got != fmt.Sprint(want) {
+			series := fmt.Sprintf("fastadmit_certificate_expiry_timestamp_seconds{resource=%q}", resource)
+			if got := r.metric(series); got != fmt.Sprint(want) {
 				t.Errorf("got expiry %s of %s, want %d", got, resource, want)
 			}
 		}

@@ -40,7 +40,8 @@ func TestIssue(t *testing.T) {
 		}
 		for _, host := range hosts {
 			for _, clock := range []time.Time{now.Add(-time.Hour), now, leaf.NotAfter} { // behind, right, ahead
-				if root, err := verifyChain([]*x509.Certificate{leaf}, []*x509.Certificate{ca}, host, clock); err != nil || !root.Equal(ca) {
+				if root, err := verifyChain([]*x509.Certificate{leaf}, []*x509.Certificate{ca}, host, clock); err != nil ||
+					!root.Equal(ca) {
 					t.Errorf("%s at %s: %v", host, clock, err)
 				}
 			}

@@ -66,8 +66,10 @@ func TestOthersConfigurations(t *testing.T) {
 		}
 		kept()
 		want := []string{
-			`.webhooks[name="a.fastadmit.io"]`, `.webhooks[name="a.fastadmit.io"].clientConfig.caBundle`, `.webhooks[name="a.fastadmit.io"].name`,
-			`.webhooks[name="b.fastadmit.io"]`, `.webhooks[name="b.fastadmit.io"].clientConfig.caBundle`, `.webhooks[name="b.fastadmit.io"].name`,
+			`.webhooks[name="a.fastadmit.io"]`, `.webhooks[name="a.fastadmit.io"].clientConfig.caBundle`,
+			`.webhooks[name="a.fastadmit.io"].name`,
+			`.webhooks[name="b.fastadmit.io"]`, `.webhooks[name="b.fastadmit.io"].clientConfig.caBundle`,
+			`.webhooks[name="b.fastadmit.io"].name`,
 		}
 		for _, kind := range configurationKinds {
 			if got := s.owned(kind.resource, bundleManager); !slices.Equal(got, want) {
@@ -264,7 +266,8 @@ func TestNoWebhooks(t *testing.T) {
 func TestOptions(t *testing.T) {
 	good := func() Options {
 		return Options{
-			Config: &rest.Config{Host: "http://127.0.0.1:1"}, SecretNamespace: "n", SecretName: "s", Hosts: []string{serviceHost, "192.0.2.1"},
+			Config: &rest.Config{Host: "http://127.0.0.1:1"}, SecretNamespace: "n", SecretName: "s",
+			Hosts: []string{serviceHost, "192.0.2.1"},
 		}
 	}
 	f := func(change func(o *Options), want string) {
@@ -350,7 +353,8 @@ func TestRules(t *testing.T) {
 		Verbs: []string{"get"}}
 	f(func(*Options) {}, secrets, nil)
 	f(func(o *Options) { o.Deployment = "d" }, append(slices.Clone(secrets),
-		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"d"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"d"},
+			Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}), nil)
 	f(func(o *Options) { o.MutatingWebhookConfigurations = []string{"m"} }, secrets,
 		[]rbacv1.PolicyRule{registered("mutatingwebhookconfigurations", "m", "get", "watch", "patch")})

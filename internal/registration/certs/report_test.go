@@ -98,8 +98,8 @@ func TestReport(t *testing.T) {
 		}
 		if e.Type != corev1.EventTypeWarning || e.Reason != "NotRegistered" ||
 			!strings.HasPrefix(e.Message, host+": kube-apiserver does not call") ||
-			!strings.Contains(e.Message, "there is no Service fastadmit/fastadmit") || e.FirstTimestamp.IsZero() || e.LastTimestamp.IsZero() ||
-			e.Count != 1 {
+			!strings.Contains(e.Message, "there is no Service fastadmit/fastadmit") || e.FirstTimestamp.IsZero() ||
+			e.LastTimestamp.IsZero() || e.Count != 1 {
 			t.Errorf("got Event %v", e)
 		}
 		s.settle(time.Hour)

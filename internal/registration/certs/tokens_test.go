@@ -420,8 +420,8 @@ func TestWithToken(t *testing.T) {
 func TestTokenOptions(t *testing.T) {
 	f := func(want string, change func(o *Options)) {
 		t.Helper()
-		o := Options{Config: (&apiServer{network: new(inMemory)}).config(), SecretNamespace: "a", SecretName: "b", Hosts: []string{serviceHost},
-			Configurations: withPlaceholder("a", "b"), PathTokens: func([]string, bool) {}}
+		o := Options{Config: (&apiServer{network: new(inMemory)}).config(), SecretNamespace: "a", SecretName: "b",
+			Hosts: []string{serviceHost}, Configurations: withPlaceholder("a", "b"), PathTokens: func([]string, bool) {}}
 		change(&o)
 		if _, err := New(o); err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
 			t.Errorf("got %v, want %q", err, want)
@@ -433,7 +433,8 @@ func TestTokenOptions(t *testing.T) {
 	f("got a path with a placeholder for a path token, want Options.PathTokens", func(o *Options) { o.PathTokens = nil })
 	f("got a path without the placeholder", func(o *Options) { o.Configurations = configurations("a") })
 	f("or with one elsewhere", func(o *Options) {
-		o.Configurations[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks[1].ClientConfig.Service.Path = new("/x/path-token/a")
+		webhooks := o.Configurations[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks
+		webhooks[1].ClientConfig.Service.Path = new("/x/path-token/a")
 	})
 	f("got PathTokenLife 7m59s and Propagation 1m0s, want eight times", func(o *Options) { o.PathTokenLife = 8*time.Minute - time.Second })
 	f("", func(o *Options) { o.PathTokenLife = 8 * time.Minute })
@@ -450,7 +451,8 @@ func TestPathTokenRedacted(t *testing.T) {
 		})
 		r := s.start(s.withTokens())
 		s.settle(time.Minute)
-		if got := r.log.lines("path: Invalid value: /" + PathTokenPlaceholder + "/a"); len(got) == 0 || len(r.log.lines(s.stored()[0])) > 0 {
+		if got := r.log.lines("path: Invalid value: /" + PathTokenPlaceholder + "/a"); len(got) == 0 ||
+			len(r.log.lines(s.stored()[0])) > 0 {
 			t.Errorf("got %q, want the error without the token", r.log.lines(""))
 		}
 	})
