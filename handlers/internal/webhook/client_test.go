@@ -2,9 +2,7 @@ package webhook
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"reflect"
@@ -329,26 +327,5 @@ func TestPanic(t *testing.T) {
 	c.Answer = new(Answer)
 	if c.Do(); c.Answer != nil || c.Err == nil || c.Err.Error() != `Internal error occurred: calling webhook "a" has panicked` {
 		t.Errorf("got %v, %v", c.Answer, c.Err)
-	}
-}
-
-// fixed answers with so many bytes.
-type fixed int
-
-func (n fixed) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", int(n))))}, nil
-}
-
-// TestAnswerBytes reads an answer of one byte fewer than there may be, of as many, and of
-// one more.
-func TestAnswerBytes(t *testing.T) {
-	for n, want := range map[int]error{answerBytesMax - 1: nil, answerBytesMax: nil, answerBytesMax + 1: errTooLong} {
-		response, err := roundTripper{fixed(n)}.RoundTrip(new(http.Request))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, want) {
-			t.Errorf("%d bytes: got %v, want %v", n, err, want)
-		}
 	}
 }
