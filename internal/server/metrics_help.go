@@ -65,7 +65,8 @@ var help = map[string]string{
 
 	"fastadmit_webhook_admission_duration_seconds":       "Duration of calls to other webhooks.",
 	"fastadmit_webhook_calls_inflight":                   "Calls to a webhook that are in flight.",
-	"fastadmit_webhook_circuit_open":                     "1 while a webhook is not called because its calls have failed.",
+	"fastadmit_webhook_circuit_open":                     "1 while a webhook is not called because it cannot be reached, or fails for several namespaces.",
+	"fastadmit_webhook_circuit_open_tenants":             "Users in a namespace for which a webhook is not called because their calls have failed.",
 	"fastadmit_webhook_configurations_invalid":           "Invalid custom resources for webhooks, which were stored without a check.",
 	"fastadmit_webhook_fail_open_total":                  "Failures of a webhook that were ignored.",
 	"fastadmit_webhook_limited_total":                    "Calls to a webhook that failed because too many were in flight.",

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -57,6 +59,9 @@ type call struct {
 	deadline time.Time // of the review, less what answering takes; none if it is zero
 	mutating bool
 	loan     *answers.Loan // of the memory for the Answer
+	caller   caller
+
+	connected atomic.Bool // the last try has a connection
 }
 
 // do calls the webhook. The error is a CallError or a DenialError, or ends the review;
@@ -64,18 +69,39 @@ type call struct {
 func (c *call) do(ctx context.Context) (got *Answer, err error) {
 	start := time.Now()
 	defer func() { c.metrics.observe(start, err) }()
-	if !c.circuit.allows(start) {
+	if !c.circuit.allows(c.caller, start) {
 		return nil, c.failed(errCircuitOpen, http.StatusServiceUnavailable)
 	}
 	ctx, cancel := detached(ctx, c.deadlineFrom(start))
 	defer cancel()
 	got, err = c.send(ctx)
+	c.circuit.ended(c.caller, c.resultOf(err), time.Now())
 	if errors.Is(err, codec.ErrNoMemory) {
 		return nil, codec.ErrNoMemory // which is no failure of the webhook
 	}
-	_, failed := errors.AsType[*CallError](err)
-	c.circuit.ended(failed, time.Now())
 	return got, err
+}
+
+// resultOf returns what the end of a call says about the webhook.
+func (c *call) resultOf(err error) callResult {
+	_, isFailure := errors.AsType[*CallError](err)
+	switch {
+	case errors.Is(err, codec.ErrNoMemory) || errors.Is(err, errBusy):
+		return unknown
+	case !isFailure:
+		return succeeded
+	case c.connected.Load():
+		return failed
+	}
+	return unreachable
+}
+
+// traced returns a context whose requests say whether they have a connection.
+func (c *call) traced(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { c.connected.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { c.connected.Store(true) },
+	})
 }
 
 // detached returns a context that ends with ctx, or at a deadline, and has nothing of
@@ -123,7 +149,7 @@ func (c *call) send(ctx context.Context) (*Answer, error) {
 	if c.version != admissionv1.SchemeGroupVersion.Version {
 		response = new(admissionv1beta1.AdmissionReview)
 	}
-	if err := request.Do(answers.With(context.WithValue(ctx, messageKey{}, c.message), c.loan)).Into(response); err != nil {
+	if err := request.Do(answers.With(context.WithValue(c.traced(ctx), messageKey{}, c.message), c.loan)).Into(response); err != nil {
 		code := int32(http.StatusServiceUnavailable)
 		if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 			code = status.ErrStatus.Code
