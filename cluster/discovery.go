@@ -98,6 +98,41 @@ func (d *Discovery) Resources(ctx context.Context, version schema.GroupVersion) 
 	return list.(*metav1.APIResourceList), nil
 }
 
+// Versions asks the API server for the versions of a group that it serves, nil for none.
+// Concurrent equal calls share a request. Without an API server, Versions returns an error; see
+// IsWithoutAPIServer.
+func (d *Discovery) Versions(ctx context.Context, group string) ([]string, error) {
+	s := d.store
+	switch {
+	case s.client == nil:
+		return nil, fmt.Errorf("cluster state: cannot discover %q: %w", group, errNoAPIServer)
+	case group == "":
+		return []string{"v1"}, nil
+	case len(validation.IsDNS1123Subdomain(group)) > 0:
+		return nil, nil // see Resources
+	}
+	what := s.named("", group)
+	got, err := s.share(asCaller(ctx, d.plugin, ""), "versions of "+what, what, func(ctx context.Context) (runtime.Object, error) {
+		served := new(metav1.APIGroup)
+		err := s.client.Get().AbsPath("/apis", group).Do(ctx).Into(served)
+		if apierrors.IsNotFound(err) { // as in Resources
+			err = apierrors.NewNotFound(s.kind.Resource(), "/apis/"+what)
+		}
+		return served, s.counted(verbGet, what, err)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var versions []string
+	for _, v := range got.(*metav1.APIGroup).Versions {
+		versions = append(versions, v.Version)
+	}
+	return versions, nil
+}
+
 // SchemaPaths asks the API server for the paths of its OpenAPI v3 documents, by group
 // version. The path of a document changes when the document changes. The result is nil
 // if the API server has no such documents. Concurrent calls share a request. Without an

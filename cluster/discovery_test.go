@@ -84,3 +84,29 @@ func (d *document) Close() error { d.closed = true; return nil }
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestVersions says which versions of a group the API server serves.
+func TestVersions(t *testing.T) {
+	a := newAPIServer(t)
+	discovery := DiscoveryIn(asking(t, a))
+	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		switch r.URL.RequestURI() {
+		case "/apis/example.com":
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"kind":"APIGroup","apiVersion":"v1","name":"example.com","versions":[{"version":"v2"},{"version":"v1"}]}`)
+		case "/apis/broken.example.com":
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			http.NotFound(w, r)
+		}
+		return true
+	})
+	for group, want := range map[string]string{"": "[v1] <nil>", "example.com": "[v2 v1] <nil>", "other": "[] <nil>", "../x": "[] <nil>"} {
+		if got, err := discovery.Versions(t.Context(), group); fmt.Sprint(got, err) != want {
+			t.Errorf("%q: got %v, %v, want %s", group, got, err, want)
+		}
+	}
+	if got, err := discovery.Versions(t.Context(), "broken.example.com"); err == nil {
+		t.Errorf("got %v, want an error", got)
+	}
+}

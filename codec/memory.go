@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,6 +37,22 @@ type MemoryKey struct{}
 // A MemoryGranter decides whether there is memory for a review that needs more than
 // usual. It is asked again each time the review needs more.
 type MemoryGranter interface{ GrantMemory() bool }
+
+// LenderKey is the context key of a review's MemoryLender. Without one, answers take what memory
+// they need.
+type LenderKey struct{}
+
+// A MemoryLender lends memory for what a plugin gets from elsewhere for a review, such as the
+// answer of another server. Several goroutines may use it at the same time, also after the
+// review.
+type MemoryLender interface {
+	// Lend lends n bytes until giveBack is called. If there is no room for them and wait is true,
+	// it may wait for a part of the time that ctx has. ok is false if there is none.
+	Lend(ctx context.Context, n int64, wait bool) (giveBack func(), ok bool)
+	// Keep lends n bytes until the end of the review, and does not wait. Only the review's
+	// goroutine may call it.
+	Keep(n int64) (ok bool)
+}
 
 // ErrNoMemory is the error of an Object whose MemoryGranter had no memory for the
 // review. It is temporary: neither the plugin nor the document causes it.

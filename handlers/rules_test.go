@@ -35,10 +35,10 @@ NodeRestriction                      CREATE,UPDATE,DELETE /v1                   
                                                                                        nodes/status,persistentvolumeclaims,
                                                                                        persistentvolumeclaims/status
 NodeRestriction                      CREATE               /v1                          serviceaccounts/token
-NodeRestriction                      CREATE,UPDATE,DELETE certificates.k8s.io/v1beta1  podcertificaterequests,podcertificaterequests/status
+NodeRestriction                      CREATE,UPDATE,DELETE certificates.k8s.io/v1,v1beta1,v1alpha1 podcertificaterequests,podcertificaterequests/status
 NodeRestriction                      CREATE               certificates.k8s.io/v1       certificatesigningrequests
 NodeRestriction                      CREATE,UPDATE,DELETE coordination.k8s.io/v1       leases
-NodeRestriction                      CREATE,UPDATE,DELETE storage.k8s.io/v1            csinodes
+NodeRestriction                      CREATE,UPDATE,DELETE storage.k8s.io/v1            csinodes,csinodes/status
 NodeRestriction                      CREATE,DELETE        resource.k8s.io/v1,v1beta2,v1beta1 resourceslices
 TaintNodesByCondition                CREATE               /v1                          nodes
 AlwaysPullImages                     CREATE,UPDATE        /v1                          pods
@@ -62,13 +62,13 @@ PersistentVolumeLabel                CREATE               /v1                   
 DefaultStorageClass                  CREATE               /v1                          persistentvolumeclaims
 StorageObjectInUseProtection         CREATE               /v1                          persistentvolumes,persistentvolumeclaims
 StorageObjectInUseProtection         CREATE               storage.k8s.io/v1            volumeattributesclasses
-PodGroupProtection                   CREATE               scheduling.k8s.io/v1alpha2   podgroups
+PodGroupProtection                   CREATE               scheduling.k8s.io/v1beta1,v1alpha3,v1alpha2 podgroups
 OwnerReferencesPermissionEnforcement CREATE,UPDATE        */*                          */*
 PersistentVolumeClaimResize          UPDATE               /v1                          persistentvolumeclaims
 RuntimeClass                         CREATE               /v1                          pods
 CertificateApproval                  UPDATE               certificates.k8s.io/v1       certificatesigningrequests/approval
 CertificateSigning                   UPDATE               certificates.k8s.io/v1       certificatesigningrequests/status
-ClusterTrustBundleAttest             CREATE,UPDATE        certificates.k8s.io/v1beta1,v1alpha1 clustertrustbundles
+ClusterTrustBundleAttest             CREATE,UPDATE        certificates.k8s.io/v1,v1beta1,v1alpha1 clustertrustbundles
 CertificateSubjectRestriction        CREATE               certificates.k8s.io/v1       certificatesigningrequests
 DefaultIngressClass                  CREATE               networking.k8s.io/v1         ingresses
 DenyServiceExternalIPs               CREATE,UPDATE        /v1                          services

@@ -28,8 +28,8 @@ func Plugin() admission.Plugin {
 		Summary: "restricts who may write the ClusterTrustBundles of a signer",
 		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{"certificates.k8s.io"},
-			Versions:  []string{"v1beta1", "v1alpha1"},
-			Resources: []string{"clustertrustbundles"}, // an API server may serve only one of the versions
+			Versions:  []string{"v1", "v1beta1", "v1alpha1"}, // API servers may have one of them alone; v1 since v1.37
+			Resources: []string{"clustertrustbundles"},
 		}},
 		Validates:   true,
 		OnByDefault: true,
@@ -43,7 +43,8 @@ func Plugin() admission.Plugin {
 
 type plugin struct{ access *cluster.Access }
 
-// bundle is a ClusterTrustBundle of either version (k8s.io/api/certificates/v1beta1).
+// bundle is a ClusterTrustBundle, which is the same in all versions
+// (k8s.io/api/certificates/v1beta1).
 type bundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

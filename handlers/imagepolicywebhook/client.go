@@ -5,6 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -20,6 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/answers"
 	"github.com/fastadmit/fastadmit/handlers/internal/kubeconfigclient"
 )
 
@@ -99,8 +104,11 @@ func newClient(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*client, er
 	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+	fields := answers.Status() // which an answer with an HTTP error may be
+	fields["status"] = answers.Fields{"allowed": nil, "reason": nil, "auditAnnotations": answers.Listed}
 	backend, err := kubeconfigclient.New(kubeconfigclient.Options{
-		Kubeconfig: kubeconfig, Scheme: scheme, Version: imagepolicyv1alpha1.SchemeGroupVersion, AnswerBytesMax: answerBytesMax,
+		Kubeconfig: kubeconfig, Scheme: scheme, Version: imagepolicyv1alpha1.SchemeGroupVersion, Fields: fields,
+		AnswerBytesMax: answerBytesMax,
 	})
 	if err != nil {
 		return nil, err
@@ -131,20 +139,20 @@ func (a *client) ask(ctx context.Context, question []byte) (status, error) {
 		a.series.cached.Inc()
 		return cached.(status), nil
 	}
-	until := askUntil(ctx)
+	until, loan := askUntil(ctx), answers.NewLoan(ctx)
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	if a.allowTTL == 0 || a.denyTTL == 0 { // without a cache, each pod gets its own request
-		return a.fetch(ctx, question, key)
+		return a.fetch(ctx, loan, question, key)
 	}
-	return a.share(ctx, until, question, key)
+	return a.share(ctx, loan, until, question, key)
 }
 
 // share asks a question once for all who ask it at the same time. Each waits as long
 // as its own context allows. Who asks does it until its own time is over, in a
 // goroutine that may outlive the call by the time it takes to give up, and that has
 // nothing of its review.
-func (a *client) share(ctx context.Context, until time.Time, question []byte, key answerKey) (status, error) {
+func (a *client) share(ctx context.Context, loan *answers.Loan, until time.Time, question []byte, key answerKey) (status, error) {
 	for {
 		own := false
 		flight := a.flights.DoChan(string(key[:]), func() (got any, err error) {
@@ -156,17 +164,17 @@ func (a *client) share(ctx context.Context, until time.Time, question []byte, ke
 			}()
 			asking, cancel := context.WithDeadline(context.Background(), until)
 			defer cancel()
-			return a.fetch(asking, question, key)
+			return a.fetch(asking, loan, question, key)
 		})
 		select {
 		case <-ctx.Done():
 			return status{}, fmt.Errorf("%w in time: %w", errNoAnswer, ctx.Err())
-		case answer := <-flight:
-			if answer.Err == nil {
-				return answer.Val.(status), nil
+		case got := <-flight:
+			if got.Err == nil {
+				return got.Val.(status), nil
 			}
-			if own || ctx.Err() != nil || !errors.Is(answer.Err, context.DeadlineExceeded) {
-				return status{}, answer.Err
+			if own || ctx.Err() != nil || !errors.Is(got.Err, context.DeadlineExceeded) {
+				return status{}, got.Err
 			}
 			// The caller that started the request had an earlier deadline: try again.
 		}
@@ -174,13 +182,14 @@ func (a *client) share(ctx context.Context, until time.Time, question []byte, ke
 }
 
 // fetch asks the backend, up to five times if its failure is one that may pass, and
-// keeps what it says.
-func (a *client) fetch(ctx context.Context, question []byte, key answerKey) (status, error) {
+// keeps what it says. The answer takes its memory from loan.
+func (a *client) fetch(ctx context.Context, loan *answers.Loan, question []byte, key answerKey) (status, error) {
 	if err := a.calls.Acquire(ctx, 1); err != nil {
 		return status{}, fmt.Errorf("%w: %d requests wait for one: %w", errNoAnswer, callsMax, err)
 	}
 	defer a.calls.Release(1)
-	ctx = klog.NewContext(ctx, logr.Discard()) // otherwise client-go logs to stderr
+	defer loan.Return()
+	ctx = klog.NewContext(answers.With(ctx, loan), logr.Discard()) // otherwise client-go logs to stderr
 	result := a.try(ctx, question)
 	if err := result.Error(); err != nil {
 		return status{}, err
@@ -200,6 +209,7 @@ func (a *client) fetch(ctx context.Context, question []byte, key answerKey) (sta
 	if ttl > 0 && sizeOf(&review.Status) <= cachedBytesMax {
 		a.answers.Add(key, review.Status, ttl)
 	}
+	clip(&review.Status)
 	return review.Status, nil
 }
 
@@ -240,6 +250,28 @@ func isTemporary(err error) bool {
 	_, delay := apierrors.SuggestsClientDelay(err)
 	return delay || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
+}
+
+// clip drops what no answer to the API server can have, so that little is kept of a long answer:
+// of the reason 32 KiB are sent, and of all audit annotations too, and then
+// codec.TruncatedMin of each.
+func clip(s *status) {
+	if len(s.Reason) > cachedBytesMax {
+		s.Reason = strings.Clone(s.Reason[:cachedBytesMax])
+	}
+	total := 0
+	for _, key := range slices.Sorted(maps.Keys(s.AuditAnnotations)) {
+		value := s.AuditAnnotations[key]
+		switch {
+		case !codec.IsAnnotationKey(key):
+			delete(s.AuditAnnotations, key)
+		case total >= cachedBytesMax:
+			s.AuditAnnotations[key] = codec.TruncateString(value, codec.TruncatedMin)
+		case total+len(value) > cachedBytesMax:
+			s.AuditAnnotations[key] = strings.Clone(value[:cachedBytesMax-total])
+		}
+		total += len(value)
+	}
 }
 
 // sizeOf returns the number of bytes of text in an answer.

@@ -82,6 +82,10 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 		return admission.Errored(err)
 	}
 	status, err := p.client.ask(ctx, question)
+	if errors.Is(err, codec.ErrNoMemory) {
+		review.Object.Root().Refuse(codec.ErrNoMemory)
+		return admission.Errored(err)
+	}
 	if err != nil {
 		return p.failed(review, err)
 	}

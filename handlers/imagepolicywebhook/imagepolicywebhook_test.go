@@ -223,7 +223,7 @@ func TestAnswers(t *testing.T) {
 	f(code(504, `x`), "unable to return a response in the time allotted", 5, true)
 	f(code(302, `x`), "the server responded with the status code 302", 1, true)
 	long := strings.Repeat("x", answerBytesMax)
-	f(says(`{"allowed":true,"reason":"`+long+`"}`), "got more than 4194304 bytes, the maximum", 1, true)
+	f(says(`{"allowed":true,"reason":"`+long+`"}`), "the answer has more than 4194304 bytes", 1, true)
 	f(func(w http.ResponseWriter, _ *http.Request) { // one that does not end
 		for range 3 * answerBytesMax / 1024 {
 			if _, err := w.Write(make([]byte, 1024)); err != nil {
@@ -231,7 +231,7 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 		<-time.After(time.Minute)
-	}, "got more than 4194304 bytes", 1, true)
+	}, "the answer has more than 4194304 bytes", 1, true)
 }
 
 // TestAnnotations has the audit annotations of an answer, also of one that is kept.

@@ -1,6 +1,7 @@
 package initialresources
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 // stepsPerOctave is the number of steps between a number and its double. It bounds the size
@@ -77,14 +80,32 @@ func quote(s string) string { return strconv.Quote(s) }
 type answer struct {
 	Status string `json:"status"`
 	Data   struct {
-		ResultType string `json:"resultType"`
-		Result     []struct {
-			Metric struct {
-				V string `json:"v"`
-			} `json:"metric"`
-			Value [2]any `json:"value"` // time and value
-		} `json:"result"`
+		ResultType string  `json:"resultType"`
+		Result     results `json:"result"`
 	} `json:"data"`
+}
+
+// resultsMax is how many results an answer may have: one for each step from -1.
+const resultsMax = 63*stepsPerOctave + 2
+
+type result struct {
+	Metric struct {
+		V string `json:"v"`
+	} `json:"metric"`
+	Value [2]json.RawMessage `json:"value"` // time and value
+}
+
+type results []result
+
+// UnmarshalJSON implements json.Unmarshaler. It counts the results before they take memory: 1 MiB
+// has 350,000 of them, of 64 bytes each.
+func (r *results) UnmarshalJSON(text []byte) error {
+	o := new(codec.Object)
+	o.Reset(text)
+	if n := o.Root().Len(); n > resultsMax {
+		return fmt.Errorf("got %d results, want at most %d", n, resultsMax)
+	}
+	return json.Unmarshal(text, (*[]result)(r))
 }
 
 // A usage is the result of a query: a percentile, and the number of samples.
@@ -106,7 +127,10 @@ func (a *answer) percentile(percent int64) (usage, error) {
 		if err != nil || at < -1 || at > 63*stepsPerOctave {
 			return usage{}, fmt.Errorf("got step %.40q, want an integer from -1 to %d", r.Metric.V, 63*stepsPerOctave)
 		}
-		text, _ := r.Value[1].(string)
+		var text string
+		if len(r.Value[1]) > 0 {
+			_ = json.Unmarshal(r.Value[1], &text) // what is no string is no number either
+		}
 		samples, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(samples >= 0 && samples <= samplesMax) {
 			return usage{}, fmt.Errorf("got %.40q samples, want a number from 0 to %d", text, samplesMax)

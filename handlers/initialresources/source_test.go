@@ -161,6 +161,18 @@ func TestAnswers(t *testing.T) {
 	f(vector(nil)+strings.Repeat(" ", answerMax), "got an answer of more than 1048576 bytes")
 }
 
+// TestResultsMax checks answers with one result less than the limit, as many, and one more.
+func TestResultsMax(t *testing.T) {
+	for n, want := range map[int]string{resultsMax - 1: "", resultsMax: "", resultsMax + 1: "got 8067 results, want at most 8066"} {
+		text := `{"status":"success","data":{"resultType":"vector","result":[` +
+			strings.Repeat(`{"metric":{"v":"1"},"value":[1,"1"]},`, n-1) + `{"metric":{"v":"1"},"value":[1,"1"]}]}}`
+		u, err := serve(t, func(string) any { return text }).source(t).fetch(t.Context(), "q")
+		if want == "" && (err != nil || u.samples != int64(n)) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d results: got %v, %v, want %s", n, u, err, want)
+		}
+	}
+}
+
 // TestKept checks that answers and failures are cached.
 func TestKept(t *testing.T) {
 	fails := true

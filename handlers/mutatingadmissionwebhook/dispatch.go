@@ -63,11 +63,7 @@ func (d *dispatch) pass() *admission.Result {
 			if !ok {
 				return new(admission.Allowed()) // which the chain makes a denial or a failure of
 			}
-			c.Do()
-			d.Take(w, c.Answer)
-			if err = c.Err; err == nil {
-				changed, err = d.apply(w, i, c.Answer)
-			}
+			changed, err = d.call(c, i)
 			if d.Err() != nil {
 				return new(admission.Allowed()) // the same
 			}
@@ -94,16 +90,29 @@ func (d *dispatch) pass() *admission.Result {
 	return nil
 }
 
+// call calls a webhook, and does what it says.
+func (d *dispatch) call(c *webhook.Call, index int) (changed bool, err error) {
+	c.Do()
+	defer c.Return()
+	d.Take(c.Webhook, c.Answer)
+	if c.Err != nil {
+		return false, c.Err
+	}
+	return d.apply(c, index)
+}
+
 // operationBytes is what an operation takes in memory: a map of pointers to its texts.
 const operationBytes = 512
 
 // apply does to the object what the patch of an answer says.
-func (d *dispatch) apply(w *webhook.Webhook, index int, answer *webhook.Answer) (changed bool, err error) {
+func (d *dispatch) apply(c *webhook.Call, index int) (changed bool, err error) {
+	w, answer := c.Webhook, c.Answer
 	if len(answer.Patch) == 0 {
 		return false, nil
 	}
 	root := d.Object.Root()
-	if !d.Object.Fits(bytes.Count(answer.Patch, []byte("{"))*operationBytes) || !root.FitsDecoded() {
+	taken := bytes.Count(answer.Patch, []byte("{")) * operationBytes
+	if !d.Object.Fits(taken) || !root.FitsDecoded() || !d.Borrow(c, taken) {
 		return false, nil // which Err says
 	}
 	operations, err := jsonpatch.DecodePatch(answer.Patch)
@@ -128,9 +137,12 @@ func (d *dispatch) apply(w *webhook.Webhook, index int, answer *webhook.Answer) 
 	if after = bytes.TrimSpace(after); len(after) == 0 || after[0] != '{' {
 		return false, apierrors.NewInternalError(errors.New("the patched object is not a JSON object"))
 	}
-	changes := d.Object.Changes()
+	changes, length := d.Object.Changes(), d.Object.TextLen()
 	if err := diff.Change(&d.Object, before, after); err != nil {
 		return false, apierrors.NewInternalError(err)
+	}
+	if !d.Keep(c, d.Object.TextLen()-length) {
+		return false, nil // the same
 	}
 	d.AnnotatePatch(w, d.round, index, operations)
 	return d.Object.Changes() != changes, nil

@@ -48,8 +48,10 @@ func Plugin() admission.Plugin {
 // not need.
 func rules() []admission.Rule {
 	const create, update, remove = codec.Create, codec.Update, codec.Delete
-	rule := func(group, version string, operations []codec.Operation, resources ...string) admission.Rule {
-		return admission.Rule{Operations: operations, Groups: []string{group}, Versions: []string{version}, Resources: resources}
+	rule := func(group, versions string, operations []codec.Operation, resources ...string) admission.Rule {
+		return admission.Rule{
+			Operations: operations, Groups: []string{group}, Versions: strings.Split(versions, ","), Resources: resources,
+		}
 	}
 	all := []codec.Operation{create, update, remove}
 	return []admission.Rule{
@@ -57,16 +59,13 @@ func rules() []admission.Rule {
 			"pods", "pods/binding", "pods/ephemeralcontainers", "pods/eviction", "pods/resize", "pods/status",
 			"nodes", "nodes/status", "persistentvolumeclaims", "persistentvolumeclaims/status"),
 		rule("", "v1", []codec.Operation{create}, "serviceaccounts/token"),
-		rule("certificates.k8s.io", "v1beta1", all, "podcertificaterequests", "podcertificaterequests/status"),
+		// v1alpha1 in Kubernetes v1.34, v1beta1 in v1.35 and v1.36, v1 since v1.37
+		rule("certificates.k8s.io", "v1,v1beta1,v1alpha1", all, "podcertificaterequests", "podcertificaterequests/status"),
 		rule("certificates.k8s.io", "v1", []codec.Operation{create}, "certificatesigningrequests"),
 		rule("coordination.k8s.io", "v1", all, "leases"),
-		rule("storage.k8s.io", "v1", all, "csinodes"),
-		{ // all versions; v1 is new in v1.34
-			Operations: []codec.Operation{create, remove},
-			Groups:     []string{"resource.k8s.io"},
-			Versions:   []string{"v1", "v1beta2", "v1beta1"},
-			Resources:  []string{"resourceslices"},
-		},
+		rule("storage.k8s.io", "v1", all, "csinodes", "csinodes/status"), // the status since v1.37
+		// v1 since v1.34
+		rule("resource.k8s.io", "v1,v1beta2,v1beta1", []codec.Operation{create, remove}, "resourceslices"),
 	}
 }
 

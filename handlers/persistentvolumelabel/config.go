@@ -18,9 +18,9 @@ const (
 	configAPIVersion = "fastadmit.io/v1alpha1"
 	configKind       = "PersistentVolumeLabelConfiguration"
 
-	// answerMax is the maximum length of an answer, in bytes: a few labels have less than 1
-	// KB.
-	answerMax = 64 << 10
+	// answerMax is the maximum length of an answer, in bytes: a few labels have less than 1 KB. As
+	// labels these take 200 KB at most, and every review in flight may have such an answer.
+	answerMax = 16 << 10
 )
 
 // configuration is the plugin's configuration file. Upstream reads the cloud provider's.

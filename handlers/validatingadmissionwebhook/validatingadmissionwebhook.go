@@ -69,6 +69,7 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 	all.Wait()
 	var first *admission.Result
 	for i, c := range calls {
+		defer c.Return()
 		d.Take(c.Webhook, c.Answer)
 		if c.Err == nil {
 			continue

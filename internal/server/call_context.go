@@ -28,6 +28,7 @@ type callContext struct {
 	body            []byte        // of the request
 	server          *Server       // that has the memory for it
 	memory          reservation
+	kept            []reservation // for what plugins got from elsewhere
 
 	timer atomic.Pointer[timer] // nil until Done is asked for
 }
@@ -59,6 +60,10 @@ func (b *callContext) Value(key any) any {
 		if b.review != nil {
 			return b
 		}
+	case codec.LenderKey:
+		if b.review != nil {
+			return &lender{b.server.memory, b, b.memory.part != &b.server.memory.large}
+		}
 	}
 	return b.Context.Value(key)
 }
@@ -72,6 +77,10 @@ func (b *callContext) Requester() (user, namespace string) {
 // from it ask it once more when they end, perhaps later and in other goroutines.
 func (b *callContext) release() {
 	b.memory.release()
+	for i := range b.kept {
+		b.kept[i].release()
+	}
+	b.kept = nil
 	b.review, b.body, b.server = nil, nil, nil
 	if t := b.timer.Load(); t != nil {
 		t.cancel()

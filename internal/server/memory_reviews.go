@@ -100,19 +100,7 @@ func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bo
 	if len(body) <= cheapBytes {
 		return r, true
 	}
-	n := m.needs(body)
-	if r, ok = m.large.try(n); ok {
-		return r, true
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
-		defer cancel()
-	}
-	if m.large.room.Acquire(ctx, n) != nil {
-		return reservation{}, false
-	}
-	return m.large.reserve(n), true
+	return m.large.wait(ctx, m.needs(body))
 }
 
 // try reserves what the small review in body may take, if there is room now.
@@ -127,6 +115,22 @@ func (m *memory) try(body []byte) (r reservation, ok bool) {
 // try reserves n bytes, if there is room now and nobody waits for it.
 func (p *memoryPart) try(n int64) (r reservation, ok bool) {
 	if !p.room.TryAcquire(n) {
+		return reservation{}, false
+	}
+	return p.reserve(n), true
+}
+
+// wait reserves n bytes. If there is no room now, it waits for half of the time that ctx has.
+func (p *memoryPart) wait(ctx context.Context, n int64) (r reservation, ok bool) {
+	if r, ok = p.try(n); ok {
+		return r, true
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	if p.room.Acquire(ctx, n) != nil {
 		return reservation{}, false
 	}
 	return p.reserve(n), true
@@ -151,6 +155,44 @@ func (b *callContext) GrantMemory() (ok bool) {
 		return true
 	}
 	b.memory, ok = s.memory.try(b.body)
+	return ok
+}
+
+// A lender implements codec.MemoryLender for a review. It waits only if the review has no memory
+// that others wait for.
+type lender struct {
+	memory *memory
+	call   *callContext // of the review
+	waits  bool
+}
+
+// Lend implements codec.MemoryLender. One loan has as much as one review has at most.
+func (l *lender) Lend(ctx context.Context, n int64, wait bool) (giveBack func(), ok bool) {
+	n = min(n, l.memory.large.max)
+	r, ok := l.try(n)
+	if !ok && wait && l.waits {
+		r, ok = l.memory.large.wait(ctx, n)
+	}
+	return r.release, ok
+}
+
+// try reserves n bytes, if there is room now: as much as a small review takes, of what is for
+// those.
+func (l *lender) try(n int64) (r reservation, ok bool) {
+	if n <= memoryOfByte*cheapBytes {
+		if r, ok = l.memory.small.try(n); ok {
+			return r, true
+		}
+	}
+	return l.memory.large.try(n)
+}
+
+// Keep implements codec.MemoryLender.
+func (l *lender) Keep(n int64) (ok bool) {
+	r, ok := l.try(min(n, l.memory.large.max))
+	if ok {
+		l.call.kept = append(l.call.kept, r)
+	}
 	return ok
 }
 

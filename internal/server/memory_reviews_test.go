@@ -495,3 +495,53 @@ func TestIdleConnectionsKeepNothing(t *testing.T) {
 	}
 	t.Logf("%d connections keep %d bytes", connections, after-before)
 }
+
+// TestLender lends memory of reviews for what plugins get from elsewhere.
+func TestLender(t *testing.T) {
+	s := &Server{memory: newMemory(160 << 20)}
+	review := codec.Acquire()
+	defer review.Release()
+	b := s.acquireContext(time.Now(), new(fasthttp.Args), review, nil)
+	b.deadline = time.Now().Add(100 * time.Millisecond)
+	l := b.Value(codec.LenderKey{}).(codec.MemoryLender)
+	if first, ok := l.Lend(b, 1, false); !ok || s.memory.small.reserved.Load() != 1 {
+		t.Error("got no memory of small reviews for a small answer")
+	} else if first(); s.memory.reserved() != 0 {
+		t.Errorf("got %d bytes reserved", s.memory.reserved())
+	}
+	large, ok := l.Lend(b, s.memory.large.max+1, false)
+	if !ok || s.memory.large.reserved.Load() != s.memory.large.max {
+		t.Errorf("got %v, %d bytes reserved", ok, s.memory.large.reserved.Load())
+	}
+	if _, ok := l.Lend(b, 1<<20, false); ok {
+		t.Error("got memory that another one has")
+	}
+	if _, ok := l.Lend(b, 1<<20, true); ok || b.Err() != nil {
+		t.Errorf("got %v, %v, want to wait for half of the time", ok, b.Err())
+	}
+	if !l.Keep(1000) || l.Keep(1<<20) {
+		t.Error("kept what there is no memory for")
+	}
+	if b.release(); s.memory.small.reserved.Load() != 0 || b.Value(codec.LenderKey{}) != nil {
+		t.Errorf("got %d bytes reserved after the review", s.memory.small.reserved.Load())
+	}
+	if large(); s.memory.reserved() != 0 {
+		t.Errorf("got %d bytes reserved", s.memory.reserved())
+	}
+}
+
+// TestLenderOfLarge does not have a review wait that has memory which others wait for.
+func TestLenderOfLarge(t *testing.T) {
+	s := &Server{memory: newMemory(160 << 20)}
+	review := codec.Acquire()
+	defer review.Release()
+	b := s.acquireContext(time.Now(), new(fasthttp.Args), review, make([]byte, cheapBytes+1))
+	defer b.release()
+	if !s.reserve(b) {
+		t.Fatal("no memory")
+	}
+	start := time.Now()
+	if _, ok := b.Value(codec.LenderKey{}).(codec.MemoryLender).Lend(b, s.memory.large.max, true); ok || time.Since(start) > TimeoutMax/4 {
+		t.Errorf("got %v after %s", ok, time.Since(start))
+	}
+}

@@ -63,9 +63,12 @@ var help = map[string]string{
 	"fastadmit_policy_checks_total": "Violations of a policy and errors of its expressions, by what happened to the request.",
 	"fastadmit_policy_cost":         "Cost of the expressions of a policy for a binding and a request, in CEL's units.",
 
+	"fastadmit_unserved_rules": "Resources that pass without a plugin that is for them, because the API server serves them in versions that no rule of it names.",
+
 	"fastadmit_webhook_admission_duration_seconds":       "Duration of calls to other webhooks.",
 	"fastadmit_webhook_calls_inflight":                   "Calls to a webhook that are in flight.",
-	"fastadmit_webhook_circuit_open":                     "1 while a webhook is not called because its calls have failed.",
+	"fastadmit_webhook_circuit_open":                     "1 while a webhook is not called because it cannot be reached, or fails for several namespaces.",
+	"fastadmit_webhook_circuit_open_tenants":             "Users in a namespace for which a webhook is not called because their calls have failed.",
 	"fastadmit_webhook_configurations_invalid":           "Invalid custom resources for webhooks, which were stored without a check.",
 	"fastadmit_webhook_fail_open_total":                  "Failures of a webhook that were ignored.",
 	"fastadmit_webhook_limited_total":                    "Calls to a webhook that failed because too many were in flight.",

@@ -225,6 +225,7 @@ func (o *serveOptions) configPart(in selected) *part {
 			}
 			o.serveSelected(&next)
 			next.chain.Start(ctx, in.chain, o.rules.Send)
+			o.served.changed.Send()
 			in = next
 			return nil
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/cobra"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/server"
 	"github.com/fastadmit/fastadmit/internal/wake"
@@ -38,6 +39,7 @@ type serveOptions struct {
 
 	hangup chan os.Signal // SIGHUP, to read all files again
 	rules  wake.Signal    // sent when plugins need other reviews
+	served *servedCheck
 }
 
 func newServeCommand(o *options) *cobra.Command {
@@ -117,6 +119,10 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	o.serveSelected(&in)
 	o.startPlugins(background, &in)
+	o.served = newServedCheck(&o.cluster, log, set)
+	if err := o.served.start(background, func() []*admission.Plugin { return o.server.Chain().Plugins() }); err != nil {
+		return failed(err)
+	}
 	certificates, err := o.certify(ctx, &in, log, set)
 	if err != nil {
 		return err
@@ -131,7 +137,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
-	ports.Ready = append(append([]server.Check{o.cluster.check()}, reloader.checks()...), certificates.checks(ports.Webhooks.Addr())...)
+	ports.Ready = append(append([]server.Check{o.cluster.check(), o.served.check()}, reloader.checks()...), certificates.checks(ports.Webhooks.Addr())...)
 	started()
 	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ports.Webhooks.Addr(), about, certificates.about)
 	err = o.server.Serve(ctx, ports)

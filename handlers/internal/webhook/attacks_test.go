@@ -309,6 +309,57 @@ func TestCircuit(t *testing.T) {
 	f("Fail", 10)
 }
 
+// TestCircuitOfTenants has a webhook that fails for the objects of one user alone, and then one
+// that nobody can connect to.
+func TestCircuitOfTenants(t *testing.T) {
+	as := func(user string) []byte {
+		return bytes.Replace(pod, []byte(`"request":{`), []byte(`"request":{"userInfo":{"username":"`+user+`"},`), 1)
+	}
+	var calls atomic.Int64
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		a, body := readAsked(t, r)
+		switch {
+		case !bytes.Contains(body, []byte(`"username":"attacker`)):
+			answer(w, a.Request.UID, `"allowed":true`)
+		case r.URL.Path == "/error":
+			http.Error(w, "error", http.StatusInternalServerError)
+		case r.URL.Path == "/nonsense":
+			answer(w, "other", `"allowed":true`)
+		default:
+			<-r.Context().Done()
+		}
+	})
+	const config = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":2,"pause":"10m"}}`
+	for _, path := range []string{"/error", "/nonsense", "/hangs"} {
+		chain := b.chain(admission.Validate, config, hook{name: "a.example.com", path: path, more: `"failurePolicy":"Ignore","timeoutSeconds":1`})
+		for _, f := range []struct {
+			user      string
+			n, called int64
+		}{{"attacker", 4, 2}, {"other", 3, 3}, {"attacker", 2, 0}} {
+			calls.Store(0)
+			for range f.n {
+				ask(t, chain, admission.Validate, as(f.user))
+			}
+			if got := calls.Load(); got != f.called {
+				t.Errorf("%s: got %d calls for %s, want %d", path, got, f.user, f.called)
+			}
+		}
+	}
+	chain := b.chain(admission.Validate, config, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
+	ask(t, chain, admission.Validate, as("other"))
+	b.CloseClientConnections()
+	b.Listener.Close()
+	for range 3 {
+		ask(t, chain, admission.Validate, as("attacker"))
+	}
+	var series strings.Builder
+	b.series.WritePrometheus(&series)
+	if want := `fastadmit_webhook_circuit_open{plugin="ValidatingAdmissionWebhook",webhook="a.example.com"} 1`; !strings.Contains(series.String(), want) {
+		t.Errorf("got %s\nwant %s", series.String(), want)
+	}
+}
+
 // TestCredentials checks that a host gets its credentials in the kubeconfig file, and that
 // these are not logged.
 func TestCredentials(t *testing.T) {

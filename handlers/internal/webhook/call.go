@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -12,6 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/answers"
 )
 
 // CallError means that a call failed. The failurePolicy of the webhook decides
@@ -37,7 +42,8 @@ func (w *Webhook) Unusable(reason error) error {
 // ErrWebhookRejection).
 type DenialError struct{ *apierrors.StatusError }
 
-// An Answer is the answer of a webhook. It contains no views of the review.
+// An Answer is the answer of a webhook. It contains no views of the review. It is valid until
+// Return of its Call.
 type Answer struct {
 	Patch       []byte // nil for none
 	PatchType   admissionv1.PatchType
@@ -52,22 +58,50 @@ type call struct {
 	uid      string
 	deadline time.Time // of the review, less what answering takes; none if it is zero
 	mutating bool
+	loan     *answers.Loan // of the memory for the Answer
+	caller   caller
+
+	connected atomic.Bool // the last try has a connection
 }
 
 // do calls the webhook. The error is a CallError or a DenialError, or ends the review;
 // with a DenialError there is an Answer too.
-func (c *call) do(ctx context.Context) (answer *Answer, err error) {
+func (c *call) do(ctx context.Context) (got *Answer, err error) {
 	start := time.Now()
 	defer func() { c.metrics.observe(start, err) }()
-	if !c.circuit.allows(start) {
+	if !c.circuit.allows(c.caller, start) {
 		return nil, c.failed(errCircuitOpen, http.StatusServiceUnavailable)
 	}
 	ctx, cancel := detached(ctx, c.deadlineFrom(start))
 	defer cancel()
-	answer, err = c.send(ctx)
-	_, failed := errors.AsType[*CallError](err)
-	c.circuit.ended(failed, time.Now())
-	return answer, err
+	got, err = c.send(ctx)
+	c.circuit.ended(c.caller, c.resultOf(err), time.Now())
+	if errors.Is(err, codec.ErrNoMemory) {
+		return nil, codec.ErrNoMemory // which is no failure of the webhook
+	}
+	return got, err
+}
+
+// resultOf returns what the end of a call says about the webhook.
+func (c *call) resultOf(err error) callResult {
+	_, isFailure := errors.AsType[*CallError](err)
+	switch {
+	case errors.Is(err, codec.ErrNoMemory) || errors.Is(err, errBusy):
+		return unknown
+	case !isFailure:
+		return succeeded
+	case c.connected.Load():
+		return failed
+	}
+	return unreachable
+}
+
+// traced returns a context whose requests say whether they have a connection.
+func (c *call) traced(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { c.connected.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { c.connected.Store(true) },
+	})
 }
 
 // detached returns a context that ends with ctx, or at a deadline, and has nothing of
@@ -115,21 +149,21 @@ func (c *call) send(ctx context.Context) (*Answer, error) {
 	if c.version != admissionv1.SchemeGroupVersion.Version {
 		response = new(admissionv1beta1.AdmissionReview)
 	}
-	if err := request.Do(context.WithValue(ctx, messageKey{}, c.message)).Into(response); err != nil {
+	if err := request.Do(answers.With(context.WithValue(c.traced(ctx), messageKey{}, c.message), c.loan)).Into(response); err != nil {
 		code := int32(http.StatusServiceUnavailable)
 		if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 			code = status.ErrStatus.Code
 		}
 		return nil, c.failed(fmt.Errorf("failed to call webhook: %w", err), code)
 	}
-	answer, result, err := c.verify(response)
+	got, result, err := c.verify(response)
 	if err != nil {
 		return nil, c.failed(fmt.Errorf("received invalid webhook response: %w", err), http.StatusServiceUnavailable)
 	}
 	if result != nil {
-		return answer, &DenialError{denial(c.Name, result)}
+		return got, &DenialError{denial(c.Name, result)}
 	}
-	return answer, nil
+	return got, nil
 }
 
 // verify checks an answer, and returns the status of one that denies (k8s.io/apiserver

@@ -1,64 +1,194 @@
 package webhook
 
 import (
+	"crypto/sha256"
 	"errors"
 	"sync"
 	"time"
 )
 
-// circuitPauseMax is the maximum pause. Webhooks recover sooner, and operators should not
-// have to wait longer for them.
-const circuitPauseMax = 10 * time.Minute
+const (
+	// circuitPauseMax is the maximum pause. Webhooks recover sooner, and operators should not
+	// have to wait longer for them.
+	circuitPauseMax = 10 * time.Minute
+
+	// circuitTenantsMax is how many tenants a circuit knows whose calls have failed: as many as
+	// namespaces of a large cluster have somebody who creates objects. They take 150 KiB.
+	circuitTenantsMax = 1024
+
+	// circuitIndependent is how many namespaces must have open circuits, without a call that
+	// succeeded meanwhile, for the webhook itself to be the likely reason. One user may have a
+	// second namespace. If all calls of three fail, others most likely do.
+	circuitIndependent = 3
+)
 
 var errCircuitOpen = errors.New("failed to call webhook: it is not called for some time, because previous calls have failed")
 
-// A circuit allows calls until too many consecutive ones have failed. Then it allows one
-// call after each pause.
+// A circuit allows calls until too many consecutive ones have failed. Then it allows one call
+// after each pause. Failures to connect count for all tenants. Others may be caused by the object,
+// so they count only for the tenant: users must not be able to switch a webhook off for others
+// with objects for which it is slow or fails.
 type circuit struct {
 	settings *Circuit // nil to allow all calls
 
-	mu       sync.Mutex
+	mu      sync.Mutex
+	all     breaker // of failures to connect
+	tenants map[tenantKey]*tenant
+	success int // how many calls succeeded
+}
+
+// A tenantKey is the digest of a user and a namespace.
+type tenantKey [sha256.Size]byte
+
+// A tenant is a user in a namespace.
+type tenant struct {
+	breaker
+	// namespace is the digest of the namespace, or of the user of an object without one:
+	// controllers act for all namespaces.
+	namespace tenantKey
+	opened    int // the value of success when its circuit was opened
+}
+
+// A breaker counts failures that follow each other.
+type breaker struct {
 	failures int
 	until    time.Time // open until then; zero if it is closed
 }
 
+// mayCall reports whether a call may be made. Of those after a pause it is the first one.
+func (b *breaker) mayCall(now time.Time) bool { return b.until.IsZero() || !now.Before(b.until) }
+
+// called begins the next pause, if b is open.
+func (b *breaker) called(now time.Time, pause time.Duration) {
+	if !b.until.IsZero() {
+		b.until = now.Add(pause)
+	}
+}
+
+func (b *breaker) failed(now time.Time, failuresMax int, pause time.Duration) {
+	if b.failures++; b.failures >= failuresMax {
+		b.until = now.Add(pause)
+	}
+}
+
+// A caller is the tenant of a call.
+type caller struct{ key, namespace tenantKey }
+
+func newCaller(user, namespace string) caller {
+	group := "namespace " + namespace
+	if namespace == "" {
+		group = "user " + user
+	}
+	return caller{sha256.Sum256([]byte(user + "\x00" + namespace)), sha256.Sum256([]byte(group))}
+}
+
+// A callResult is what a call says about the webhook.
+type callResult int
+
+const (
+	succeeded   callResult = iota
+	unreachable            // there was no connection
+	failed                 // there was one, and no answer, or one that cannot be used
+	unknown                // nothing
+)
+
 // allows reports whether a call may be made. While the circuit is open, it allows one call
 // after each pause.
-func (c *circuit) allows(now time.Time) bool {
+func (c *circuit) allows(who caller, now time.Time) bool {
 	if c.settings == nil {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.until.IsZero() {
-		return true
+	of := c.tenants[who.key]
+	if of == nil {
+		of = new(tenant)
 	}
-	if now.Before(c.until) {
+	if !c.all.mayCall(now) || !of.mayCall(now) {
 		return false
 	}
-	c.until = now.Add(c.settings.Pause.Duration)
+	c.all.called(now, c.settings.Pause.Duration)
+	of.called(now, c.settings.Pause.Duration)
 	return true
 }
 
 // ended records the result of an allowed call.
-func (c *circuit) ended(failed bool, now time.Time) {
-	if c.settings == nil {
+func (c *circuit) ended(who caller, result callResult, now time.Time) {
+	if c.settings == nil || result == unknown {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !failed {
-		c.failures, c.until = 0, time.Time{}
+	pause := c.settings.Pause.Duration
+	if result == unreachable {
+		c.all.failed(now, c.settings.Failures, pause)
 		return
 	}
-	if c.failures++; c.failures >= c.settings.Failures {
-		c.until = now.Add(c.settings.Pause.Duration)
+	c.all = breaker{}
+	if result == succeeded {
+		c.success++
+		delete(c.tenants, who.key)
+		return
+	}
+	failuresMax := c.settings.Failures
+	if c.independent() >= circuitIndependent {
+		failuresMax = 1 // so that not everybody waits for so many timeouts
+	}
+	of := c.tenant(who)
+	if of.failed(now, failuresMax, pause); !of.until.IsZero() {
+		of.opened = c.success
 	}
 }
 
-// isOpen reports whether the circuit is open.
+// tenant returns the tenant of a call that failed. If there are too many, it forgets another one,
+// which is not open if there is one.
+func (c *circuit) tenant(who caller) *tenant {
+	if of := c.tenants[who.key]; of != nil {
+		return of
+	}
+	if len(c.tenants) >= circuitTenantsMax {
+		var least tenantKey
+		for key, of := range c.tenants {
+			if least = key; of.until.IsZero() {
+				break
+			}
+		}
+		delete(c.tenants, least)
+	}
+	if c.tenants == nil {
+		c.tenants = make(map[tenantKey]*tenant)
+	}
+	of := &tenant{namespace: who.namespace}
+	c.tenants[who.key] = of
+	return of
+}
+
+// independent returns how many namespaces have open circuits, if no call has succeeded since.
+func (c *circuit) independent() int {
+	namespaces := make(map[tenantKey]bool)
+	for _, of := range c.tenants {
+		if !of.until.IsZero() && of.opened == c.success {
+			namespaces[of.namespace] = true
+		}
+	}
+	return len(namespaces)
+}
+
+// isOpen reports whether the circuit is open for all tenants.
 func (c *circuit) isOpen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.until.IsZero()
+	return !c.all.until.IsZero() || c.independent() >= circuitIndependent
+}
+
+// openTenants returns for how many tenants calls are not made.
+func (c *circuit) openTenants() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, of := range c.tenants {
+		if !of.until.IsZero() {
+			n++
+		}
+	}
+	return n
 }

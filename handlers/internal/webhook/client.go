@@ -18,12 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/answers"
 )
 
 const (
@@ -46,14 +46,18 @@ const (
 	handshakeTimeout = 10 * time.Second
 )
 
-// negotiated encodes and decodes AdmissionReviews as kube-apiserver does.
+// negotiated encodes and decodes AdmissionReviews as kube-apiserver does, but for the request,
+// which an answer may repeat.
 var negotiated = func() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(admissionv1beta1.AddToScheme(scheme))
 	utilruntime.Must(admissionv1.AddToScheme(scheme))
-	return serializer.NegotiatedSerializerWrapper(runtime.SerializerInfo{
-		Serializer: serializer.NewCodecFactory(scheme).LegacyCodec(admissionv1beta1.SchemeGroupVersion, admissionv1.SchemeGroupVersion),
-	})
+	fields := answers.Status() // which an answer with an HTTP error may be
+	fields["response"] = answers.Fields{
+		"uid": nil, "allowed": nil, "status": answers.Status(), "patch": nil, "patchType": nil,
+		"auditAnnotations": answers.Listed, "warnings": answers.Listed,
+	}
+	return answers.NewSerializer(scheme, fields, admissionv1beta1.SchemeGroupVersion, admissionv1.SchemeGroupVersion)
 }()
 
 // newClient makes the client of a webhook (k8s.io/apiserver pkg/util/webhook/client.go
@@ -80,7 +84,7 @@ func newClient(c *admissionregistrationv1.WebhookClientConfig, known *credential
 		TLSClientConfig: secured, DialContext: dial, TLSHandshakeTimeout: handshakeTimeout,
 		MaxIdleConnsPerHost: idleConnectionsMax, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: answerHeaderBytesMax,
 	})
-	wrapped, err := rest.HTTPWrappersForConfig(config, roundTripper{transport})
+	wrapped, err := rest.HTTPWrappersForConfig(config, answers.Bound(roundTripper{transport}, answerBytesMax))
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +161,7 @@ func resolve(ctx context.Context, services *cluster.Objects[*corev1.Service], s 
 	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", *s.Port, s.Name))
 }
 
-// A roundTripper sends the message that the context has, and bounds the answer. A try
-// again sends the same message.
+// A roundTripper sends the message that the context has. A try again sends the same message.
 type roundTripper struct{ next http.RoundTripper }
 
 type messageKey struct{}
@@ -173,27 +176,5 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 		request.Body, request.ContentLength = m.open(), m.length()
 		request.GetBody = func() (io.ReadCloser, error) { return m.open(), nil }
 	}
-	response, err := t.next.RoundTrip(request)
-	if err != nil {
-		return nil, err
-	}
-	response.Body = &boundedBody{ReadCloser: response.Body, left: answerBytesMax}
-	return response, nil
-}
-
-// A boundedBody fails to read more than it may have.
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-var errTooLong = fmt.Errorf("the answer has more than %d bytes", answerBytesMax)
-
-// Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, errTooLong
-	}
-	return n, err
+	return t.next.RoundTrip(request)
 }

@@ -2,9 +2,7 @@ package webhook
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"reflect"
@@ -224,48 +222,6 @@ func TestResolve(t *testing.T) {
 	_ = other.Close()
 }
 
-// TestCircuitStates goes through the states of a circuit.
-func TestCircuitStates(t *testing.T) {
-	start := time.Unix(1000, 0)
-	c := circuit{settings: &Circuit{Failures: 2, Pause: metav1.Duration{Duration: 10 * time.Second}}}
-	at := func(seconds int, want bool) {
-		t.Helper()
-		if got := c.allows(start.Add(time.Duration(seconds) * time.Second)); got != want {
-			t.Errorf("after %d s: got %v", seconds, got)
-		}
-	}
-	ends := func(seconds int, failed, open bool) {
-		t.Helper()
-		if c.ended(failed, start.Add(time.Duration(seconds)*time.Second)); c.isOpen() != open {
-			t.Errorf("after %d s: got open %v", seconds, c.isOpen())
-		}
-	}
-	at(0, true)
-	ends(0, true, false)
-	at(0, true)
-	ends(0, false, false)
-	at(1, true)
-	ends(1, true, false)
-	at(1, true)
-	ends(2, true, true) // the second one after the other
-	at(11, false)
-	at(12, true)  // one
-	at(21, false) // and no other for another pause
-	at(22, true)
-	ends(23, true, true)
-	at(32, false)
-	at(33, true)
-	ends(34, false, false)
-	at(34, true)
-	ends(34, true, false) // it begins anew
-	var none circuit
-	for range 10 {
-		if none.ended(true, start); !none.allows(start) || none.isOpen() {
-			t.Error("a webhook without a circuit is not called")
-		}
-	}
-}
-
 // TestCodeLabels bounds the codes that webhooks make up.
 func TestCodeLabels(t *testing.T) {
 	for code, want := range map[int32]string{-1: "other", 0: "other", 99: "other", 100: "100", 200: "200", 599: "599", 600: "other"} {
@@ -329,26 +285,5 @@ func TestPanic(t *testing.T) {
 	c.Answer = new(Answer)
 	if c.Do(); c.Answer != nil || c.Err == nil || c.Err.Error() != `Internal error occurred: calling webhook "a" has panicked` {
 		t.Errorf("got %v, %v", c.Answer, c.Err)
-	}
-}
-
-// fixed answers with so many bytes.
-type fixed int
-
-func (n fixed) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", int(n))))}, nil
-}
-
-// TestAnswerBytes reads an answer of one byte fewer than there may be, of as many, and of
-// one more.
-func TestAnswerBytes(t *testing.T) {
-	for n, want := range map[int]error{answerBytesMax - 1: nil, answerBytesMax: nil, answerBytesMax + 1: errTooLong} {
-		response, err := roundTripper{fixed(n)}.RoundTrip(new(http.Request))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, want) {
-			t.Errorf("%d bytes: got %v, want %v", n, err, want)
-		}
 	}
 }

@@ -42,7 +42,9 @@ type Config struct {
 // Circuit configures the circuit breaker of webhooks with failurePolicy Ignore. A webhook
 // that always fails is not called for some time, so requests do not wait for its timeout.
 type Circuit struct {
-	// Failures is the number of consecutive failed calls that opens the circuit.
+	// Failures is the number of consecutive failed calls that opens the circuit: for all, of
+	// calls that found no connection, and for a user in a namespace, of his calls that failed
+	// otherwise.
 	Failures int `json:"failures"`
 	// Pause is how long the webhook is not called then, from 1 ms to 10 min. After the
 	// pause there is one call. If it fails, another pause begins.

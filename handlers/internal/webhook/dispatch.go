@@ -17,6 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/handlers/internal/answers"
 	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
@@ -101,7 +102,10 @@ type Call struct {
 // webhooks. ok is false if there is no memory for the request; Err of the review has the
 // error.
 func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
-	c = &Call{ctx: d.Ctx, call: call{Webhook: w, uid: newUID(), mutating: mutating}}
+	c = &Call{ctx: d.Ctx, call: call{Webhook: w, uid: newUID(), mutating: mutating, loan: answers.NewLoan(d.Ctx)}}
+	if w.circuit.settings != nil {
+		c.caller = newCaller(d.Username(), d.Namespace())
+	}
 	if deadline, ok := d.Ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		c.deadline = deadline.Add(-min(left/10, reserveMax))
@@ -113,6 +117,29 @@ func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
 	}
 	c.message = newMessage(w.version, c.uid, d.body)
 	return c, true
+}
+
+// Return gives back the memory that the Answer took. The Answer and the patch made of it must not
+// be used any more.
+func (c *Call) Return() {
+	if c.loan != nil {
+		c.loan.Return()
+	}
+}
+
+// Borrow takes so many bytes more for what is made of the Answer, until Return. If there is no
+// memory, it returns false, and Err of the review has the error.
+func (d *Dispatch) Borrow(c *Call, bytes int) bool { return d.got(c.loan.Add(c.ctx, int64(bytes))) }
+
+// Keep takes so many bytes for what stays in the object, until the end of the review. If there is
+// no memory, it returns false, and Err of the review has the error.
+func (d *Dispatch) Keep(c *Call, bytes int) bool { return d.got(c.loan.Keep(int64(bytes))) }
+
+func (d *Dispatch) got(err error) bool {
+	if err != nil {
+		d.Object.Root().Refuse(err)
+	}
+	return err == nil
 }
 
 // NoCall returns a Call that fails with err, for a webhook that cannot be called.
@@ -174,6 +201,10 @@ func (d *Dispatch) Conclude(w *Webhook, err error, annotation string) *admission
 	if denied, ok := errors.AsType[*DenialError](err); ok {
 		w.metrics.rejected(d.Operation(), noError)
 		return new(admission.Denied(denied.StatusError))
+	}
+	if errors.Is(err, codec.ErrNoMemory) {
+		d.Object.Root().Refuse(err)
+		return new(admission.Errored(err))
 	}
 	w.metrics.rejected(d.Operation(), internalError)
 	return new(admission.Denied(err))

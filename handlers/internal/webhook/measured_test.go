@@ -77,7 +77,7 @@ func TestMeasured(t *testing.T) {
 	f(admission.Validate, upstreamConfig, "/", `"objectSelector":{"matchLabels":{"no":"pod"}}`)
 	f(admission.Validate, `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":1,`+
 		`"pause":"10m"}}`,
-		"/fail", `"failurePolicy":"Ignore"`, took, `circuit_open`+a+`} 1`,
+		"/fail", `"failurePolicy":"Ignore"`, took, `circuit_open_tenants`+a+`} 1`,
 		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
 	during = func() { wantSeries(t, b.series, `calls_inflight`+a+`} 1`) }
 	f(admission.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)

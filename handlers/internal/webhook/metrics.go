@@ -84,6 +84,10 @@ func (m *webhookMetrics) makeGauges() {
 		}
 		return 0
 	})
+	set.UnregisterMetric(fmt.Sprintf(`fastadmit_webhook_circuit_open_tenants{plugin=%q,webhook=%q}`, m.of.plugin, m.name))
+	set.NewGauge(fmt.Sprintf(`fastadmit_webhook_circuit_open_tenants{plugin=%q,webhook=%q}`, m.of.plugin, m.name), func() float64 {
+		return float64(m.current().circuit.openTenants())
+	})
 }
 
 func (m *webhookMetrics) current() *Webhook {
