@@ -20,8 +20,8 @@ const finalizer = "scheduling.k8s.io/podgroup-protection"
 // Plugin returns the plugin, for the table of package plugins.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
-		Name:        "PodGroupProtection",
-		Summary:     "keeps PodGroups from being deleted while pods belong to them",
+		Name:    "PodGroupProtection",
+		Summary: "keeps PodGroups from being deleted while pods belong to them",
 		Rules: []admission.Rule{{ // v1alpha2 in v1.36, the others since v1.37
 			Operations: []codec.Operation{codec.Create}, Groups: []string{"scheduling.k8s.io"},
 			Versions: []string{"v1beta1", "v1alpha3", "v1alpha2"}, Resources: []string{"podgroups"},
