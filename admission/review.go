@@ -134,6 +134,9 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 	}
 	start := r.now
 	result, outcome, ran := r.evaluate(e)
+	if denial := tooLarge(result.Err); denial != nil {
+		result, outcome = Result{Denial: denial}, OutcomeDenied
+	}
 	if fault := r.review.Err(); fault != nil {
 		_, misuse := errors.AsType[*codec.EditError](fault)
 		_, late := errors.AsType[*codec.ContextError](fault)

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
@@ -15,10 +16,14 @@ import (
 // codec.MessageBytesMax anyway.
 const MessagesBytesMax = 4 << 20
 
-// tooLarge returns the denial for a *codec.SizeError of a review, nil for other errors.
-// Failure policies and enforcements do not apply to this denial: otherwise users could
-// bypass plugins by sending large objects.
+// tooLarge returns the denial for a *codec.SizeError of a review, or for a
+// *cluster.TooLargeError of a plugin, nil for other errors. Failure policies and
+// enforcements do not apply to this denial: otherwise users could bypass plugins by
+// sending or storing large objects.
 func tooLarge(fault error) *codec.Status {
+	if cluster.IsTooLarge(fault) {
+		return &codec.Status{Code: http.StatusForbidden, Reason: string(metav1.StatusReasonForbidden), Message: fault.Error()}
+	}
 	size, ok := errors.AsType[*codec.SizeError](fault)
 	if !ok {
 		return nil

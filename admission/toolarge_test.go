@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
 )
@@ -61,6 +62,24 @@ func TestTooManyOperations(t *testing.T) {
 			got.Code != want.Code || got.Reason != want.Reason || got.Message != want.Message {
 			t.Errorf("%d operations: got %s, %v, %+v", n, outcome, err, got)
 		}
+	}
+}
+
+// TestTooLargeForTheCache has a plugin that does not know all objects of a namespace: no
+// failure policy and no enforcement allows the request.
+func TestTooLargeForTheCache(t *testing.T) {
+	plugin := validating("Reads", func(context.Context, *codec.Review) admission.Result {
+		return admission.Errored(fmt.Errorf("cannot read quotas: %w", &cluster.TooLargeError{}))
+	})
+	chain := mustSet(t, map[string]admission.Settings{
+		"Reads": {FailurePolicy: admissionregistrationv1.Ignore, Enforcement: []admission.Enforcement{{Action: admission.ActionWarn}}},
+	}, plugin)
+	review := decodeList(t, 1)
+	outcome, err := chain.Review(context.Background(), review, admission.Validate)
+	status := review.Response.Status
+	if outcome != admission.OutcomeDenied || err != nil || review.Response.Allowed || status.Code != http.StatusForbidden ||
+		status.Reason != "Forbidden" || status.Message != "Reads: cannot read quotas: " {
+		t.Errorf("got %s, %v, %+v", outcome, err, review.Response)
 	}
 }
 

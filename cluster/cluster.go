@@ -46,8 +46,9 @@ type State struct {
 
 	mu      sync.Mutex               // held while stores are added
 	series  map[string]*series       // by resource
-	dynamic dynamicKinds             // the kinds that were named at run time
+	dynamic atomic.Int64             // the number of watches of kinds that were named at run time
 	stores  atomic.Pointer[[]*store] // of the needed kinds; with files, of all kinds
+	account *account                 // nil if there is no API server
 }
 
 // New returns a State. It reads files, but does not connect to an API server yet. The
@@ -76,6 +77,7 @@ func New(o Options) (*State, error) {
 	}
 	s.stores.Store(new([]*store))
 	if o.Dir == "" && !o.Embedded && o.Objects == nil {
+		s.account = newAccount()
 		return s, s.connect()
 	}
 	for _, kind := range s.kinds {
@@ -99,13 +101,15 @@ func (s *State) add(kind *Kind) error {
 	if s.dial == nil {
 		store.files = newFileAPI(store)
 		store.files.authorize = s.options.Authorize
+		store.now.bounds = bounds{}                   // whoever chose the files bounds them
 		store.sync.Do(func() { close(store.synced) }) // New reads the files before it returns
 	} else {
 		client, err := s.dial(kind)
 		if err != nil {
 			return err
 		}
-		store.client = client
+		store.client, store.account = client, s.account
+		s.account.add(store)
 	}
 	stores := append(slices.Clip(*s.stores.Load()), store)
 	s.stores.Store(&stores)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// qps and burst limit the requests of the process to the API server, without
+	// qps and burst limit the requests of the process to the API server, with lists and
 	// watches. They are those of kube-scheduler (k8s.io/kubernetes
 	// pkg/scheduler/apis/config/v1 clientConnection). With client-go's defaults, 5 and
 	// 10, reviews of new namespaces would wait longer than their timeout. A

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -61,98 +60,98 @@ var configMapKind = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 func TestDynamicDiscovery(t *testing.T) {
 	_, _, kinds, _ := newDynamic(t)
 	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Other"}, {Group: "other", Version: "v1", Kind: "ConfigMap"}} {
-		if _, err := kinds.Watch(t.Context(), gvk); !meta.IsNoMatchError(err) ||
+		if _, err := kinds.Watch(t.Context(), gvk, every); !meta.IsNoMatchError(err) ||
 			!strings.HasSuffix(err.Error(), `in version "`+gvk.GroupVersion().String()+`"`) {
 			t.Errorf("got %v for %s, which does not exist", err, gvk)
 		}
 	}
-	_, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Group: "broken", Version: "v1", Kind: "ConfigMap"})
+	_, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Group: "broken", Version: "v1", Kind: "ConfigMap"}, every)
 	if err == nil || meta.IsNoMatchError(err) {
 		t.Errorf("got %v for a group that must not be asked for, want what the API server says", err)
 	}
 }
 
+// every wants all objects.
+func every(metav1.Object) bool { return true }
+
 // TestDynamic watches a kind twice, reads its objects, and stops both watches.
 func TestDynamic(t *testing.T) {
 	a, s, kinds, series := newDynamic(t)
 	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: "c"}, Data: map[string]string{"a": "b"}})
-	first, err := kinds.Watch(t.Context(), configMapKind)
+	first, err := kinds.Watch(t.Context(), configMapKind, every)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := kinds.Watch(t.Context(), configMapKind)
-	if err != nil || first.store != second.store {
-		t.Fatalf("got another cache, %v", err)
+	wanted := func(object metav1.Object) bool {
+		return object.GetName() == "d" && object.GetLabels()["is"] == "wanted"
+	}
+	second, err := kinds.Watch(t.Context(), configMapKind, wanted)
+	if err != nil {
+		t.Fatal(err)
 	}
 	<-first.Synced()
-	object, ok := first.Get("one", "c")
-	if !ok || first.Err() != nil || !first.Kind().IsNamespaced() || object.Value().Get("kind").String() != "ConfigMap" ||
-		object.Value().Get("data", "a").String() != "b" {
-		t.Errorf("got %v, %v", object, first.Err())
+	<-second.Synced()
+	object, err := first.Get(t.Context(), "one", "c")
+	if err != nil || first.Err() != nil || first.LeftOut() != nil || !first.Kind().IsNamespaced() ||
+		object.Value().Get("kind").String() != "ConfigMap" || object.Value().Get("data", "a").String() != "b" {
+		t.Errorf("got %v, %v, %v, %v", object, err, first.Err(), first.LeftOut())
 	}
-	if got := fmt.Sprintf(" %d bytes", first.store.bytesMax); !strings.Contains(errFull.Error(), got) {
-		t.Errorf("got a limit of%s, want that of %q", got, errFull)
-	}
-	if none, ok := first.Get("one", "none"); ok || none != nil {
-		t.Errorf("got %v, which does not exist", none)
+	if none, err := first.Get(t.Context(), "one", "none"); !apierrors.IsNotFound(err) || none != nil {
+		t.Errorf("got %v, %v, which does not exist", none, err)
 	}
 	told := make(chan struct{}, 1)
 	unsubscribe := first.Subscribe(func() { told <- struct{}{} })
-	a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "two", Name: "d"}})
+	changing := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "two", Name: "d", Labels: map[string]string{"is": "wanted"}}}
+	a.put(changing)
 	<-told
 	unsubscribe()
-	if all := first.List("one"); len(all) != 1 || all[0] != object {
+	if all := all(first.List("one")); len(all) != 1 || all[0] != object {
 		t.Errorf("got the list %v, want the ConfigMap", all)
 	}
+	eventually(t, "the object is wanted", func() bool { return len(all(second.List(""))) == 1 })
+	changing.Labels = nil
+	a.put(changing)
+	eventually(t, "the object is not wanted any more", func() bool { return second.store.size() == 0 })
 	first.Stop()
 	first.Stop()
-	if series() != 4 || len(s.dynamic.watched) != 1 {
+	if series() != 6 || s.dynamic.Load() != 1 {
 		t.Error("the kind is not watched, but somebody wants it")
 	}
-	watched, ended := s.dynamic.watched[configMapKind], false
-	end := watched.end
-	watched.end = func() { ended = true; end() }
 	second.Stop()
-	if series() != 0 || len(s.dynamic.watched) != 0 || !ended {
+	if series() != 0 || s.dynamic.Load() != 0 {
 		t.Error("the kind is watched, but nobody wants it")
 	}
-	again, err := kinds.Watch(t.Context(), configMapKind)
+	eventually(t, "nothing is watched", func() bool {
+		return a.count(func(r *http.Request) bool { return isWatch(r) && r.Context().Err() == nil }) == 0
+	})
+	again, err := kinds.Watch(t.Context(), configMapKind, every)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if series() != 4 {
+	if series() != 6 {
 		t.Error("got no series of a kind that is watched again")
 	}
 	again.Stop()
 }
 
-// TestDynamicLimits watches the maximum number of kinds and one more, and a kind whose
-// objects are too large.
+// TestDynamicLimits has as many watches as there may be and one more.
 func TestDynamicLimits(t *testing.T) {
-	a, s, kinds, _ := newDynamic(t)
-	s.dynamic.watched = make(map[schema.GroupVersionKind]*dynamicKind)
-	for i := range dynamicKindsMax - 1 {
-		s.dynamic.watched[schema.GroupVersionKind{Kind: fmt.Sprint(i)}] = nil
-	}
-	last, err := kinds.Watch(t.Context(), configMapKind)
+	_, s, kinds, _ := newDynamic(t)
+	s.dynamic.Store(dynamicKindsMax - 1)
+	last, err := kinds.Watch(t.Context(), configMapKind, every)
 	if err != nil {
 		t.Fatalf("the last that may be watched: %v", err)
 	}
-	if _, err := kinds.Watch(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "One"}); err == nil ||
+	if _, err := kinds.Watch(t.Context(), configMapKind, every); err == nil ||
 		!strings.HasSuffix(err.Error(), "32 kinds are watched already, the maximum") || s.dynamicRefusals("kinds").Get() != 1 {
 		t.Errorf("got %v for one more", err)
 	}
-	<-last.Synced()
-	for range 2 {
-		last.store.full()
-	}
-	eventually(t, "nothing is watched", func() bool {
-		return a.count(func(r *http.Request) bool { return isWatch(r) && r.Context().Err() == nil }) == 0
-	})
-	if got := s.dynamicRefusals("bytes").Get(); got != 1 {
-		t.Errorf("got %d refusals of a kind that is too large, want 1", got)
-	}
 	last.Stop()
+	if again, err := kinds.Watch(t.Context(), configMapKind, every); err != nil {
+		t.Errorf("got %v after one ended", err)
+	} else {
+		again.Stop()
+	}
 }
 
 // TestDynamicFault has an API server that refuses to list a kind that is chosen at run time.
@@ -178,7 +177,7 @@ func TestDynamicFault(t *testing.T) {
 	}
 	watch := func(kind string) *DynamicKind {
 		t.Helper()
-		watched, err := DynamicIn(s.View(needs...)).Watch(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: kind})
+		watched, err := DynamicIn(s.View(needs...)).Watch(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: kind}, every)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +191,7 @@ func TestDynamicFault(t *testing.T) {
 	}
 	secrets := watch("Secret")
 	eventually(t, "the refusal is told", func() bool { return secrets.Fault() != nil })
-	if err := secrets.Fault(); !apierrors.IsForbidden(err) || !strings.HasSuffix(secrets.Err().Error(), err.Error()) || secrets.IsFull() {
+	if err := secrets.Fault(); !apierrors.IsForbidden(err) || !strings.HasSuffix(secrets.Err().Error(), err.Error()) {
 		t.Errorf("got %v, %v, want what the API server says", err, secrets.Err())
 	}
 }
@@ -221,62 +220,5 @@ func TestDynamicTyped(t *testing.T) {
 	}
 	if got, err := newStore(kind, nil).Transformer()(new(corev1.Pod)); err == nil {
 		t.Errorf("got %v of a Pod", got)
-	}
-}
-
-// TestDynamicBytes checks the states of a kind that is too large, or not listed completely
-// yet.
-func TestDynamicBytes(t *testing.T) {
-	object := func(name string) *JSON {
-		j, err := NewJSON(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"n"}}`, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return j
-	}
-	f := func(bytesMax int64, full bool) {
-		t.Helper()
-		ended := 0
-		s := newStore(wholeTeams.Kind, nil)
-		s.bytesMax, s.full = bytesMax, func() { ended++ }
-		size := s.sizeOf(object("a"))
-		for _, name := range []string{"a", "b", "a"} { // a replaced object counts once
-			if err := s.Add(object(name)); err != nil && !full {
-				t.Errorf("%d: got %v for two of %d bytes", bytesMax, err, size)
-			}
-		}
-		if err := errors.Join(s.Delete(object("b")), s.Add(object("c"))); err != nil && !full { // deleted objects do not count
-			t.Errorf("%d: got %v for two of %d bytes", bytesMax, err, size)
-		}
-		kind := DynamicKind{store: s}
-		if kind.IsFull() != full || errors.Is(kind.Err(), errFull) != full || (ended > 0) != full || full && s.size() > 0 {
-			t.Errorf("%d: got full %v with %d objects of %d bytes", bytesMax, s.isFull(), s.size(), size)
-		}
-		if !s.mu.TryLock() {
-			t.Error("the cache stays locked")
-		}
-		// A list counts while it is read, and then replaces the cached objects.
-		s = newStore(wholeTeams.Kind, nil)
-		s.bytesMax, s.full = bytesMax, func() {}
-		for range 2 {
-			list := make([]any, 2)
-			for i := range list {
-				var err error
-				if list[i], err = s.Transformer()(object(strconv.Itoa(i))); errors.Is(err, errFull) != (full && i == 1) {
-					t.Errorf("%d: got %v for object %d of a list", bytesMax, err, i)
-				}
-			}
-			if err := s.Replace(list, ""); errors.Is(err, errFull) != full || s.isSynced() == full {
-				t.Errorf("%d: got %v for a list", bytesMax, err)
-			}
-		}
-	}
-	one := int64(len(object("a").text))
-	f(2*one-1, true)
-	f(2*one, false)
-	f(2*one+1, false)
-	unsynced := DynamicKind{store: newStore(wholeTeams.Kind, nil)}
-	if err := unsynced.Err(); err == nil || !strings.HasSuffix(err.Error(), "are not known yet: waiting for the API server") {
-		t.Errorf("got %v before anything was listed", err)
 	}
 }

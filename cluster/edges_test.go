@@ -229,11 +229,13 @@ func TestEventsKeepAWatch(t *testing.T) {
 		s := newStore(Namespaces.Kind, nil)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		quiet := time.AfterFunc(s.timing.quiet, func() { cancel(errQuiet) })
-		events, out, ended := make(chan watch.Event), make(chan watch.Event), make(chan error)
-		go func() { ended <- s.pass(ctx, events, out, nil, quiet, false) }()
+		events, body := io.Pipe()
+		context.AfterFunc(ctx, func() { events.CloseWithError(ctx.Err()) }) // as the client does
+		out, ended := make(chan watch.Event), make(chan error)
+		go func() { ended <- s.pass(ctx, newEventReader(events), out, quiet, false) }()
 		for range 3 {
 			time.Sleep(s.timing.quiet - 1)
-			events <- watch.Event{Type: watch.Bookmark}
+			io.WriteString(body, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}`)
 			<-out
 		}
 		time.Sleep(s.timing.quiet - 1)
@@ -241,7 +243,6 @@ func TestEventsKeepAWatch(t *testing.T) {
 			t.Errorf("got %v while events come", err)
 		}
 		time.Sleep(time.Second)
-		close(events)
 		if err := <-ended; !errors.Is(err, errQuiet) {
 			t.Errorf("got %v, want %v", err, errQuiet)
 		}

@@ -160,8 +160,8 @@ func TestStoreForgets(t *testing.T) {
 			t.Errorf("got %d objects, %v, want 1", namespaces.size(), err)
 		}
 	}
-	if err := namespaces.Delete(namespace("one")); err != nil || namespaces.size() != 0 || len(namespaces.buckets) != 0 {
-		t.Errorf("got %d objects in %d buckets, %v, want none", namespaces.size(), len(namespaces.buckets), err)
+	if err := namespaces.Delete(namespace("one")); err != nil || namespaces.size() != 0 || len(namespaces.now.buckets) != 0 {
+		t.Errorf("got %d objects in %d buckets, %v, want none", namespaces.size(), len(namespaces.now.buckets), err)
 	}
 	s.addMetrics(namespaces)
 	if err := namespaces.Replace([]any{new(corev1.Pod)}, ""); err == nil || namespaces.fault.Load() == nil {

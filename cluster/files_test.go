@@ -93,7 +93,7 @@ items:
 		t.Fatal(err)
 	}
 	s, n := fromDir(t, dir)
-	if all := n.List(""); len(all) != 6 {
+	if all := all(n.List("")); len(all) != 6 {
 		t.Fatalf("got %d namespaces, want 6", len(all))
 	}
 	f := func(name string, want labels.Set, phase corev1.NamespacePhase) {

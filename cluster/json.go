@@ -120,21 +120,27 @@ func (f fields) add(path []string) {
 	}
 }
 
+// namedFields returns the fields of some paths and of identityFields.
+func namedFields(kind string, paths []string) fields {
+	names := make(fields)
+	for _, field := range slices.Concat(identityFields, paths) {
+		path := strings.Split(field, ".")
+		for _, name := range path {
+			if name == "" {
+				panic(fmt.Sprintf("cluster: kind %s: got the field %q, want names with dots between them", kind, field))
+			}
+		}
+		names.add(path)
+	}
+	return names
+}
+
 // keepFields returns the function that reduces an object to the fields of keep and
 // identityFields. If keep is empty, it removes originFields.
 func keepFields(kind string, keep []string) func(*JSON) (*JSON, error) {
 	names, drop := originFields, true
 	if len(keep) > 0 {
-		names, drop = make(fields), false
-		for _, field := range slices.Concat(identityFields, keep) {
-			path := strings.Split(field, ".")
-			for _, name := range path {
-				if name == "" {
-					panic(fmt.Sprintf("cluster: kind %s: got the field %q, want names with dots between them", kind, field))
-				}
-			}
-			names.add(path)
-		}
+		names, drop = namedFields(kind, keep), false
 	}
 	return func(j *JSON) (*JSON, error) {
 		var o codec.Object
@@ -152,7 +158,7 @@ func appendFields(dst []byte, v codec.Value, names fields, drop bool) []byte {
 	start := len(dst)
 	for name, member := range v.Members() {
 		below, named := names[name]
-		inside := below != nil && member.Kind() == codec.KindObject
+		inside := below != nil && (member.Kind() == codec.KindObject || member.Kind() == codec.KindArray && !drop)
 		skip := !named || below != nil
 		if drop {
 			skip = named && below == nil
@@ -163,10 +169,13 @@ func appendFields(dst []byte, v codec.Value, names fields, drop bool) []byte {
 		dst = append(dst, ',')
 		dst = codec.AppendString(dst, name)
 		dst = append(dst, ':')
-		if inside {
-			dst = appendFields(dst, member, below, drop)
-		} else {
+		switch {
+		case !inside:
 			dst = member.AppendJSON(dst)
+		case member.Kind() == codec.KindArray:
+			dst = appendElements(dst, member, below)
+		default:
+			dst = appendFields(dst, member, below, drop)
 		}
 	}
 	if len(dst) == start {
@@ -174,4 +183,21 @@ func appendFields(dst []byte, v codec.Value, names fields, drop bool) []byte {
 	}
 	dst[start] = '{'
 	return append(dst, '}')
+}
+
+// appendElements appends the objects of a list with the fields in names. Other elements
+// stay as they are.
+func appendElements(dst []byte, list codec.Value, names fields) []byte {
+	dst = append(dst, '[')
+	for i, element := range list.Elements() {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if element.Kind() == codec.KindObject {
+			dst = appendFields(dst, element, names, false)
+		} else {
+			dst = element.AppendJSON(dst)
+		}
+	}
+	return append(dst, ']')
 }

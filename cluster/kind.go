@@ -27,6 +27,9 @@ type Kind struct {
 	// whole is a kind of the same objects with all fields, nil if this one has them.
 	whole *Kind
 
+	// mask has the fields of an object that are decoded when it arrives.
+	mask *mask
+
 	// trim returns an object with the fields that the cache keeps. The result may
 	// share memory with the argument.
 	trim func(runtime.Object) (runtime.Object, error)

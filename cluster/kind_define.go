@@ -50,6 +50,12 @@ type Type[T Object] struct {
 	// of them. Fields in files that Whole does not have are errors.
 	Whole *Kind
 
+	// Fields are the fields that Keep reads, as paths of JSON with dots, such as
+	// "spec.limits". When an object arrives, only these are decoded, and those that
+	// identify it. Below a map, all is decoded. If Fields is empty, all fields are
+	// decoded except the managed fields.
+	Fields []string
+
 	// Keep returns an object with the fields that the cache keeps. It may change and
 	// return its argument. Called with its own result, it must return an equal object.
 	// If Keep is nil, the cache keeps all fields except the managed fields and the
@@ -75,6 +81,9 @@ func Define[T Object](d Definition, t Type[T]) KindOf[T] {
 	}
 	k.whole = t.Whole
 	k.protobuf = isProtobuf(k.object) && (k.list == nil || isProtobuf(k.list))
+	if k.list != nil {
+		k.mask = newMask(d.Kind, k.object, t.Fields)
+	}
 	keep := t.Keep
 	if keep == nil {
 		keep = keepWhole[T]
@@ -95,8 +104,8 @@ func Define[T Object](d Definition, t Type[T]) KindOf[T] {
 // DefineJSON defines a kind whose objects are kept as JSON and read with package codec.
 // It needs no Go type, so it suits custom resources as well as ConfigMaps.
 //
-// keep lists the fields that the cache keeps, as paths with dots, such as "spec.quota".
-// Everything below such a field is kept. The cache always keeps apiVersion, kind, name,
+// keep lists the fields that the cache keeps, as paths with dots, such as "spec.quota". A
+// path continues in each object of a list. Everything below such a field is kept. The cache always keeps apiVersion, kind, name,
 // namespace, uid, resourceVersion, creationTimestamp and deletionTimestamp. It keeps
 // labels and annotations only if they are listed. Without a list, it keeps all fields
 // except the managed fields and the annotation
@@ -109,6 +118,7 @@ func DefineJSON(d Definition, keep ...string) KindOf[*JSON] {
 	if !d.NotStored {
 		k.list = new(listOf[*JSON])
 	}
+	k.mask = newMask(d.Kind, k.object, keep)
 	trim := keepFields(d.Kind, keep)
 	k.trim = func(got runtime.Object) (runtime.Object, error) {
 		object, ok := got.(*JSON)

@@ -81,7 +81,11 @@ func trimClass(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 var Namespaces = Define(Definition{
 	Version: "v1", Resource: "namespaces", Kind: "Namespace",
 }, Type[*corev1.Namespace]{
-	List:        &corev1.NamespaceList{},
+	List: &corev1.NamespaceList{},
+	Fields: []string{
+		"metadata.annotations", "metadata.labels", "metadata.generateName", "metadata.generation", "metadata.deletionGracePeriodSeconds",
+		"metadata.finalizers", "spec", "status",
+	},
 	SetDefaults: setDefaultsNamespace,
 	Keep: func(n *corev1.Namespace) *corev1.Namespace {
 		trimmed := &corev1.Namespace{ObjectMeta: trimAnnotated(&n.ObjectMeta), Spec: n.Spec, Status: n.Status}
@@ -109,7 +113,8 @@ func setDefaultsNamespace(n *corev1.Namespace) {
 var StorageClasses = Define(Definition{
 	Group: storagev1.GroupName, Version: "v1", Resource: "storageclasses", Kind: "StorageClass",
 }, Type[*storagev1.StorageClass]{
-	List: &storagev1.StorageClassList{},
+	List:   &storagev1.StorageClassList{},
+	Fields: []string{"metadata.annotations", "allowVolumeExpansion"},
 	Keep: func(c *storagev1.StorageClass) *storagev1.StorageClass {
 		return &storagev1.StorageClass{ObjectMeta: trimClass(&c.ObjectMeta), AllowVolumeExpansion: c.AllowVolumeExpansion}
 	},
@@ -119,7 +124,8 @@ var StorageClasses = Define(Definition{
 var IngressClasses = Define(Definition{
 	Group: networkingv1.GroupName, Version: "v1", Resource: "ingressclasses", Kind: "IngressClass",
 }, Type[*networkingv1.IngressClass]{
-	List: &networkingv1.IngressClassList{},
+	List:   &networkingv1.IngressClassList{},
+	Fields: []string{"metadata.annotations"},
 	Keep: func(c *networkingv1.IngressClass) *networkingv1.IngressClass {
 		return &networkingv1.IngressClass{ObjectMeta: trimClass(&c.ObjectMeta)}
 	},
@@ -129,7 +135,8 @@ var IngressClasses = Define(Definition{
 var PriorityClasses = Define(Definition{
 	Group: schedulingv1.GroupName, Version: "v1", Resource: "priorityclasses", Kind: "PriorityClass",
 }, Type[*schedulingv1.PriorityClass]{
-	List: &schedulingv1.PriorityClassList{},
+	List:   &schedulingv1.PriorityClassList{},
+	Fields: []string{"metadata.annotations", "value", "globalDefault", "preemptionPolicy"},
 	SetDefaults: func(c *schedulingv1.PriorityClass) { // pkg/apis/scheduling/v1 SetDefaults_PriorityClass
 		if c.PreemptionPolicy == nil {
 			c.PreemptionPolicy = new(corev1.PreemptLowerPriority)
@@ -146,7 +153,8 @@ var PriorityClasses = Define(Definition{
 var RuntimeClasses = Define(Definition{
 	Group: nodev1.GroupName, Version: "v1", Resource: "runtimeclasses", Kind: "RuntimeClass",
 }, Type[*nodev1.RuntimeClass]{
-	List: &nodev1.RuntimeClassList{},
+	List:   &nodev1.RuntimeClassList{},
+	Fields: []string{"overhead", "scheduling"},
 	Keep: func(c *nodev1.RuntimeClass) *nodev1.RuntimeClass {
 		return &nodev1.RuntimeClass{ObjectMeta: trimMeta(&c.ObjectMeta), Overhead: c.Overhead, Scheduling: c.Scheduling}
 	},
@@ -156,7 +164,8 @@ var RuntimeClasses = Define(Definition{
 var LimitRanges = Define(Definition{
 	Version: "v1", Resource: "limitranges", Kind: "LimitRange", Namespaced: true,
 }, Type[*corev1.LimitRange]{
-	List: &corev1.LimitRangeList{},
+	List:   &corev1.LimitRangeList{},
+	Fields: []string{"spec"},
 	SetDefaults: func(r *corev1.LimitRange) {
 		for i := range r.Spec.Limits {
 			setDefaultsLimitRangeItem(&r.Spec.Limits[i])
@@ -211,7 +220,8 @@ var ResourceQuotas = Define(Definition{
 var DeviceClasses = Define(Definition{
 	Group: resourcev1.GroupName, Version: "v1", Resource: "deviceclasses", Kind: "DeviceClass", Optional: true,
 }, Type[*resourcev1.DeviceClass]{
-	List: &resourcev1.DeviceClassList{},
+	List:   &resourcev1.DeviceClassList{},
+	Fields: []string{"spec.extendedResourceName"},
 	Keep: func(c *resourcev1.DeviceClass) *resourcev1.DeviceClass {
 		return &resourcev1.DeviceClass{
 			ObjectMeta: trimMeta(&c.ObjectMeta), Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: c.Spec.ExtendedResourceName},
@@ -223,7 +233,8 @@ var DeviceClasses = Define(Definition{
 var ResourceClaims = Define(Definition{
 	Group: resourcev1.GroupName, Version: "v1", Resource: "resourceclaims", Kind: "ResourceClaim", Namespaced: true,
 }, Type[*resourcev1.ResourceClaim]{
-	List: &resourcev1.ResourceClaimList{},
+	List:   &resourcev1.ResourceClaimList{},
+	Fields: []string{"metadata.annotations", "metadata.ownerReferences"},
 	Keep: func(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 		trimmed := &resourcev1.ResourceClaim{ObjectMeta: trimClass(&c.ObjectMeta)}
 		trimmed.OwnerReferences = c.OwnerReferences
@@ -241,7 +252,8 @@ const EnforceMountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secre
 var ServiceAccounts = Define(Definition{
 	Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount", Namespaced: true,
 }, Type[*corev1.ServiceAccount]{
-	List: &corev1.ServiceAccountList{},
+	List:   &corev1.ServiceAccountList{},
+	Fields: []string{"metadata.annotations", "secrets.name", "imagePullSecrets", "automountServiceAccountToken"},
 	Keep: func(a *corev1.ServiceAccount) *corev1.ServiceAccount {
 		trimmed := &corev1.ServiceAccount{
 			ObjectMeta: trimMeta(&a.ObjectMeta), Secrets: a.Secrets, ImagePullSecrets: a.ImagePullSecrets,
@@ -258,7 +270,8 @@ var ServiceAccounts = Define(Definition{
 var Nodes = Define(Definition{
 	Version: "v1", Resource: "nodes", Kind: "Node",
 }, Type[*corev1.Node]{
-	List: &corev1.NodeList{},
+	List:   &corev1.NodeList{},
+	Fields: []string{"metadata.labels", "status.declaredFeatures", "status.allocatable"},
 	Keep: func(n *corev1.Node) *corev1.Node {
 		trimmed := &corev1.Node{ObjectMeta: trimMeta(&n.ObjectMeta)}
 		trimmed.Labels = n.Labels
@@ -286,7 +299,8 @@ var Pods = Define(Definition{
 var PersistentVolumeClaims = Define(Definition{
 	Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true,
 }, Type[*corev1.PersistentVolumeClaim]{
-	List: &corev1.PersistentVolumeClaimList{},
+	List:   &corev1.PersistentVolumeClaimList{},
+	Fields: []string{"spec.volumeName"},
 	Keep: func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{
 			ObjectMeta: trimMeta(&c.ObjectMeta), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.Spec.VolumeName},
@@ -300,15 +314,17 @@ var PersistentVolumeClaims = Define(Definition{
 var PersistentVolumes = Define(Definition{
 	Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume",
 }, Type[*corev1.PersistentVolume]{
-	List: &corev1.PersistentVolumeList{},
-	Keep: trimVolume,
+	List:   &corev1.PersistentVolumeList{},
+	Fields: []string{"metadata.labels", "spec"},
+	Keep:   trimVolume,
 })
 
 // CSIDrivers are the CSI drivers, with their token requests.
 var CSIDrivers = Define(Definition{
 	Group: storagev1.GroupName, Version: "v1", Resource: "csidrivers", Kind: "CSIDriver",
 }, Type[*storagev1.CSIDriver]{
-	List: &storagev1.CSIDriverList{},
+	List:   &storagev1.CSIDriverList{},
+	Fields: []string{"spec.tokenRequests"},
 	Keep: func(d *storagev1.CSIDriver) *storagev1.CSIDriver {
 		return &storagev1.CSIDriver{
 			ObjectMeta: trimMeta(&d.ObjectMeta), Spec: storagev1.CSIDriverSpec{TokenRequests: d.Spec.TokenRequests},
@@ -321,7 +337,8 @@ var CSIDrivers = Define(Definition{
 var PodGroups = Define(Definition{
 	Group: schedulingv1alpha2.GroupName, Version: "v1alpha2", Resource: "podgroups", Kind: "PodGroup", Namespaced: true, Optional: true,
 }, Type[*schedulingv1alpha2.PodGroup]{
-	List: &schedulingv1alpha2.PodGroupList{},
+	List:   &schedulingv1alpha2.PodGroupList{},
+	Fields: []string{"metadata.ownerReferences", "spec.schedulingPolicy"},
 	Keep: func(g *schedulingv1alpha2.PodGroup) *schedulingv1alpha2.PodGroup {
 		trimmed := &schedulingv1alpha2.PodGroup{ObjectMeta: trimMeta(&g.ObjectMeta)}
 		trimmed.OwnerReferences = g.OwnerReferences
@@ -335,7 +352,8 @@ var PodGroups = Define(Definition{
 var Workloads = Define(Definition{
 	Group: schedulingv1alpha2.GroupName, Version: "v1alpha2", Resource: "workloads", Kind: "Workload", Namespaced: true, Optional: true,
 }, Type[*schedulingv1alpha2.Workload]{
-	List: &schedulingv1alpha2.WorkloadList{},
+	List:   &schedulingv1alpha2.WorkloadList{},
+	Fields: []string{"spec.podGroupTemplates.name"},
 	Keep: func(w *schedulingv1alpha2.Workload) *schedulingv1alpha2.Workload {
 		trimmed := &schedulingv1alpha2.Workload{ObjectMeta: trimMeta(&w.ObjectMeta)}
 		for i := range w.Spec.PodGroupTemplates {

@@ -20,7 +20,8 @@ func webhookKind(kind, resource string) KindOf[*JSON] {
 var Services = Define(Definition{
 	Version: "v1", Resource: "services", Kind: "Service", Namespaced: true,
 }, Type[*corev1.Service]{
-	List: &corev1.ServiceList{},
+	List:   &corev1.ServiceList{},
+	Fields: []string{"spec.type", "spec.clusterIP", "spec.externalName", "spec.ports"},
 	Keep: func(s *corev1.Service) *corev1.Service {
 		return &corev1.Service{ObjectMeta: trimMeta(&s.ObjectMeta), Spec: corev1.ServiceSpec{
 			Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP, ExternalName: s.Spec.ExternalName, Ports: s.Spec.Ports,

@@ -52,6 +52,8 @@ func (s *State) addMetrics(added *store) {
 	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_objects{resource=%q}`, resource), all.size)
 	set.NewGauge(fmt.Sprintf(`fastadmit_cluster_synced{resource=%q}`, resource), all.synced)
 	if added.client != nil {
+		set.NewGauge(fmt.Sprintf(`fastadmit_cluster_bytes{resource=%q}`, resource), all.bytes)
+		set.NewGauge(fmt.Sprintf(`fastadmit_cluster_left_out_objects{resource=%q}`, resource), all.leftOut)
 		set.NewGauge(fmt.Sprintf(`fastadmit_cluster_state_age_seconds{resource=%q}`, resource), all.age)
 	}
 }
@@ -67,7 +69,7 @@ func (s *State) removeMetrics(removed *store) {
 		return
 	}
 	delete(s.series, resource)
-	for _, name := range [...]string{"watch_failures_total", "objects", "synced", "state_age_seconds"} {
+	for _, name := range [...]string{"watch_failures_total", "objects", "left_out_objects", "bytes", "synced", "state_age_seconds"} {
 		set.UnregisterMetric(fmt.Sprintf(`fastadmit_cluster_%s{resource=%q}`, name, resource))
 	}
 }
@@ -79,6 +81,24 @@ func (s *series) size() float64 {
 		size += store.size()
 	}
 	return float64(size)
+}
+
+// leftOut returns the number of objects that are too large for the caches.
+func (s *series) leftOut() float64 {
+	left := 0
+	for _, store := range *s.stores.Load() {
+		left += store.leftOut()
+	}
+	return float64(left)
+}
+
+// bytes returns the memory that the objects in all caches take.
+func (s *series) bytes() float64 {
+	bytes := int64(0)
+	for _, store := range *s.stores.Load() {
+		bytes += store.kept()
+	}
+	return float64(bytes)
 }
 
 // synced returns 1 if all stores have listed their objects, otherwise 0.

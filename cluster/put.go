@@ -96,7 +96,7 @@ func (s *store) pin(object Object) error {
 		s.pinned = make(map[cache.ObjectName]pinned)
 	}
 	s.pinned[cache.MetaObjectToName(object)] = pinned{whole: object, trimmed: trimmed.(Object)}
-	s.put(trimmed.(Object))
+	s.now.put(object.GetNamespace(), object.GetName(), entry{trimmed.(Object), memoryOf(trimmed.(Object))})
 	return nil
 }
 

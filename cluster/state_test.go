@@ -102,7 +102,7 @@ func TestFollowTwice(t *testing.T) {
 	if err := s.Ready(); err != nil {
 		t.Errorf("got %v", err)
 	}
-	if got := configMap.In(s.View(configMap.Watched())).List(""); len(got) != 0 {
+	if got := all(configMap.In(s.View(configMap.Watched())).List("")); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 	if err := s.View(wholeTeams.Watched()).Ready(); err != nil { // not followed
@@ -211,10 +211,10 @@ func TestObjectsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var typed, asJSON []string
-	for _, n := range Namespaces.In(s.View(needs...)).List("") {
+	for _, n := range all(Namespaces.In(s.View(needs...)).List("")) {
 		typed = append(typed, n.Name)
 	}
-	for _, n := range namespacesAsJSON.In(s.View(needs...)).List("") {
+	for _, n := range all(namespacesAsJSON.In(s.View(needs...)).List("")) {
 		asJSON = append(asJSON, n.GetName())
 	}
 	if want := []string{"four", "one", "three", "two"}; !slices.Equal(typed, want) || !slices.Equal(asJSON, want) {

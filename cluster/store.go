@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	"golang.org/x/sync/singleflight"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -28,27 +28,26 @@ type store struct {
 	synced  chan struct{} // closed when the cache has all objects for the first time
 	sync    sync.Once
 
-	mu      sync.RWMutex
-	buckets map[string]*bucket // by namespace, which is empty for objects in none
-	count   int
-	pinned  map[cache.ObjectName]pinned // objects that a Putter has put
+	mu       sync.RWMutex
+	now      *shelf                      // the objects
+	incoming *shelf                      // the objects of the list that the reflector is receiving, nil if it is not
+	pinned   map[cache.ObjectName]pinned // objects that a Putter has put
 
 	users []string // names of the plugins that need the kind
 
 	subscribers map[*func()]struct{} // called after each change
 
-	// For a kind that was named at run time: the limit of its JSON in bytes, the bytes
-	// in the cache and in the list that the reflector is receiving, whether the limit
-	// was exceeded, and the function that then ends the reflector.
-	bytesMax, bytes, bytesListed int64
-	isOver                       bool
-	full                         func()
+	account *account // may be nil
+	// wants reports whether to keep an object, of which only the identity and the labels
+	// are known. It may be nil.
+	wants func(object metav1.Object) bool
 
 	client     rest.Interface
 	files      *fileAPI // set if client is nil
 	followed   atomic.Bool
 	endReflect context.CancelFunc // of an optional kind: ends following it
 	timing     timing
+	pace       pace
 	flights    singleflight.Group // live requests in progress, by verb, object and caller
 
 	began   time.Time
@@ -58,74 +57,74 @@ type store struct {
 	live    [len(verbs)][len(results)]*metrics.Counter
 }
 
-// A bucket has the objects of a namespace.
-type bucket struct {
-	objects map[string]Object   // by name
-	sorted  atomic.Pointer[any] // a sorted slice of objects; nil after a change
-}
-
 func newStore(kind *Kind, log *slog.Logger) *store {
+	limits := bounds{object: objectBytesMax}
+	if kind.namespaced {
+		limits.namespace = namespaceBytesMax
+	}
 	return &store{
 		kind:    kind,
 		decoder: sync.OnceValue(func() runtime.Decoder { return kind.codecs().UniversalDeserializer() }),
 		log:     log,
 		synced:  make(chan struct{}),
-		buckets: make(map[string]*bucket),
+		now:     newShelf(limits),
 		timing:  defaultTiming,
 		began:   time.Now(),
 	}
 }
 
-// A trimmedObject is an object that Transformer has trimmed.
-type trimmedObject struct{ Object }
-
-// Transformer implements cache.TransformingStore: the reflector trims each object of a
-// list when it receives it.
+// Transformer implements cache.TransformingStore: the reflector shelves each object of a
+// list when it receives it, and needs only its identity then.
 func (s *store) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
-		trimmed, err := s.trim(object)
+		a, err := s.arrivedFrom(object)
 		if err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.bytesListed += s.sizeOf(trimmed)
-		return trimmedObject{trimmed}, s.checkBytes(s.bytesListed)
+		s.shelve(a)
+		return a, nil
 	}
 }
 
-// trim returns an object with the fields that the cache keeps. If the cache has an equal
-// object, it returns that. So a second list of the same objects, as after a restart of
-// the API server, takes little memory.
-func (s *store) trim(object any) (Object, error) {
-	if trimmed, ok := object.(trimmedObject); ok {
-		return trimmed.Object, nil
+// expect empties the shelf for the objects of a list.
+func (s *store) expect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.incoming = newShelf(s.now.bounds)
+}
+
+// shelve puts an object of a list on the shelf for it, where it stays until Replace.
+func (s *store) shelve(a *arrived) {
+	s.mu.Lock()
+	if s.incoming == nil {
+		s.incoming = newShelf(s.now.bounds)
 	}
-	reduced, err := s.kind.trim(object.(runtime.Object))
-	if err != nil {
-		return nil, err
+	if !a.unwanted {
+		s.incoming.put(a.Namespace, a.Name, entry{a.object, a.bytes})
 	}
-	trimmed := reduced.(Object)
-	before, ok := s.lookup(trimmed.GetNamespace(), trimmed.GetName())
-	if ok && before.GetResourceVersion() == trimmed.GetResourceVersion() && reflect.DeepEqual(before, trimmed) {
-		return before, nil
-	}
-	return trimmed, nil
+	a.object, a.shelved = nil, true
+	s.mu.Unlock()
+	s.account.settle()
 }
 
 // Add implements cache.ReflectorStore. It replaces an object with the same name.
 func (s *store) Add(object any) error {
-	trimmed, err := s.trim(object)
+	a, err := s.arrivedFrom(object)
 	if err != nil {
 		return err
 	}
 	defer s.changed()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, stays := s.pinned[cache.MetaObjectToName(trimmed)]; !stays {
-		s.put(trimmed)
+	if _, stays := s.pinned[a.objectName()]; !stays {
+		if a.unwanted {
+			s.now.remove(a.Namespace, a.Name)
+		} else {
+			s.now.put(a.Namespace, a.Name, entry{a.object, a.bytes})
+		}
 	}
-	return s.checkBytes(s.bytes)
+	s.mu.Unlock()
+	s.account.settle()
+	return nil
 }
 
 // Update implements cache.ReflectorStore.
@@ -134,93 +133,126 @@ func (s *store) Update(object any) error { return s.Add(object) }
 // Resync implements cache.ReflectorStore.
 func (s *store) Resync() error { return nil }
 
-// put adds or replaces an object.
-func (s *store) put(object Object) {
-	b := s.buckets[object.GetNamespace()]
-	if b == nil {
-		b = &bucket{objects: make(map[string]Object)}
-		s.buckets[object.GetNamespace()] = b
-	}
-	if before, ok := b.objects[object.GetName()]; !ok {
-		s.count++
-	} else {
-		s.bytes -= s.sizeOf(before)
-	}
-	s.bytes += s.sizeOf(object)
-	b.objects[object.GetName()] = object
-	b.sorted.Store(nil)
-}
-
 // Delete implements cache.ReflectorStore.
 func (s *store) Delete(got any) error {
-	object, ok := got.(Object)
+	object, ok := got.(metav1.Object)
 	if !ok {
 		return fmt.Errorf("cannot delete a %T, want an object of %s", got, s.kind)
 	}
 	defer s.changed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.buckets[object.GetNamespace()]
-	if _, stays := s.pinned[cache.MetaObjectToName(object)]; stays || b == nil || b.objects[object.GetName()] == nil {
-		return nil
-	}
-	s.count--
-	s.bytes -= s.sizeOf(b.objects[object.GetName()])
-	delete(b.objects, object.GetName())
-	b.sorted.Store(nil)
-	if len(b.objects) == 0 {
-		delete(s.buckets, object.GetNamespace())
+	if _, stays := s.pinned[cache.MetaObjectToName(object)]; !stays {
+		s.now.remove(object.GetNamespace(), object.GetName())
 	}
 	return nil
 }
 
 // Replace implements cache.ReflectorStore: the objects of a list replace all others.
 func (s *store) Replace(objects []any, _ string) error {
-	trimmed := make([]Object, 0, len(objects))
+	all := make([]*arrived, 0, len(objects))
 	for _, object := range objects {
-		object, err := s.trim(object)
+		a, err := s.arrivedFrom(object)
 		if err != nil {
 			s.failed(err)
 			return err
 		}
-		trimmed = append(trimmed, object)
+		all = append(all, a)
 	}
 	s.mu.Lock()
-	s.buckets, s.count, s.bytes, s.bytesListed = make(map[string]*bucket), 0, 0, 0
-	for _, object := range trimmed {
-		s.put(object)
+	next, shelved := newShelf(s.now.bounds), s.incoming
+	for _, a := range all {
+		e := entry{a.object, a.bytes}
+		if a.shelved {
+			var ok bool
+			if e, ok = shelved.take(a.Namespace, a.Name); !ok {
+				continue
+			}
+		}
+		if !a.unwanted {
+			next.put(a.Namespace, a.Name, e)
+		}
 	}
-	for _, p := range s.pinned {
-		s.put(p.trimmed)
+	for name, p := range s.pinned {
+		next.put(name.Namespace, name.Name, entry{p.trimmed, memoryOf(p.trimmed)})
 	}
-	err := s.checkBytes(s.bytes)
+	s.now, s.incoming = next, nil
 	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
+	s.account.settle()
 	s.contacted()
 	s.sync.Do(func() { close(s.synced) })
 	s.changed()
 	return nil
 }
 
-// checkBytes returns an error if bytes exceed the limit. It then removes all objects and
-// ends the reflector. Kinds without a limit have no bytes, see sizeOf. The caller holds
-// s.mu.
-func (s *store) checkBytes(bytes int64) error {
-	if bytes <= s.bytesMax {
-		return nil
-	}
-	s.isOver = true
-	s.buckets, s.count = make(map[string]*bucket), 0
-	s.full()
-	return errFull
-}
-
-func (s *store) isFull() bool {
+// kept returns the memory that the objects take.
+func (s *store) kept() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.isOver
+	if s.incoming != nil {
+		return s.now.bytes + s.incoming.bytes
+	}
+	return s.now.bytes
+}
+
+// largest returns the memory of the bucket that takes the most. It is 0 for kinds that
+// only administrators write: what they write makes no room for what tenants do.
+func (s *store) largest() int64 {
+	if !s.kind.namespaced && s.kind != Namespaces.Kind {
+		return 0
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, bytes := s.now.largest()
+	if s.incoming != nil {
+		_, incoming := s.incoming.largest()
+		bytes = max(bytes, incoming)
+	}
+	return bytes
+}
+
+// shedLargest leaves out the larger half of the bucket that takes the most. The objects of
+// a kind that is not namespaced lose only one.
+func (s *store) shedLargest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.now
+	b, bytes := s.now.largest()
+	if s.incoming != nil {
+		if other, more := s.incoming.largest(); more > bytes {
+			from, b, bytes = s.incoming, other, more
+		}
+	}
+	if b == nil {
+		return
+	}
+	if s.kind.namespaced {
+		from.shed(b, bytes/2)
+	} else {
+		from.shed(b, b.bytes-bytes)
+	}
+}
+
+// canRecover reports whether objects are left out that would fit now.
+func (s *store) canRecover() bool {
+	s.mu.RLock()
+	bytes := s.now.recoverable()
+	s.mu.RUnlock()
+	return bytes > 0 && s.account.hasRoom(bytes)
+}
+
+// complete returns a TooLargeError if objects of a namespace are left out, or of any if it
+// is empty.
+func (s *store) complete(namespace string) error {
+	if b := s.now.buckets[namespace]; s.kind.namespaced && namespace != "" && (b == nil || b.left == 0) {
+		return nil
+	}
+	for lacking, largest := range s.now.leftOut() {
+		if namespace == "" || lacking == namespace {
+			return s.tooLarge(lacking, largest.Name, s.now.buckets[lacking].left)
+		}
+	}
+	return nil
 }
 
 // changed calls the subscribers after objects changed.
@@ -252,19 +284,25 @@ func (s *store) subscribe(changed func()) (unsubscribe func()) {
 func (s *store) lookup(namespace, name string) (Object, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	b := s.buckets[namespace]
-	if b == nil {
-		return nil, false
-	}
-	object, ok := b.objects[name]
-	return object, ok
+	object, _ := s.now.lookup(namespace, name)
+	return object, object != nil
 }
 
 // size returns the number of objects in the cache.
 func (s *store) size() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.count
+	return s.now.count
+}
+
+// leftOut returns how many objects are too large for the cache.
+func (s *store) leftOut() (left int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, b := range s.now.buckets {
+		left += b.left
+	}
+	return left
 }
 
 // isReady reports whether the objects have been listed, or need not be.

@@ -107,27 +107,44 @@ func (o *Objects[T]) Cached(namespace, name string) (object T, ok bool) {
 	return found.(T), true
 }
 
+// LeftOut returns a TooLargeError if an object exists that Cached does not return because it,
+// or its namespace, is too large for the cache. Call it if ok of Cached is false, and
+// nothing else asks the API server.
+func (o *Objects[T]) LeftOut(namespace, name string) error {
+	s := o.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if _, left := s.now.lookup(namespace, name); left {
+		return s.tooLarge(namespace, name, s.now.buckets[namespace].left)
+	}
+	return nil
+}
+
 // List returns the cached objects of a namespace, or of all namespaces if it is empty,
 // sorted by namespace and name. It allocates only if objects changed since the last call.
-// The caller must not change the slice.
-func (o *Objects[T]) List(namespace string) []T {
+// The caller must not change the slice. If the cache does not have all of them, because
+// they are too large, the error is a TooLargeError, and a denial is the only safe answer.
+func (o *Objects[T]) List(namespace string) ([]T, error) {
 	if !o.watched {
 		o.must("watch", "")
 	}
 	return listed[T](o.store, namespace)
 }
 
-func listed[T Object](s *store, namespace string) []T {
+func listed[T Object](s *store, namespace string) ([]T, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if err := s.complete(namespace); err != nil {
+		return nil, err
+	}
 	if s.kind.namespaced && namespace == "" {
 		var all []T
-		for _, namespace := range slices.Sorted(maps.Keys(s.buckets)) {
-			all = append(all, sorted[T](s.buckets[namespace])...)
+		for _, namespace := range slices.Sorted(maps.Keys(s.now.buckets)) {
+			all = append(all, sorted[T](s.now.buckets[namespace])...)
 		}
-		return all
+		return all, nil
 	}
-	return sorted[T](s.buckets[namespace])
+	return sorted[T](s.now.buckets[namespace]), nil
 }
 
 // sorted returns the objects of a bucket by name.
@@ -140,7 +157,7 @@ func sorted[T Object](b *bucket) []T {
 	}
 	objects := make([]T, 0, len(b.objects))
 	for _, name := range slices.Sorted(maps.Keys(b.objects)) {
-		objects = append(objects, b.objects[name].(T))
+		objects = append(objects, b.objects[name].object.(T))
 	}
 	b.sorted.Store(new(any(objects)))
 	return objects

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -75,7 +77,7 @@ func (s *store) follow(ctx context.Context) {
 func (s *store) reflect(ctx context.Context) {
 	silent := logr.Discard()
 	calls := &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
-	cache.NewReflectorWithOptions(calls, s.kind.object, s, cache.ReflectorOptions{
+	cache.NewReflectorWithOptions(calls, new(arrived), s, cache.ReflectorOptions{
 		Name: s.kind.String(), Logger: &silent, Backoff: &s.timing.backoff,
 	}).RunWithContext(klog.NewContext(ctx, silent))
 }
@@ -103,17 +105,39 @@ func (s *store) awaitResource(ctx context.Context) bool {
 var (
 	errQuiet = errors.New("the API server sent nothing for too long")
 	errEmpty = errors.New("the API server ended a watch without an event")
+
+	errStopped = errors.New("the reflector does not need the watch any more")
 )
 
 // list implements cache.ListWithContextFunc.
 func (s *store) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	if options.Continue == "" {
+		if !s.pace.wait(ctx, s.timing.backoff) {
+			return nil, context.Cause(ctx)
+		}
+		s.expect()
+	}
 	asking, cancel := context.WithTimeoutCause(ctx, s.timing.quiet, errQuiet)
 	defer cancel()
-	list, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Do(asking).Get()
+	list, err := s.ask(asking, options)
 	if err != nil && ctx.Err() == nil {
 		s.refused(err)
 	}
 	return list, err
+}
+
+// ask requests a list.
+func (s *store) ask(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	body, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	list, err := s.readList(body)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the list of %s: %w", s.kind, err)
+	}
+	return list, nil
 }
 
 // refused records the error of a list or watch. NotFound means that the API server does
@@ -132,11 +156,17 @@ func (s *store) refused(err error) {
 
 // watch implements cache.WatchFuncWithContext.
 func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if !s.pace.wait(ctx, s.timing.backoff) {
+		return nil, context.Cause(ctx)
+	}
 	options.Watch = true
 	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
+	if initial {
+		s.expect()
+	}
 	watching, cancel := context.WithCancelCause(ctx)
 	quiet := time.AfterFunc(s.timing.quiet, func() { cancel(errQuiet) })
-	events, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Watch(watching)
+	body, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Stream(watching)
 	if err != nil {
 		quiet.Stop()
 		cancel(nil)
@@ -147,14 +177,21 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	}
 	out := make(chan watch.Event)
 	passed := watch.NewProxyWatcher(out)
+	go func() { // the end of watching ends reads of the body
+		select {
+		case <-passed.StopChan():
+			cancel(errStopped)
+		case <-watching.Done():
+		}
+	}()
 	go func() {
-		err := s.pass(watching, events.ResultChan(), out, passed.StopChan(), quiet, initial)
+		err := s.pass(watching, newEventReader(body), out, quiet, initial)
 		if err != nil && ctx.Err() == nil {
 			s.failed(err)
 		}
 		quiet.Stop()
 		cancel(nil)
-		events.Stop()
+		body.Close()
 		close(out)
 	}()
 	return passed, nil
@@ -174,26 +211,23 @@ func listsInstead(err error) bool {
 		!apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
 }
 
-// pass forwards events until there are no more, or until stop or ctx ends. It returns an
-// error if the API server sent no event. initial is true if the watch asked for initial
-// events.
-func (s *store) pass(
-	ctx context.Context, events <-chan watch.Event, out chan<- watch.Event, stop <-chan struct{}, quiet *time.Timer, initial bool,
-) error {
+// pass forwards events until there are no more, or until ctx ends. It returns an error if
+// the API server sent no event. initial is true if the watch asked for initial events.
+func (s *store) pass(ctx context.Context, events *eventReader, out chan<- watch.Event, quiet *time.Timer, initial bool) error {
 	end := errEmpty
 	for {
-		var event watch.Event
-		var more bool
-		select {
-		case event, more = <-events:
-		case <-stop:
-			return nil
-		}
+		event, err := s.receive(events)
 		switch {
-		case ctx.Err() != nil: // the end of ctx closes events, or causes an event of type Error
+		case errors.Is(context.Cause(ctx), errStopped):
+			return nil
+		case ctx.Err() != nil: // ends the read
 			return context.Cause(ctx)
-		case !more:
+		case isEnd(err):
 			return end
+		case err != nil: // the reflector lists again
+			err = fmt.Errorf("cannot read an event of the watch: %w", err)
+			s.failed(err)
+			event = errorEvent(apierrors.NewInternalError(err))
 		case event.Type == watch.Error:
 			if err := apierrors.FromObject(event.Object); !initial || !listsInstead(err) {
 				s.failed(err)
@@ -203,10 +237,32 @@ func (s *store) pass(
 			s.contacted()
 		}
 		end = nil
+		if isPeriodic(event) && s.canRecover() {
+			event = errorEvent(apierrors.NewResourceExpired("objects that were too large for the cache fit again"))
+		}
 		select {
 		case out <- event:
-		case <-stop:
+		case <-ctx.Done(): // at the latest when the reflector stops the watch
+		}
+		if event.Type == watch.Error {
 			return nil
 		}
 	}
+}
+
+// isEnd reports whether the body of a watch ended, as it does after some minutes.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err)
+}
+
+// isPeriodic reports whether an event is one of the bookmarks that come every minute. The
+// bookmark at the end of the initial events is not: what is missing is about to be there.
+func isPeriodic(event watch.Event) bool {
+	a, ok := event.Object.(*arrived)
+	return ok && event.Type == watch.Bookmark && a.Annotations[metav1.InitialEventsAnnotationKey] == ""
+}
+
+func errorEvent(err *apierrors.StatusError) watch.Event {
+	status := err.Status()
+	return watch.Event{Type: watch.Error, Object: &status}
 }

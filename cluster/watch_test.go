@@ -81,14 +81,14 @@ func TestFollow(t *testing.T) {
 			a.put(namespace("three", "team", "c"))
 			a.remove(namespace("two"))
 			eventually(t, "the changes arrive", func() bool {
-				return len(namespacesIn(s).List("")) == 2 && team(t, s, "one") == "b" && team(t, s, "three") == "c"
+				return len(all(namespacesIn(s).List(""))) == 2 && team(t, s, "one") == "b" && team(t, s, "three") == "c"
 			})
 
 			a.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "two", Name: "d"}})
 			maps := configMap.In(s.View(followed()...))
 			eventually(t, "a ConfigMap arrives", func() bool {
 				_, ok := maps.Cached("two", "d")
-				return ok && len(maps.List("two")) == 1 && len(maps.List("")) == 2
+				return ok && len(all(maps.List("two"))) == 1 && len(all(maps.List(""))) == 2
 			})
 			if c, ok := maps.Cached("one", "c"); !ok || c.Data != nil {
 				t.Errorf("the cache has %v, %v, want a ConfigMap without data", c, ok)
@@ -361,7 +361,7 @@ func TestNotReady(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	f("another kind", `no kind "ConfigMapList" is registered`, func(a *apiServer, w http.ResponseWriter, r *http.Request) {
+	f("another kind", `got a "ConfigMapList", want a NamespaceList`, func(a *apiServer, w http.ResponseWriter, r *http.Request) {
 		if isWatch(r) {
 			http.Error(w, "no", http.StatusBadRequest)
 			return
@@ -415,14 +415,14 @@ func TestNewerKind(t *testing.T) {
 	}
 	eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
 	classes := DeviceClasses.In(s.View(DeviceClasses.Watched()))
-	if got := classes.List(""); len(got) != 0 {
+	if got := all(classes.List("")); len(got) != 0 {
 		t.Errorf("got %v, want none", got)
 	}
 	if got := s.find(DeviceClasses.Kind).faults.Get(); got != 0 {
 		t.Errorf("got %d failures, want none: the API server is well", got)
 	}
 	upgraded.Store(true)
-	eventually(t, "the object is known", func() bool { return len(classes.List("")) == 1 })
+	eventually(t, "the object is known", func() bool { return len(all(classes.List(""))) == 1 })
 }
 
 // TestQuietWatch has a watch hang after the kind was listed, as a proxy may cause: it is

@@ -69,7 +69,7 @@ func TestFilesTakeWrites(t *testing.T) {
 	if got, ok := quotas.Cached("one", "q"); !ok || got.Status.Used.Pods().Value() != 2 {
 		t.Errorf("the cache has %v", got)
 	}
-	if got := quotas.List("one"); len(got) != 2 || got[0].Name != "p" {
+	if got := all(quotas.List("one")); len(got) != 2 || got[0].Name != "p" {
 		t.Errorf("got %v, want both by name", got)
 	}
 	for namespace, want := range map[string]int{"": 2, "one": 2, "two": 0} {

@@ -32,7 +32,11 @@ func compareQuotas(upstream, ours Implementation) (difference string, changed bo
 	if err != nil {
 		return "", false, err
 	}
-	got, want := showQuotas(ours.(*quotaOurs).known.List("")), showQuotas(quotas)
+	own, err := ours.(*quotaOurs).known.List("")
+	if err != nil {
+		return "", false, err
+	}
+	got, want := showQuotas(own), showQuotas(quotas)
 	if got != want {
 		difference = fmt.Sprintf("got quotas\n%s, want\n%s", got, want)
 	}

@@ -46,7 +46,11 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result
 		ingress.Get("metadata", "annotations", networkingv1beta1.AnnotationIngressClass).Exists() {
 		return admission.Allowed()
 	}
-	if class, ok := cluster.Newest(p.classes.List(""), isDefault); ok {
+	classes, err := p.classes.List("")
+	if err != nil {
+		return admission.Errored(err)
+	}
+	if class, ok := cluster.Newest(classes, isDefault); ok {
 		ingress.SetString(class.Name, "spec", "ingressClassName")
 	}
 	return admission.Allowed()

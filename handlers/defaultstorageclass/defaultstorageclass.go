@@ -56,7 +56,11 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result
 		claim.Get("spec", "storageClassName").IsSet() {
 		return admission.Allowed()
 	}
-	if class, ok := cluster.Newest(p.classes.List(""), isDefault); ok {
+	classes, err := p.classes.List("")
+	if err != nil {
+		return admission.Errored(err)
+	}
+	if class, ok := cluster.Newest(classes, isDefault); ok {
 		claim.SetString(class.Name, "spec", "storageClassName")
 	}
 	return admission.Allowed()

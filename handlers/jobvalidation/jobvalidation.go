@@ -50,13 +50,21 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	}
 	namespace := old.Get("metadata", "namespace").String()
 	if name := old.Get("spec", "template", "spec", "schedulingGroup", "podGroupName"); name.IsSet() {
-		if group, ok := p.groups.Cached(namespace, name.String()); ok && isGang(group) {
+		group, ok := p.groups.Cached(namespace, name.String())
+		if ok && isGang(group) {
 			return deny(review, group)
+		}
+		if err := p.groups.LeftOut(namespace, name.String()); err != nil {
+			return admission.Errored(err)
 		}
 		return admission.Allowed()
 	}
 	uid := old.Get("metadata", "uid").String()
-	for i, group := range p.groups.List(namespace) {
+	groups, err := p.groups.List(namespace)
+	if err != nil {
+		return admission.Errored(err)
+	}
+	for i, group := range groups {
 		if i%lookEvery == lookEvery-1 && ctx.Err() != nil {
 			return admission.Errored(ctx.Err())
 		}

@@ -82,8 +82,8 @@ const (
 // answer for a while. It does not allocate if the LimitRanges or the answer are cached. The
 // name is not retained.
 func (p *plugin) in(ctx context.Context, namespace string) ([]*corev1.LimitRange, error) {
-	if known := p.ranges.List(namespace); len(known) > 0 {
-		return known, nil
+	if known, err := p.ranges.List(namespace); len(known) > 0 || err != nil {
+		return known, err
 	}
 	if ranges, ok := p.cached(namespace); ok {
 		return ranges, nil

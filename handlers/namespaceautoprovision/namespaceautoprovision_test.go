@@ -52,9 +52,9 @@ func TestCreates(t *testing.T) {
 		for range 2 {
 			admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
 		}
-		there := cluster.Namespaces.In(state.View(cluster.Namespaces.Watched())).List("")
-		if len(there) != want {
-			t.Errorf("got %d namespaces, want %d: %v", len(there), want, there)
+		there, err := cluster.Namespaces.In(state.View(cluster.Namespaces.Watched())).List("")
+		if len(there) != want || err != nil {
+			t.Errorf("got %d namespaces, want %d: %v, %v", len(there), want, there, err)
 		}
 		if want == 2 && there[1].Name != "shop" {
 			t.Errorf("got namespace %q", there[1].Name)

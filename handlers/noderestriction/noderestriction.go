@@ -186,6 +186,9 @@ type failureError struct{ error }
 func lookup[T cluster.Object](objects *cluster.Objects[T], resource schema.GroupResource, namespace, name string) (T, error) {
 	object, ok := objects.Cached(namespace, name)
 	if !ok {
+		if err := objects.LeftOut(namespace, name); err != nil {
+			return object, err
+		}
 		return object, apierrors.NewNotFound(resource, name)
 	}
 	return object, nil

@@ -96,13 +96,14 @@ func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
 
 // presets returns the presets of a namespace, sorted by name. A preset of a file replaces a
 // preset of the cluster with the same name.
-func (p *plugin) presets(namespace string) []*PodPreset {
+func (p *plugin) presets(namespace string) ([]*PodPreset, error) {
 	if namespace == "" {
-		return nil // there are no pods outside of namespaces, and List would return all
+		return nil, nil // there are no pods outside of namespaces, and List would return all
 	}
-	known, files := p.known.List(namespace), p.files[namespace]
-	if len(files) == 0 {
-		return known
+	known, err := p.known.List(namespace)
+	files := p.files[namespace]
+	if len(files) == 0 || err != nil {
+		return known, err
 	}
 	byName := make(map[string]*PodPreset, len(known)+len(files))
 	for _, preset := range slices.Concat(known, files) {
@@ -112,11 +113,14 @@ func (p *plugin) presets(namespace string) []*PodPreset {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		all = append(all, byName[name])
 	}
-	return all
+	return all, nil
 }
 
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
-	presets := p.presets(review.Namespace())
+	presets, err := p.presets(review.Namespace())
+	if err != nil {
+		return admission.Errored(err)
+	}
 	if len(presets) == 0 {
 		return admission.Allowed()
 	}

@@ -340,7 +340,11 @@ func TestKeeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept := PodPresets.In(state.View(needs...)).List("n")[0]; kept.ManagedFields != nil || kept.Annotations != nil ||
+	presets, err := PodPresets.In(state.View(needs...)).List("n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept := presets[0]; kept.ManagedFields != nil || kept.Annotations != nil ||
 		kept.selector == nil {
 		t.Errorf("got %+v, want neither managed fields nor annotations, and the selector", kept)
 	}

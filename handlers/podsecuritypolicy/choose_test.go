@@ -180,7 +180,11 @@ func TestKeeps(t *testing.T) {
 			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", apparmorDefault: "runtime/default"},
 		},
 	}
-	kept := PodSecurityPolicies.In(viewOf(t, nil, given)).List("")[0]
+	policies, err := PodSecurityPolicies.In(viewOf(t, nil, given)).List("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := policies[0]
 	if kept.ManagedFields != nil || len(kept.Annotations) != 1 || kept.rules.apparmor.standard != "runtime/default" || kept.fault == nil {
 		t.Errorf("got %+v, want neither managed fields nor the annotation of kubectl, the rules, and what is wrong", kept)
 	}

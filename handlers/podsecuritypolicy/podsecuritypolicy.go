@@ -96,8 +96,8 @@ func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
 
 // policies returns the valid policies: the one with the name first, then the others in order
 // of their names. A policy of a file replaces one of the cluster with the same name.
-func (p *plugin) policies(first string) []*PodSecurityPolicy {
-	known := p.known.List("")
+func (p *plugin) policies(first string) ([]*PodSecurityPolicy, error) {
+	known, err := p.known.List("")
 	all := make([]*PodSecurityPolicy, 0, len(known)+len(p.files))
 	for _, policy := range known {
 		if policy.fault == nil && p.files[policy.Name] == nil {
@@ -114,7 +114,7 @@ func (p *plugin) policies(first string) []*PodSecurityPolicy {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	return all
+	return all, err
 }
 
 // admit completes new pods. Updates are only validated.
@@ -180,7 +180,10 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	deny := func(format string, arguments ...any) *admission.Result {
 		return new(admission.Denied(admission.Forbidden(review, fmt.Errorf(format, arguments...))))
 	}
-	policies := p.policies(first)
+	policies, err := p.policies(first)
+	if err != nil {
+		return nil, nil, new(admission.Errored(err))
+	}
 	if len(policies) == 0 {
 		return nil, nil, deny("PodSecurityPolicy: no providers available to validate pod request")
 	}

@@ -90,10 +90,11 @@ func (p *plugin) resolve(review *codec.Review) (*schedulingv1.PriorityClass, err
 		}
 		return class, nil
 	}
-	if class := p.byDefault(); class != nil {
-		return class, nil
+	class, err := p.byDefault()
+	if class == nil {
+		class = noClass
 	}
-	return noClass, nil
+	return class, err
 }
 
 // apply sets the values of the class in a new pod. It returns an error if the pod has other
@@ -123,13 +124,14 @@ func apply(class *schedulingv1.PriorityClass, review *codec.Review) error {
 
 // byDefault returns the default class, nil if there is none. If there are several, which is
 // only possible by a race, it returns the one with the lowest value.
-func (p *plugin) byDefault() (lowest *schedulingv1.PriorityClass) {
-	for _, class := range p.classes.List("") {
+func (p *plugin) byDefault() (lowest *schedulingv1.PriorityClass, err error) {
+	classes, err := p.classes.List("")
+	for _, class := range classes {
 		if class.GlobalDefault && (lowest == nil || class.Value < lowest.Value) {
 			lowest = class
 		}
 	}
-	return lowest
+	return lowest, err
 }
 
 // validate denies a second default class.
@@ -137,7 +139,10 @@ func (p *plugin) validate(_ context.Context, review *codec.Review) admission.Res
 	if review.Resource().Resource != "priorityclasses" || !review.Object.Get("globalDefault").Bool() {
 		return admission.Allowed()
 	}
-	now := p.byDefault()
+	now, err := p.byDefault()
+	if err != nil {
+		return admission.Errored(err)
+	}
 	if now == nil || review.Operation() == codec.Update && review.Object.Get("metadata", "name").EqualString(now.Name) {
 		return admission.Allowed()
 	}

@@ -246,7 +246,11 @@ func TestVersions(t *testing.T) {
 		t.Helper()
 		for range 2 { // current must not change the watch's list
 			got := "none"
-			for _, q := range l.current(home) {
+			quotas, err := l.current(home)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range quotas {
 				if q.Name == "q" {
 					got = q.ResourceVersion + map[bool]string{true: " gone"}[isGone(q)]
 				}
@@ -309,7 +313,7 @@ func TestDeniedInRound(t *testing.T) {
 		return apierrors.NewConflict(corev1.Resource("resourcequotas"), "b", errors.New("the object has been modified"))
 	}
 	index := 0 // of a
-	if l.current(home)[1].Name == "a" {
+	if quotas, err := l.current(home); err != nil || quotas[1].Name == "a" {
 		index = 1
 	}
 	pod := &charge{

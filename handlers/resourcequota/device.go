@@ -42,7 +42,11 @@ func (d *devices) stands(resource string) bool {
 			return true
 		}
 	}
-	for _, class := range d.classes.List("") {
+	classes, err := d.classes.List("")
+	if err != nil {
+		return true // of a class that is too large for the cache: to count what need not be denies at most too much
+	}
+	for _, class := range classes {
 		if class.Spec.ExtendedResourceName != nil && *class.Spec.ExtendedResourceName == resource {
 			return true
 		}

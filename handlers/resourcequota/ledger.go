@@ -125,7 +125,11 @@ func (l *ledger) round(namespace string, pending []*charge) (still []*charge) {
 			settle(pending, &failure{&admission.PanicError{Value: v, Stack: debug.Stack()}})
 		}
 	}()
-	before := l.current(namespace)
+	before, err := l.current(namespace)
+	if err != nil {
+		settle(pending, &failure{err})
+		return nil
+	}
 	after := before
 	pending = slices.DeleteFunc(pending, func(c *charge) bool { return c.gone.Load() })
 	for _, c := range pending {
@@ -241,15 +245,15 @@ func (l *ledger) note(q *corev1.ResourceQuota) {
 
 // current returns the newest known quotas of a namespace. The caller must not change the
 // slice.
-func (l *ledger) current(namespace string) []*corev1.ResourceQuota {
-	quotas := l.quotas.List(namespace)
-	if len(quotas) == 0 {
-		return nil
+func (l *ledger) current(namespace string) ([]*corev1.ResourceQuota, error) {
+	quotas, err := l.quotas.List(namespace)
+	if len(quotas) == 0 || err != nil {
+		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.written.Len() == 0 {
-		return quotas
+		return quotas, nil
 	}
 	own := false
 	for i, q := range quotas {
@@ -266,7 +270,7 @@ func (l *ledger) current(namespace string) []*corev1.ResourceQuota {
 			quotas[i] = known
 		}
 	}
-	return quotas
+	return quotas, nil
 }
 
 // isNewer reports whether a is a later version of an object than b.

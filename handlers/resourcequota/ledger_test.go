@@ -66,7 +66,11 @@ func TestReplicasInFiles(t *testing.T) {
 	var other sync.WaitGroup
 	other.Go(func() { // corrects the usage, as kube-controller-manager does
 		for ctx.Err() == nil {
-			for _, q := range quotas.List(home) {
+			all, err := quotas.List(home)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, q := range all {
 				if _, err := quotas.UpdateStatus(ctx, q); err != nil && !apierrors.IsConflict(err) {
 					t.Error(err)
 				}

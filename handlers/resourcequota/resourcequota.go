@@ -91,7 +91,10 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	if isIgnored(resource) {
 		return admission.Allowed()
 	}
-	quotas := p.ledger.current(review.Namespace())
+	quotas, err := p.ledger.current(review.Namespace())
+	if err != nil {
+		return admission.Errored(err)
+	}
 	if len(quotas) == 0 && len(p.limited) == 0 {
 		return admission.Allowed()
 	}

@@ -39,7 +39,13 @@ func newPlugin(t *testing.T, options cluster.Options) (*plugin, *cluster.State) 
 	policies := cluster.ValidatingAdmissionPolicies.In(view)
 	p.Resources, p.Related = []*cluster.Objects[*cluster.JSON]{policies}, []*cluster.Objects[*cluster.JSON]{cluster.PolicyReplicas.In(view)}
 	p.Refresh = func(context.Context) { p.refreshes.Add(1) }
-	p.Rules = func() []admission.Rule { return make([]admission.Rule, min(len(policies.List("")), 2)) }
+	p.Rules = func() []admission.Rule {
+		all, err := policies.List("")
+		if err != nil {
+			t.Error(err)
+		}
+		return make([]admission.Rule, min(len(all), 2))
+	}
 	p.Background = []func(ctx context.Context, refreshed, changed wake.Signal){
 		func(ctx context.Context, refreshed, _ wake.Signal) {
 			for refreshed.Wait(ctx, time.Hour, 0) {

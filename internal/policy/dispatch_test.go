@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -169,4 +170,34 @@ func TestDispatch(t *testing.T) {
 	f(policyOf(pods, nil, wrong, plain), wrong, "", false, "p x: failed to configure binding: cannot read it", "p b null")
 	wrong = bindingOf("x", others, nil, broken)
 	f(policyOf(pods, nil, wrong), wrong, "", false, "p x: failed to configure binding: it is broken")
+}
+
+// largeParams are parameters of a namespace that has too many.
+type largeParams struct{ fakeParams }
+
+// OfKind implements Params.
+func (p largeParams) OfKind(context.Context, admissionregistrationv1.ParamKind) (ParamObjects, bool, error) {
+	return nil, true, &cluster.TooLargeError{}
+}
+
+// TestDispatchTooLarge has more parameters than can be cached: the review is denied, whatever
+// the failure policy is, and other policies are not asked.
+func TestDispatchTooLarge(t *testing.T) {
+	d := newDispatcher(t)
+	b := d.binding("b", `{}`, &admissionregistrationv1.ParamRef{Name: "a"}, nil)
+	for _, ignores := range []bool{false, true} {
+		p := d.policy(`{"resourceRules":[{`+ruleFields+`}]}`, nil, b)
+		p.params, p.Ignores = largeParams{}, ignores
+		dispatch := new(Dispatch)
+		dispatch.Begin(t.Context(), reviewOf(t, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n"}}`)), d.asked)
+		h, before := new(handled), d.misconfigured(b, p)
+		var result *admission.Result
+		for _, c := range (&Index[string]{all: Set[string]{p}}).Find(dispatch) {
+			result = c.Dispatch(dispatch, h)
+		}
+		dispatch.End()
+		if result == nil || !cluster.IsTooLarge(result.Err) || len(h.told) > 0 || d.misconfigured(b, p) != before+1 {
+			t.Errorf("ignores %v: got %+v and %q, want that it is denied", ignores, result, h.told)
+		}
+	}
 }

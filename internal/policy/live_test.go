@@ -278,7 +278,9 @@ func livePolicies(t *testing.T) *apiServer {
 	for _, name := range []string{"good", "maps", "nodes", "ships"} {
 		bindings = append(bindings, fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"ValidatingAdmissionPolicyBinding",`+
 			`"metadata":{"name":%q},`+
-			`"spec":{"policyName":%q,"validationActions":["Deny"]}}`, name, name))
+			`"spec":{"policyName":%q,"validationActions":["Deny"]%s}}`, name, name, map[bool]string{
+			true: `,"paramRef":{"selector":{},"parameterNotFoundAction":"Allow"}`,
+		}[name != "good"]))
 	}
 	a.lists[policiesPath[:len(policiesPath)-len("policies")]+"policybindings"] = strings.Join(bindings, ",")
 	return a
@@ -342,7 +344,11 @@ func TestLive(t *testing.T) {
 	}
 	brief, stop := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer stop()
-	if _, known, err := source.resources.params.OfKind(brief, maps); err == nil || !known ||
+	early, known, err := source.resources.params.OfKind(brief, maps)
+	if err == nil {
+		_, err = early.Get(brief, "shop", "a")
+	}
+	if err == nil || !known ||
 		!strings.HasPrefix(err.Error(), "paramKind kind `&ParamKind{APIVersion:v1,Kind:ConfigMap,}` not yet synced to use for admission") {
 		t.Errorf("before they are listed: got %v, %v", known, err)
 	}

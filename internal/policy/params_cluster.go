@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,61 @@ type clusterParams struct {
 // watched.
 type watchedKind struct {
 	objects *cluster.DynamicKind
+	wanted  wanted
 	err     error
+	pending error // why what is wanted now is not watched yet, while what was wanted before is
+
+	// before has what was wanted before, until the objects have been listed. It may be nil.
+	before *watchedKind
+}
+
+// stop ends the watch.
+func (k *watchedKind) stop() {
+	if k.objects != nil {
+		k.objects.Stop()
+	}
+	if k.before != nil {
+		k.before.stop()
+	}
+}
+
+// current returns k or what was watched before, if only that has the objects that a
+// reference names: k is not listed yet, or a review began with the policies of before.
+func (k *watchedKind) current(has func(wanted) bool) *watchedKind {
+	if k.before != nil && has(k.before.wanted) && (k.objects.Err() != nil || !has(k.wanted)) {
+		return k.before
+	}
+	return k
+}
+
+// succeeds returns k as the successor of a watch of the same kind.
+func (k *watchedKind) succeeds(before *watchedKind) *watchedKind {
+	if before == nil || before.objects == nil {
+		return k
+	}
+	if before.objects.Err() == nil {
+		k.before = before.alone()
+	} else {
+		k.before = before.before
+		before.objects.Stop()
+	}
+	return k
+}
+
+// alone returns k without what was watched before.
+func (k *watchedKind) alone() *watchedKind {
+	if k.before != nil {
+		k.before.stop()
+	}
+	return &watchedKind{objects: k.objects, wanted: k.wanted}
+}
+
+// settled returns k without what was watched before, if k has been listed.
+func (k *watchedKind) settled() *watchedKind {
+	if (k.before == nil || k.objects.Err() != nil) && k.pending == nil {
+		return k
+	}
+	return k.alone()
 }
 
 func newClusterParams(kinds *cluster.DynamicKinds) *clusterParams {
@@ -49,29 +104,34 @@ func newClusterParams(kinds *cluster.DynamicKinds) *clusterParams {
 	return p
 }
 
-// use watches these kinds and no others. It returns why some of them are not watched.
-// Ctx bounds how long the API server is asked for each.
-func (p *clusterParams) use(ctx context.Context, kinds map[schema.GroupVersionKind]bool) map[schema.GroupVersionKind]error {
+// use watches these kinds and no others, and keeps the objects that are wanted. It returns
+// why some of them are not watched. Ctx bounds how long the API server is asked for each.
+func (p *clusterParams) use(ctx context.Context, kinds map[schema.GroupVersionKind]wanted) map[schema.GroupVersionKind]error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, now := *p.watched.Load(), make(map[schema.GroupVersionKind]*watchedKind)
 	failed := make(map[schema.GroupVersionKind]error)
-	for gvk := range kinds {
-		if known := before[gvk]; known != nil && known.err == nil {
-			now[gvk] = known
+	for gvk, wanted := range kinds {
+		known := before[gvk]
+		if known != nil && known.err == nil && slices.Equal(known.wanted, wanted) {
+			now[gvk] = known.settled()
 			continue
 		}
-		objects, err := p.kinds.Watch(ctx, gvk)
+		objects, err := p.kinds.Watch(ctx, gvk, wanted.keeps())
+		if err != nil && known != nil && known.objects != nil {
+			now[gvk] = &watchedKind{objects: known.objects, wanted: known.wanted, before: known.before, pending: err}
+			continue
+		}
 		if err != nil {
 			err = fmt.Errorf("failed to find resource referenced by paramKind: '%v'%w", gvk, because(err))
 			failed[gvk] = err
 		}
-		now[gvk] = &watchedKind{objects, err}
+		now[gvk] = (&watchedKind{objects: objects, wanted: wanted, err: err}).succeeds(known)
 	}
 	p.watched.Store(&now)
 	for gvk, k := range before {
-		if now[gvk] == nil && k.objects != nil {
-			k.objects.Stop()
+		if now[gvk] == nil {
+			k.stop()
 		}
 	}
 	return failed
@@ -107,9 +167,13 @@ func (p *clusterParams) unready(gvk schema.GroupVersionKind) (err error, waiting
 		return nil, false
 	case k.err != nil:
 		return k.err, false
+	case k.pending != nil:
+		return k.pending, false
 	}
-	err = k.objects.Err()
-	return err, err != nil && k.objects.Fault() == nil && !k.objects.IsFull()
+	if err = k.objects.Err(); err == nil {
+		return k.objects.LeftOut(), false
+	}
+	return err, k.objects.Fault() == nil
 }
 
 // OfKind implements Params.
@@ -119,21 +183,34 @@ func (p *clusterParams) OfKind(ctx context.Context, kind admissionregistrationv1
 	if k == nil || k.err != nil {
 		return nil, false, nil
 	}
+	return paramObjects{k, kind}, true, nil
+}
+
+// ready returns the objects, when they have been listed.
+func (o paramObjects) ready(ctx context.Context, has func(wanted) bool) (*cluster.DynamicKind, error) {
+	watched := o.watched.current(has)
+	if !has(watched.wanted) {
+		return nil, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission: the paramRef is new", o.kind.String())
+	}
+	objects := watched.objects
 	if _, isCall := ctx.Deadline(); isCall {
 		waiting, cancel := context.WithTimeout(ctx, paramsWait)
 		defer cancel()
 		ctx = waiting
 	}
-	awaitList(ctx, k.objects)
-	if err := k.objects.Err(); err != nil {
-		return nil, true, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission: %w", kind.String(), err)
+	awaitList(ctx, objects)
+	if err := objects.Err(); err != nil {
+		if apierrors.IsNotFound(err) { // of the resource: the object may exist
+			err = errors.New(err.Error())
+		}
+		return nil, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission: %w", o.kind.String(), err)
 	}
-	return paramObjects{k.objects}, true, nil
+	return objects, nil
 }
 
 // awaitList waits for the first list of a kind, until it fails or ctx ends.
 func awaitList(ctx context.Context, objects *cluster.DynamicKind) {
-	for objects.Err() != nil && objects.Fault() == nil && !objects.IsFull() {
+	for objects.Err() != nil && objects.Fault() == nil {
 		select {
 		case <-objects.Synced():
 		case <-time.After(faultPause):
@@ -143,23 +220,38 @@ func awaitList(ctx context.Context, objects *cluster.DynamicKind) {
 	}
 }
 
-type paramObjects struct{ *cluster.DynamicKind }
+type paramObjects struct {
+	watched *watchedKind
+	kind    admissionregistrationv1.ParamKind
+}
 
 // Namespaced implements ParamObjects.
-func (o paramObjects) Namespaced() bool { return o.Kind().IsNamespaced() }
+func (o paramObjects) Namespaced() bool { return o.watched.objects.Kind().IsNamespaced() }
 
 // Get implements ParamObjects.
-func (o paramObjects) Get(_ context.Context, namespace, name string) (*Param, error) {
-	object, ok := o.DynamicKind.Get(namespace, name)
-	if !ok {
-		return nil, apierrors.NewNotFound(o.Kind().Resource(), name)
+func (o paramObjects) Get(ctx context.Context, namespace, name string) (*Param, error) {
+	objects, err := o.ready(ctx, func(w wanted) bool { return w.names(namespace, name) })
+	if err != nil {
+		return nil, err
+	}
+	object, err := objects.Get(ctx, namespace, name)
+	if err != nil {
+		return nil, err
 	}
 	return newParam(object), nil
 }
 
 // List implements ParamObjects.
 func (o paramObjects) List(ctx context.Context, namespace string, selector labels.Selector) (params []*Param, err error) {
-	for _, object := range o.DynamicKind.List(namespace) {
+	objects, err := o.ready(ctx, func(w wanted) bool { return w.selects(namespace, selector) })
+	if err != nil {
+		return nil, err
+	}
+	all, err := objects.List(namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range all {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

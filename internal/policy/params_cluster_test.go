@@ -12,6 +12,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/fastadmit/fastadmit/cluster"
 )
 
@@ -41,9 +43,9 @@ func TestClusterParams(t *testing.T) {
 	maps1, secrets, things, others := of("", "ConfigMap"), of("", "Secret"), of("later", "Thing"), of("failing", "Other")
 	use := func(want map[schema.GroupVersionKind]string, kinds ...schema.GroupVersionKind) {
 		t.Helper()
-		used := make(map[schema.GroupVersionKind]bool)
+		used := make(map[schema.GroupVersionKind]wanted)
 		for _, kind := range kinds {
-			used[kind] = true
+			used[kind] = wanted{{name: "a"}}
 		}
 		failed := p.use(t.Context(), used)
 		if len(failed) != len(want) {
@@ -64,6 +66,11 @@ func TestClusterParams(t *testing.T) {
 		ctx := waitingContext{t.Context(), func() { t.Errorf("%v: a review waits for a list that was made or failed", kind) }}
 		objects, known, paramsErr := p.OfKind(ctx,
 			admissionregistrationv1.ParamKind{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind})
+		if known {
+			if _, paramsErr = objects.Get(ctx, "shop", "a"); apierrors.IsNotFound(paramsErr) {
+				paramsErr = nil
+			}
+		}
 		return fmt.Sprintf("%q %v; %v %v; %v %v %v", name, watched, err != nil, waiting, objects != nil, known, paramsErr != nil)
 	}
 	f := func(kind schema.GroupVersionKind, want string) {
@@ -77,7 +84,7 @@ func TestClusterParams(t *testing.T) {
 		eventually(t, func() string { _, waiting := p.unready(kind); return fmt.Sprint(waiting) }, "false")
 	}
 	const failed = "failed to find resource referenced by paramKind: "
-	const ready, refused, unknown, none = `"configmaps" true; false false; true true false`, `"secrets" true; true false; false true true`,
+	const ready, refused, unknown, none = `"configmaps" true; false false; true true false`, `"secrets" true; true false; true true true`,
 		`%q true; true false; false false false`, `"" false; false false; false false false`
 
 	f(maps1, none)
@@ -85,8 +92,8 @@ func TestClusterParams(t *testing.T) {
 		things: failed + "'later/v1, Kind=Thing'", others: failed + "'failing/v1, Kind=Other': ",
 	}, maps1, secrets, things, others)
 	waited := sync.OnceFunc(func() { close(a.listing) })
-	_, _, _ = p.OfKind(waitingContext{t.Context(), waited},
-		admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}) // the first list
+	objects, _, _ := p.OfKind(t.Context(), admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"})
+	_, _ = objects.Get(waitingContext{t.Context(), waited}, "shop", "a") // the first list
 	settled(maps1)
 	settled(secrets)
 	before := (*p.watched.Load())[maps1]

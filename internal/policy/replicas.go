@@ -201,7 +201,11 @@ func (r *replicas) read(now time.Time) (all reports) {
 	defer r.mu.Unlock()
 	last := r.heard
 	r.heard = make(map[string]*heard)
-	for _, object := range r.objects.List("") {
+	objects, err := r.objects.List("")
+	if err != nil { // a report is too large: nobody but a replica may write one
+		return all
+	}
+	for _, object := range objects {
 		h := last[object.GetName()]
 		if h == nil || h.version != object.GetResourceVersion() {
 			h = newHeard(object, now)

@@ -121,7 +121,7 @@ func (c *replicated) after(pause time.Duration, want string) {
 // replicas returns the hosts of the reports, and how many policies each has.
 func (c *replicated) replicas() string {
 	var all []string
-	for _, object := range cluster.PolicyReplicas.In(c.view).List("") {
+	for _, object := range complete(cluster.PolicyReplicas.In(c.view).List("")) {
 		h := newHeard(object, time.Now())
 		all = append(all, fmt.Sprintf("%s %d", h.host, len(h.revisions)))
 	}
@@ -234,7 +234,7 @@ func TestReportWrites(t *testing.T) {
 		}
 		time.Sleep(soon)
 		version := func() (sum int) { // of the objects that were written last
-			for _, objects := range [][]*cluster.JSON{reports.List(""), statuses.List("")} {
+			for _, objects := range [][]*cluster.JSON{complete(reports.List("")), complete(statuses.List(""))} {
 				newest := 0
 				for _, o := range objects {
 					n := 0
@@ -294,25 +294,25 @@ func TestReportAgain(t *testing.T) {
 		defer c.start("a", "")()
 		c.put(c.policy("p", 1), binding("b", "p", 1))
 		c.after(soon, "1 True AllReplicas: all replicas enforce it")
-		first := objects.List("")[0].GetName()
+		first := complete(objects.List(""))[0].GetName()
 		if err := objects.Delete(t.Context(), "", first); err != nil {
 			t.Fatal(err)
 		}
 		c.put(c.policy("p", 2))
 		c.after(2*retryPause, "2 True AllReplicas: all replicas enforce it")
-		all := objects.List("")
+		all := complete(objects.List(""))
 		if len(all) != 1 || all[0].GetName() == first || c.replicas() != "a 1" {
 			t.Fatalf("got %s, want a report of another name than %s", c.replicas(), first)
 		}
 		version := all[0].GetResourceVersion()
 		c.put(fmt.Sprintf(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":%q,"labels":{"a":"b"}},`+
 			`"status":{"plugin":"ValidatingAdmissionPolicy","host":"a"}}`, all[0].GetName()))
-		if labelled := objects.List(""); labelled[0].GetResourceVersion() == version {
+		if labelled := complete(objects.List("")); labelled[0].GetResourceVersion() == version {
 			t.Fatal("the report has the version of before")
 		}
 		c.put(c.policy("p", 3))
 		c.after(2*retryPause, "3 True AllReplicas: all replicas enforce it")
-		if again := objects.List(""); len(again) != 1 || again[0].GetName() != all[0].GetName() {
+		if again := complete(objects.List("")); len(again) != 1 || again[0].GetName() != all[0].GetName() {
 			t.Errorf("got %s, want the report of before", c.replicas())
 		}
 	})
@@ -479,4 +479,12 @@ func TestTurn(t *testing.T) {
 	f(false, 0, false)
 	f(false, retryPause-1, false)
 	f(false, retryPause, true)
+}
+
+// complete returns the objects of a list.
+func complete(objects []*cluster.JSON, err error) []*cluster.JSON {
+	if err != nil {
+		panic(err)
+	}
+	return objects
 }

@@ -93,13 +93,21 @@ func (r *resources[P, B, E]) newFollower() *customresource.Follower {
 	}
 }
 
-// refresh compiles the policies that changed, and returns all. The caller holds r.mu.
-func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
-	bindings := r.refreshBindings()
+// refresh compiles the policies that changed, and returns all. It changes nothing if not all
+// of them are known. The caller holds r.mu.
+func (r *resources[P, B, E]) refresh(ctx context.Context) (Set[E], error) {
+	policies, err := r.policies.List("")
+	if err != nil {
+		return nil, err
+	}
+	bindings, err := r.refreshBindings()
+	if err != nil {
+		return nil, err
+	}
 	known := make(map[string]*compiledPolicy[E])
-	used := make(map[schema.GroupVersionKind]bool)
+	used := make(map[schema.GroupVersionKind]wanted)
 	var set Set[E]
-	for _, object := range r.policies.List("") {
+	for _, object := range policies {
 		c := r.refreshPolicy(object)
 		known[object.GetName()] = c
 		bound := bindings[object.GetName()]
@@ -110,7 +118,7 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 		own := *c.policy
 		own.params, own.bound, own.err = r.params, c.boundBy(bound), c.err
 		if len(bound) > 0 && c.paramKind != nil {
-			used[*c.paramKind] = true
+			used[*c.paramKind] = used[*c.paramKind].with(bound)
 		}
 		set = append(set, &own)
 	}
@@ -123,7 +131,7 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 		}
 		c.enforced = r.isEnforced(c, p)
 	}
-	return set
+	return set, nil
 }
 
 // boundBy returns the bindings of the policy for dispatch. It makes them anew only if they changed.
@@ -207,10 +215,14 @@ func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy
 }
 
 // refreshBindings returns the bindings by the names of their policies.
-func (r *resources[P, B, E]) refreshBindings() map[string][]*Binding {
+func (r *resources[P, B, E]) refreshBindings() (map[string][]*Binding, error) {
+	bindings, err := r.bindings.List("")
+	if err != nil {
+		return nil, err
+	}
 	known := make(map[string]*boundBinding)
 	byPolicy := make(map[string][]*Binding)
-	for _, object := range r.bindings.List("") {
+	for _, object := range bindings {
 		b := r.bound[object.GetName()]
 		if b == nil || b.object != object {
 			b = &boundBinding{object, r.newBinding(object)}
@@ -219,7 +231,7 @@ func (r *resources[P, B, E]) refreshBindings() map[string][]*Binding {
 		byPolicy[b.binding.policy] = append(byPolicy[b.binding.policy], b.binding)
 	}
 	r.bound = known
-	return byPolicy
+	return byPolicy, nil
 }
 
 // newBinding returns a binding. An invalid binding, which was written while fastadmit did not

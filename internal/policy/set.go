@@ -158,6 +158,10 @@ func (c *Candidate[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
 	for _, place := range p.bound.index.Find(d.Ctx, d.Review, &d.sent, d) {
 		b := p.bound.all[place]
 		params, matches, err := b.collect(d, p.params, p.paramKind)
+		if cluster.IsTooLarge(err) { // which a user who writes parameters chooses, so Ignore is no answer
+			p.countMisconfigured(b)
+			return new(admission.Errored(err))
+		}
 		if err != nil {
 			misconfigured(b, "binding", err)
 			continue

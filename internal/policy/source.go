@@ -92,16 +92,26 @@ func (s *Source[P, B, E]) known(ctx context.Context) (*Index[E], error) {
 	if err := s.follower.Await(ctx); err != nil {
 		return nil, fmt.Errorf("the policies are not known yet: %w", err)
 	}
-	s.refresh(context.Background()) // this review comes before the first refresh of run
-	return s.all.Load(), nil
+	err := s.take(context.Background()) // this review comes before the first refresh of run
+	if all := s.all.Load(); all != nil {
+		return all, nil
+	}
+	return nil, err
 }
 
 // refresh compiles the custom resources that changed.
-func (s *Source[P, B, E]) refresh(ctx context.Context) {
+func (s *Source[P, B, E]) refresh(ctx context.Context) { _ = s.take(ctx) }
+
+// take is refresh with the error: the policies stay as they are if not all are known.
+func (s *Source[P, B, E]) take(ctx context.Context) error {
 	r := s.resources
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.use(r.refresh(ctx))
+	set, err := r.refresh(ctx)
+	if err == nil {
+		s.use(set)
+	}
+	return err
 }
 
 // Handler returns the handler of the plugin without the functions Admit and Validate.
@@ -124,7 +134,11 @@ func (s *Source[P, B, E]) rules() (rules []admission.Rule) {
 		}
 		rules = append(rules, customresource.Rule(s.kind.policies, s.kind.bindings))
 	}
-	for _, p := range s.all.Load().all {
+	all := s.all.Load()
+	if all == nil { // not all of them are known
+		return s.kind.narrowed([]admission.Rule{admission.Any()})
+	}
+	for _, p := range all.all {
 		if len(p.bindings()) > 0 {
 			rules = append(rules, s.kind.narrowed(p.matcher.Rules())...)
 		}

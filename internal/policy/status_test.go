@@ -264,7 +264,7 @@ func TestRun(t *testing.T) {
 			if got := c.replicas(); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			for _, object := range r.objects.List("") {
+			for _, object := range complete(r.objects.List("")) {
 				version = object.GetResourceVersion()
 			}
 			return version

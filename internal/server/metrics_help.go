@@ -25,8 +25,10 @@ var help = map[string]string{
 	"fastadmit_cluster_requests_given_up_total": "API requests whose time ended while they waited for their turn.",
 	"fastadmit_cluster_requests_waiting":        "API requests that wait for their turn.",
 
-	"fastadmit_cluster_kind_refusals_total": "Parameter kinds of policies that are not watched, because there are too many (kinds) or the objects of one are too large (bytes).",
+	"fastadmit_cluster_kind_refusals_total": "Parameter kinds of policies that are not watched, because there are too many (kinds).",
 
+	"fastadmit_cluster_bytes":                "Memory of the cached objects of the cluster, estimated.",
+	"fastadmit_cluster_left_out_objects":     "Objects that are too large for the cache, or whose namespace has too many. Plugins ask the API server for them or deny requests of the namespace. /readyz?verbose names the namespaces.",
 	"fastadmit_cluster_live_requests_total":  "API requests for objects and permissions that were not cached, and writes.",
 	"fastadmit_cluster_objects":              "Cached objects of the cluster.",
 	"fastadmit_cluster_state_age_seconds":    "Time since the last event of the watch.",

@@ -128,13 +128,15 @@ func (c *knownCluster) await(ctx context.Context) error {
 	return state.Wait(waiting)
 }
 
-// check is a check of /readyz. It fails until the watched objects are cached.
+// check is a check of /readyz. It fails until the watched objects are cached. It names the
+// namespaces of which the caches do not have all objects.
 func (c *knownCluster) check() server.Check {
 	return server.Check{Name: "cluster", Ask: func() (bool, string) {
 		if state := c.state.Load(); state != nil {
 			if err := state.Ready(); err != nil {
 				return false, err.Error()
 			}
+			return true, strings.Join(state.LeftOut(), "\n")
 		}
 		return true, ""
 	}}

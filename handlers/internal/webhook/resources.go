@@ -65,7 +65,11 @@ func (r *resources) refresh() {
 	ready := make(map[string]*readyResource)
 	var all []*Webhook
 	var invalid int64
-	for _, object := range r.objects.List("") {
+	objects, err := r.objects.List("")
+	if err != nil { // one is too large for the cache, which says so; the webhooks stay as they are
+		return
+	}
+	for _, object := range objects {
 		made := r.ready[object.GetName()]
 		if made != nil && customresource.IsSame(made.object, object) {
 			made.object = object

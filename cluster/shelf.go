@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// objectBytesMax is how much memory one cached object may take. The largest that is
+	// read as a whole is a ConfigMap or Secret with 1 MiB of data (k8s.io/api core/v1
+	// MaxSecretSize). The rest is for its metadata.
+	objectBytesMax = 2 << 20
+
+	// wireBytesMax is how long the kept fields of an object of a Go type may be before
+	// they are decoded: two bytes of protobuf can become a struct of 112 bytes, so 128
+	// KiB can become 7 MiB, and 23 MiB with the copies that are made while it grows. An
+	// object of a few KiB is usual. Objects that are kept as JSON are bounded by
+	// objectBytesMax, because their text does not grow.
+	wireBytesMax = 128 << 10
+
+	// namespaceBytesMax is how much memory the cached objects of one kind in one
+	// namespace may take: 16,000 Pods of 500 bytes, five times as many as Kubernetes
+	// is made for in a namespace (3,000), or four of the largest parameters.
+	namespaceBytesMax = 8 << 20
+)
+
+// A shelf has the objects of a kind, by namespace, and counts the memory that they take.
+// What a namespace has above its limit is left out, the largest objects first: their
+// names and sizes stay known.
+type shelf struct {
+	bounds  bounds
+	buckets map[string]*bucket // by namespace, which is empty for objects in none
+	count   int                // of the objects that are not left out
+	bytes   int64              // that the objects take
+}
+
+// bounds limit what a shelf keeps. Zero is no limit.
+type bounds struct{ object, namespace int64 }
+
+// A bucket has the objects of a namespace.
+type bucket struct {
+	objects map[string]entry    // by name
+	bytes   int64               // of the objects that are not left out
+	wanted  int64               // of all objects that are not too large by themselves
+	left    int                 // how many objects are left out
+	sorted  atomic.Pointer[any] // a sorted slice of objects; nil after a change
+}
+
+// An entry is an object and the memory that it takes, or nil for one that is left out.
+type entry struct {
+	object Object
+	bytes  int64
+}
+
+func newShelf(limits bounds) *shelf {
+	return &shelf{bounds: limits, buckets: make(map[string]*bucket)}
+}
+
+// isLarge reports whether an object is too large by itself.
+func (s *shelf) isLarge(e entry) bool { return s.bounds.object > 0 && e.bytes > s.bounds.object }
+
+// put adds or replaces an object.
+func (s *shelf) put(namespace, name string, e entry) {
+	s.remove(namespace, name)
+	b := s.buckets[namespace]
+	if b == nil {
+		b = &bucket{objects: make(map[string]entry)}
+		s.buckets[namespace] = b
+	}
+	if s.isLarge(e) {
+		e.object = nil
+	} else {
+		b.wanted += e.bytes
+	}
+	b.objects[name] = e
+	b.sorted.Store(nil)
+	if e.object == nil {
+		b.left++
+		return
+	}
+	s.count++
+	b.bytes += e.bytes
+	s.bytes += e.bytes
+	if most := s.bounds.namespace; most > 0 && b.bytes > most {
+		s.shed(b, most-most/8) // so that not every further object sorts the bucket
+	}
+}
+
+// remove removes an object. It reports whether there was one.
+func (s *shelf) remove(namespace, name string) bool {
+	b := s.buckets[namespace]
+	if b == nil {
+		return false
+	}
+	e, ok := b.objects[name]
+	if !ok {
+		return false
+	}
+	if !s.isLarge(e) {
+		b.wanted -= e.bytes
+	}
+	if e.object == nil {
+		b.left--
+	} else {
+		s.count--
+		b.bytes -= e.bytes
+		s.bytes -= e.bytes
+	}
+	delete(b.objects, name)
+	b.sorted.Store(nil)
+	if len(b.objects) == 0 {
+		delete(s.buckets, namespace)
+	}
+	return true
+}
+
+// take removes an object and returns it.
+func (s *shelf) take(namespace, name string) (e entry, ok bool) {
+	if b := s.buckets[namespace]; b != nil {
+		e, ok = b.objects[name]
+		s.remove(namespace, name)
+	}
+	return e, ok
+}
+
+// shed leaves out the largest objects of a bucket until the others take at most most
+// bytes.
+func (s *shelf) shed(b *bucket, most int64) {
+	var kept []string
+	for name, e := range b.objects {
+		if e.object != nil {
+			kept = append(kept, name)
+		}
+	}
+	slices.SortFunc(kept, func(x, y string) int {
+		return cmp.Or(cmp.Compare(b.objects[y].bytes, b.objects[x].bytes), cmp.Compare(y, x))
+	})
+	for _, name := range kept {
+		if b.bytes <= most {
+			break
+		}
+		e := b.objects[name]
+		b.objects[name] = entry{bytes: e.bytes}
+		b.bytes -= e.bytes
+		s.bytes -= e.bytes
+		s.count--
+		b.left++
+	}
+	b.sorted.Store(nil)
+}
+
+// largest returns the bucket that takes the most memory of all, and how much. The objects
+// of a kind that is not namespaced count one by one, since each may be of another tenant.
+func (s *shelf) largest() (found *bucket, bytes int64) {
+	for namespace, b := range s.buckets {
+		size := b.bytes
+		if namespace == "" {
+			size = 0
+			for _, e := range b.objects {
+				if e.object != nil {
+					size = max(size, e.bytes)
+				}
+			}
+		}
+		if size > bytes {
+			found, bytes = b, size
+		}
+	}
+	return found, bytes
+}
+
+// recoverable returns the memory that the objects would take that are left out and fit
+// now: those of namespaces that are below their limit again. 0 means that there are none.
+func (s *shelf) recoverable() (bytes int64) {
+	for _, b := range s.buckets {
+		most := s.bounds.namespace
+		if missing := b.wanted - b.bytes; missing > 0 && (most == 0 || b.wanted <= most-most/8) {
+			bytes += missing
+		}
+	}
+	return bytes
+}
+
+// lookup returns an object. left reports whether it is left out.
+func (s *shelf) lookup(namespace, name string) (object Object, left bool) {
+	b := s.buckets[namespace]
+	if b == nil {
+		return nil, false
+	}
+	e, ok := b.objects[name]
+	return e.object, ok && e.object == nil
+}
+
+// leftOut returns the namespaces that lack objects, with the largest one of each.
+func (s *shelf) leftOut() map[string]cache.ObjectName {
+	var lacking map[string]cache.ObjectName
+	for namespace, b := range s.buckets {
+		if b.left == 0 {
+			continue
+		}
+		largest, name := int64(-1), ""
+		for n, e := range b.objects {
+			if e.object == nil && (e.bytes > largest || e.bytes == largest && n < name) {
+				largest, name = e.bytes, n
+			}
+		}
+		if lacking == nil {
+			lacking = make(map[string]cache.ObjectName)
+		}
+		lacking[namespace] = cache.NewObjectName(namespace, name)
+	}
+	return lacking
+}
