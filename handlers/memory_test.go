@@ -31,6 +31,8 @@ type refuser struct{}
 
 func (refuser) GrantMemory() bool { return false }
 
+func (refuser) GrantValues(int) bool { return false }
+
 // TestNoMemory has plugins decode, or collect, much more than a review may without asking
 // whether there is memory. Each asks before it does so: where there is none, nothing is
 // allocated.

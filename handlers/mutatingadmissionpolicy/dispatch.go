@@ -160,7 +160,9 @@ func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	if m.expression.Err != nil {
 		return m.expression.Err
 	}
-	value, err, fatal := compiler.Begin(d.Input, celconfig.RuntimeCELCostBudget).Evaluate(m.expression)
+	evaluation := compiler.Begin(d.Input, celconfig.RuntimeCELCostBudget)
+	defer evaluation.End()
+	value, err, fatal := evaluation.Evaluate(m.expression)
 	if err = errors.Join(err, fatal); err != nil {
 		return err
 	}
@@ -168,7 +170,7 @@ func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	if !root.FitsDecoded() {
 		return d.Err()
 	}
-	p := patch{ctx: d.Ctx, schemas: d.schemas, kind: d.Kind(), before: root.AppendJSON(nil)}
+	p := patch{ctx: d.Ctx, memory: evaluation, schemas: d.schemas, kind: d.Kind(), before: root.AppendJSON(nil)}
 	if err := m.patch(&p, value); err != nil || p.after == nil {
 		return err
 	}

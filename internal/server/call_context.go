@@ -27,7 +27,7 @@ type callContext struct {
 	review          *codec.Review // that the call is about
 	body            []byte        // of the request
 	server          *Server       // that has the memory for it
-	memory          reservation
+	memory, values  reservation   // for the document, and for what expressions make of it
 
 	timer atomic.Pointer[timer] // nil until Done is asked for
 }
@@ -72,6 +72,7 @@ func (b *callContext) Requester() (user, namespace string) {
 // from it ask it once more when they end, perhaps later and in other goroutines.
 func (b *callContext) release() {
 	b.memory.release()
+	b.values.release()
 	b.review, b.body, b.server = nil, nil, nil
 	if t := b.timer.Load(); t != nil {
 		t.cancel()

@@ -154,6 +154,21 @@ func (b *callContext) GrantMemory() (ok bool) {
 	return ok
 }
 
+// GrantValues implements codec.MemoryGranter. What is reserved for values stays reserved until
+// the call ends. As GrantMemory, it does not wait.
+func (b *callContext) GrantValues(bytes int) bool {
+	more := min(int64(bytes), b.server.memory.large.max) - b.values.bytes
+	if more <= 0 {
+		return true
+	}
+	r, ok := b.server.memory.large.try(more)
+	if ok {
+		r.bytes += b.values.bytes
+		b.values = r
+	}
+	return ok
+}
+
 // needs returns how much memory a review may take.
 func (m *memory) needs(body []byte) int64 {
 	sum := memoryOfByte*len(body) + memoryOfObject*bytes.Count(body, []byte("{")) + memoryOfElement*bytes.Count(body, []byte(","))

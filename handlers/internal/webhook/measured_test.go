@@ -191,6 +191,8 @@ type refuser struct{}
 
 func (refuser) GrantMemory() bool { return false }
 
+func (refuser) GrantValues(int) bool { return false }
+
 // TestMemory calls no webhook where there is no memory for the copy that it would get.
 func TestMemory(t *testing.T) {
 	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {

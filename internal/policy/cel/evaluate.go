@@ -187,6 +187,8 @@ func (e *Evaluation) Evaluate(x *Expression) (value ref.Val, err, fatal error) {
 	e.variables.cost = 0
 	value, cost, ok, err := e.run(x)
 	switch {
+	case e.limits.IsExhausted():
+		return nil, nil, errOutOfMemory
 	case !e.charge(e.variables.cost): // of the variables that the expression used first
 		return nil, nil, errOutOfBudget
 	case !ok:
@@ -205,6 +207,34 @@ var errOutOfBudget = &apiservercel.Error{
 	Cause:  apiservercel.ErrOutOfBudget,
 }
 
+// errOutOfMemory is the error of an evaluation that exceeds calls.BytesMax. kube-apiserver has no
+// such limit.
+var errOutOfMemory = &apiservercel.Error{
+	Type:   apiservercel.ErrorTypeInvalid,
+	Detail: "validation failed due to running out of memory budget, no further validation rules will be run",
+	Cause:  apiservercel.ErrOutOfBudget,
+}
+
+// Converts returns an error if the evaluation exceeds its memory when a value is converted to a
+// patch.
+func (e *Evaluation) Converts(v ref.Val) error {
+	return e.outOfMemory(e.limits.Passing(e.limits.Decoded(v)))
+}
+
+// Keeps charges n bytes that were made of a value. It returns an error if the evaluation
+// exceeds its memory.
+func (e *Evaluation) Keeps(n int) error { return e.outOfMemory(e.limits.Take(n)) }
+
+func (e *Evaluation) outOfMemory(fits bool) error {
+	switch {
+	case fits:
+		return nil
+	case e.limits.IsExhausted():
+		return errOutOfMemory
+	}
+	return e.review.Err()
+}
+
 func (e *Evaluation) charge(cost int64) bool {
 	if cost > e.Remaining {
 		return false
@@ -218,8 +248,8 @@ func (e *Evaluation) charge(cost int64) bool {
 // false if the cost is not known.
 func (e *Evaluation) run(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
 	if x.closure != nil {
-		if value, cost, ok, err = x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); ok {
-			return value, cost, true, err
+		if value, cost, ok, err = x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); ok || e.limits.IsExhausted() {
+			return value, cost, ok, err
 		}
 	}
 	return e.interpret(x)

@@ -11,7 +11,8 @@
 //   - Loops over pairs of elements, and regular expressions, end with the context.
 //   - Lists and maps are formatted in linear time; quantities with too many digits are
 //     refused.
-//   - A call that takes more memory than its arguments first asks whether there is enough.
+//   - The memory of each value that expressions make is charged before it is made. An
+//     evaluation that exceeds BytesMax ends as if it had exceeded its budget of cost.
 //
 // Apart from that, results, errors and costs are upstream's.
 package calls
@@ -20,6 +21,7 @@ import (
 	"context"
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -31,6 +33,11 @@ type Limits struct {
 	Review  *codec.Review // gives memory, and is refused if there is none
 	// Checks counts the calls of IsInterrupted. It is 0 when an expression begins.
 	Checks uint
+
+	bytes, granted int // that were charged, and up to which nobody is asked
+	exhausted      bool
+	fields         int                        // the bytes as JSON of the fields of the struct that is made
+	objects        map[*dynamic.ObjectVal]int // the bytes as JSON of those that were made
 }
 
 // IsInterrupted is called in loops. It looks at the context as often as
@@ -42,6 +49,3 @@ func (l *Limits) IsInterrupted() bool {
 
 // isOver reports whether the context has ended.
 func (l *Limits) isOver() bool { return l.Context.Err() != nil }
-
-// fits reports whether there is memory for so many bytes. If not, the review is refused.
-func (l *Limits) fits(bytes int) bool { return l.Review.Object.Fits(bytes) }
