@@ -187,6 +187,7 @@ var layers = []string{
 	"corpus", // recordings and no code
 	"diff",
 	"cluster",
+	"internal/turns",
 	"admission",
 	"admission/podspec",
 	"admission/match",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 const (
@@ -29,6 +30,7 @@ type callContext struct {
 	server          *Server       // that has the memory for it
 	memory, values  reservation   // for the document, and for what expressions make of it
 
+	work  turns.Work
 	timer atomic.Pointer[timer] // nil until Done is asked for
 }
 
@@ -47,6 +49,7 @@ func (s *Server) acquireContext(start time.Time, args *fasthttp.Args, review *co
 	b := callContexts.Get().(*callContext)
 	b.review, b.body, b.server = review, body, s
 	b.deadline = start.Add(parseTimeout(args.Peek("timeout")))
+	b.work = s.turns.Begin(b)
 	return b
 }
 
@@ -58,6 +61,10 @@ func (b *callContext) Value(key any) any {
 	case cluster.CallerKey, codec.MemoryKey:
 		if b.review != nil {
 			return b
+		}
+	case turns.Key:
+		if b.review != nil {
+			return &b.work
 		}
 	}
 	return b.Context.Value(key)
@@ -71,6 +78,7 @@ func (b *callContext) Requester() (user, namespace string) {
 // release ends b. If a plugin called Done, b is not used again: contexts that were derived
 // from it ask it once more when they end, perhaps later and in other goroutines.
 func (b *callContext) release() {
+	b.work.Leave()
 	b.memory.release()
 	b.values.release()
 	b.review, b.body, b.server = nil, nil, nil

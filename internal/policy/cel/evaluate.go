@@ -186,6 +186,7 @@ func (e *Evaluation) Evaluate(x *Expression) (value ref.Val, err, fatal error) {
 	}
 	e.variables.cost = 0
 	value, cost, ok, err := e.run(x)
+	e.limits.Leave()
 	switch {
 	case e.limits.IsExhausted():
 		return nil, nil, errOutOfMemory
