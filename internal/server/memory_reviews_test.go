@@ -108,6 +108,29 @@ func TestMemoryFreely(t *testing.T) {
 	f(2, unreservedBytesMax/2+1, false)
 }
 
+// TestGrantValues reserves the memory of what expressions make, once for each byte, until the call
+// ends.
+func TestGrantValues(t *testing.T) {
+	m := newMemory(memoryForLarge(1000))
+	b := &callContext{Context: t.Context(), server: &Server{memory: m}}
+	for _, step := range []struct {
+		bytes    int
+		want     bool
+		reserved int64
+	}{{400, true, 400}, {300, true, 400}, {999, true, 999}, {1000, true, 1000}, {1001, true, 1000}} {
+		if got := b.GrantValues(step.bytes); got != step.want || m.reserved() != step.reserved {
+			t.Errorf("%d bytes: got %v, and %d reserved, want %v and %d", step.bytes, got, m.reserved(), step.want, step.reserved)
+		}
+	}
+	if other := (&callContext{server: b.server}); other.GrantValues(1) || other.values.bytes != 0 {
+		t.Error("got memory of which there is none")
+	}
+	b.release()
+	if m.reserved() != 0 {
+		t.Errorf("%d bytes are reserved after the call", m.reserved())
+	}
+}
+
 // memoryForLarge returns what a server's memory must be for large reviews to have
 // so many bytes.
 func memoryForLarge(bytes int64) int64 {

@@ -1,12 +1,14 @@
 // Package turns shares the processors among those who send requests. Work that takes longer than
 // a few milliseconds needs a turn, as requests to kube-apiserver need a seat (API priority and
 // fairness). There are fewer turns than processors, so short work always finds one. The users and
-// namespaces that wait get turns one after the other, however many requests each has sent.
+// namespaces that wait get turns one after the other, however many requests each has sent. What one
+// of them has sent is done in its order.
 package turns
 
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,9 +64,43 @@ func (t *Turns) take(ctx context.Context, of caller) error {
 		t.mu.Unlock()
 		return nil
 	}
+	q := t.queue(of)
 	granted := make(chan struct{})
-	t.wait(of, granted)
+	q.work = append(q.work, granted)
 	t.mu.Unlock()
+	return t.wait(ctx, of, granted)
+}
+
+// pass gives a turn to the next caller, if another one waits, and waits for the next turn of its
+// own caller. It returns the error of ctx if that ends before: then the turn is lost.
+func (t *Turns) pass(ctx context.Context, of caller) error {
+	t.mu.Lock()
+	if !slices.ContainsFunc(t.waiting, func(q *queue) bool { return q.caller != of && len(q.work) > 0 }) {
+		t.mu.Unlock()
+		return nil
+	}
+	q := t.queue(of)
+	granted := make(chan struct{})
+	q.work = slices.Insert(q.work, 0, granted)
+	t.waiting = append(slices.DeleteFunc(t.waiting, func(other *queue) bool { return other == q }), q)
+	t.giveLocked()
+	t.mu.Unlock()
+	return t.wait(ctx, of, granted)
+}
+
+// queue returns the queue of a caller. A new one is behind all others.
+func (t *Turns) queue(of caller) *queue {
+	q := t.queues[of]
+	if q == nil {
+		of = caller{strings.Clone(of.user), strings.Clone(of.namespace)} // they are views of the review
+		q = &queue{caller: of}
+		t.queues[of] = q
+		t.waiting = append(t.waiting, q)
+	}
+	return q
+}
+
+func (t *Turns) wait(ctx context.Context, of caller, granted chan struct{}) error {
 	select {
 	case <-granted:
 		return nil
@@ -76,18 +112,6 @@ func (t *Turns) take(ctx context.Context, of caller) error {
 	}
 }
 
-// wait puts work at the end of the caller's queue, and a queue that was empty behind all others.
-func (t *Turns) wait(of caller, granted chan struct{}) {
-	q := t.queues[of]
-	if q == nil {
-		of = caller{strings.Clone(of.user), strings.Clone(of.namespace)} // views of the review
-		q = &queue{caller: of}
-		t.queues[of] = q
-		t.waiting = append(t.waiting, q)
-	}
-	q.work = append(q.work, granted)
-}
-
 // forget removes work that does not wait any longer. It returns false if it has a turn.
 func (t *Turns) forget(of caller, granted chan struct{}) bool {
 	t.mu.Lock()
@@ -96,13 +120,11 @@ func (t *Turns) forget(of caller, granted chan struct{}) bool {
 	if q == nil {
 		return false
 	}
-	for i, w := range q.work {
-		if w == granted {
-			q.work = append(q.work[:i], q.work[i+1:]...)
-			return true
-		}
+	i := slices.Index(q.work, granted)
+	if i >= 0 {
+		q.work = slices.Delete(q.work, i, i+1)
 	}
-	return false
+	return i >= 0
 }
 
 // give gives a turn to the first work of the next caller. A caller with more work goes behind
@@ -110,6 +132,10 @@ func (t *Turns) forget(of caller, granted chan struct{}) bool {
 func (t *Turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.giveLocked()
+}
+
+func (t *Turns) giveLocked() {
 	for len(t.waiting) > 0 {
 		q := t.waiting[0]
 		t.waiting = t.waiting[1:]
@@ -127,13 +153,6 @@ func (t *Turns) give() {
 		return
 	}
 	t.free++
-}
-
-// isWaiting reports whether somebody waits for a turn.
-func (t *Turns) isWaiting() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.waiting) > 0
 }
 
 // Key is the context key of the *Work that a context is about.
@@ -173,18 +192,17 @@ func (w *Work) Continue(ctx context.Context) error {
 		w.slice += gap
 	}
 	w.looked = now
-	switch {
-	case w.ran <= freeMax, w.hasTurn && (w.slice <= sliceMax || !w.turns.isWaiting()):
+	if w.ran <= freeMax || w.hasTurn && w.slice <= sliceMax {
 		return nil
-	case w.hasTurn:
-		w.Leave()
 	}
 	user, namespace := w.requester.Requester()
-	if err := w.turns.take(ctx, caller{user, namespace}); err != nil {
-		return err
+	wait := w.turns.take
+	if w.hasTurn {
+		wait = w.turns.pass
 	}
-	w.hasTurn, w.slice = true, 0
-	return nil
+	err := wait(ctx, caller{user, namespace})
+	w.hasTurn, w.slice = err == nil, 0
+	return err
 }
 
 // Leave gives the turn back, if the work has one.

@@ -30,6 +30,14 @@ type user string
 // Requester implements cluster.Requester.
 func (u user) Requester() (name, namespace string) { return string(u), "" }
 
+// join has work of a caller wait.
+func join(all *Turns, of caller, granted chan struct{}) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	q := all.queue(of)
+	q.work = append(q.work, granted)
+}
+
 // begun returns work of a caller that has looked at the clock once.
 func begun(t *testing.T, all *Turns, name string) *Work {
 	t.Helper()
@@ -77,22 +85,51 @@ func TestSlice(t *testing.T) {
 		t.Fatalf("got %v, a turn %v, want to keep it", err, w.hasTurn)
 	}
 	other := make(chan struct{})
-	all.mu.Lock()
-	all.wait(caller{user: "b"}, other)
-	all.mu.Unlock()
+	join(all, caller{user: "b"}, other)
+	own := make(chan struct{})
+	join(all, caller{user: "a"}, own) // behind it, for which it does not stop
 	w.slice = sliceMax - gapMax
 	if err := c.run(t, t.Context(), w, gapMax); err != nil || !w.hasTurn {
 		t.Errorf("got %v, a turn %v, want it until its end", err, w.hasTurn)
 	}
 	ended, cancel := context.WithCancel(t.Context())
-	context.AfterFunc(ended, func() {})
 	go func() { <-other; cancel() }()
 	if err := c.run(t, ended, w, gapMax); !errors.Is(err, context.Canceled) || w.hasTurn {
 		t.Errorf("got %v, a turn %v, want to wait behind the other until the context ends", err, w.hasTurn)
 	}
+	all.give() // the other's
+	select {
+	case <-own:
+	default:
+		t.Error("got no turn for the work behind")
+	}
 	if all.give(); all.free != 1 || len(all.queues) != 0 {
 		t.Errorf("got %d turns left, and %d queues, want 1 and none", all.free, len(all.queues))
 	}
+}
+
+// TestOrder has work that gave its turn to another caller continue before later work of its own.
+func TestOrder(t *testing.T) {
+	all := newTurns(0, time.Now)
+	later, other := make(chan struct{}), make(chan struct{})
+	join(all, caller{user: "a"}, later)
+	join(all, caller{user: "b"}, other)
+	passed := make(chan error)
+	go func() { passed <- all.pass(t.Context(), caller{user: "a"}) }()
+	<-other
+	all.give()
+	if err := <-passed; err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-later:
+		t.Error("the later work has a turn")
+	default:
+	}
+	if all.give(); all.free != 0 {
+		t.Errorf("got %d turns left, want one for the later work", all.free)
+	}
+	<-later
 }
 
 // TestFair gives turns to one caller after the other, and in the order of each one's work.
@@ -102,7 +139,7 @@ func TestFair(t *testing.T) {
 	granted := make(map[string]chan struct{})
 	for _, work := range []string{"a1", "a2", "a3", "b1", "c1", "b2", "c2"} {
 		granted[work] = make(chan struct{})
-		all.wait(caller{user: work[:1]}, granted[work])
+		join(all, caller{user: work[:1]}, granted[work])
 	}
 	for range len(granted) {
 		all.give()
@@ -121,7 +158,7 @@ func TestFair(t *testing.T) {
 			t.Fatalf("got %v, want %v", order, want)
 		}
 	}
-	if len(all.queues) != 0 || all.isWaiting() || all.free != 0 {
+	if len(all.queues) != 0 || all.free != 0 {
 		t.Errorf("got %d queues, and %d turns, want none", len(all.queues), all.free)
 	}
 }
@@ -130,9 +167,9 @@ func TestFair(t *testing.T) {
 func TestNamespaces(t *testing.T) {
 	all := newTurns(0, time.Now)
 	first, second, other := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	all.wait(caller{"a", "x"}, first)
-	all.wait(caller{"a", "x"}, second)
-	all.wait(caller{"a", "y"}, other)
+	join(all, caller{"a", "x"}, first)
+	join(all, caller{"a", "x"}, second)
+	join(all, caller{"a", "y"}, other)
 	all.give()
 	all.give()
 	select {
@@ -149,8 +186,8 @@ func TestNamespaces(t *testing.T) {
 func TestForget(t *testing.T) {
 	all := newTurns(0, time.Now)
 	first, second := make(chan struct{}), make(chan struct{})
-	all.wait(caller{user: "a"}, first)
-	all.wait(caller{user: "b"}, second)
+	join(all, caller{user: "a"}, first)
+	join(all, caller{user: "b"}, second)
 	if !all.forget(caller{user: "a"}, first) || all.forget(caller{user: "a"}, first) || all.forget(caller{user: "c"}, first) {
 		t.Error("want the work forgotten once")
 	}

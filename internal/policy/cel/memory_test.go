@@ -26,7 +26,6 @@ func memoryObject(n int) []byte {
 var memoryAttacks = []string{
 	"object.l.map(x, object.text.replace('a', object.text.substring(0, 900))).size() > 0",
 	"object.l.map(x, '%s%s%s%s'.format([object.text, object.text, object.long, object.long])).size() > 0",
-	"object.l.map(x, '%s'.format([object.l])).map(y, object.l.map(x, '%s'.format([object]))).size() > 0",
 	"object.l.map(x, '%x%x%.9000f%.9000f'.format([object.long, object.long, dyn(1.5), dyn(1.5)])).size() > 0",
 	"object.l.map(x, object.l + object.l + [x]).map(x, object.l.map(y, object.l + [x])).size() > 0",
 	"object.l.map(x, object.text.split('')).size() > 0",
@@ -36,11 +35,9 @@ var memoryAttacks = []string{
 	"object.l.map(x, url(object.query).getQuery()).size() > 0",
 	"object.l.map(x, [bytes(object.long), bytes(object.long), bytes(object.long), bytes(object.long), bytes(object.long)]).size() > 0",
 	"object.l.map(x, object.text.findAll('a')).size() > 0",
-	"object.l.map(x, object.text.findAll(object.text.substring(0, 1))).size() > 0",
 	"object.l.map(x, [dyn(object.l), object.l, object.l].flatten()).size() > 0",
 	"[[object.l, object.l, object.l, object.l]].map(a, [[a, a, a, a], [a, a, a, a]]).map(b, [b, b, b, b]).map(c, " +
 		"[dyn(c)].map(d, [d, d, d, d, d, d, d, d, d, d, d, d, d, d, d, d].flatten(9))).size() > 0",
-	"object.l.map(x, object.l.map(y, quantity('1e-9000').add(quantity('1e9000')))).size() > 0",
 }
 
 // memoryMakers are expressions whose result has what a function or operator makes.
@@ -137,7 +134,7 @@ func TestMemoryAttacks(t *testing.T) {
 			if value != nil || !errors.Is(fatal, errOutOfMemory) {
 				t.Errorf("%s: got %.50v, %.200v, %v, want it out of memory", expression, value, err, fatal)
 			}
-			if most := uint64(12 * calls.BytesMax); took > most && !testing.Short() {
+			if most := uint64(6 * calls.BytesMax); took > most && !testing.Short() {
 				t.Errorf("%s: allocated %d MiB, want at most %d", expression, took>>20, most>>20)
 			}
 		}
