@@ -177,7 +177,8 @@ func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	return diff.Change(&d.Object, p.before, p.after)
 }
 
-// fail remembers what denies the request.
+// fail remembers what denies the request: the first failure, and others as long as there is memory.
+// Users may write any number of parameters.
 func (d *dispatch) fail(p *boundPolicy, b *policy.Binding, reason metav1.StatusReason, err error) {
 	message := fmt.Sprintf("policy %q denied request: %s", p.Name, err)
 	if b != nil {
@@ -185,6 +186,8 @@ func (d *dispatch) fail(p *boundPolicy, b *policy.Binding, reason metav1.StatusR
 	}
 	if len(d.failures) == 0 {
 		d.reason = reason
+	} else if d.Input != nil && d.Input.Retain(len(message)) != nil {
+		return
 	}
 	d.failures = append(d.failures, message)
 }

@@ -28,6 +28,7 @@ type Input struct {
 	view        view.Review
 	evaluations *Evaluation // that have ended
 	frames      closure.Frames
+	retained    calls.Limits // the account of what is kept until the review is answered
 
 	// Params is the value of the variable params. Nil means null.
 	Params ref.Val
@@ -54,7 +55,7 @@ type Cluster interface {
 // NewInput returns the Input for a review. Evaluations stop when ctx ends.
 func NewInput(ctx context.Context, review *codec.Review) *Input {
 	in := inputs.Get().(*Input)
-	in.ctx, in.review = ctx, review
+	in.ctx, in.review, in.retained = ctx, review, calls.Limits{Context: ctx, Review: review}
 	in.view.Read(review)
 	return in
 }
@@ -97,6 +98,7 @@ func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
 	e.Input, e.Remaining, e.compiler = input, budget, c
 	e.variables.of = e
 	e.limits = calls.Limits{Context: input.ctx, Review: input.review}
+	e.limits.Take(input.retained.Bytes())
 	e.closures = closure.Input{Review: &input.view, Limits: &e.limits, Policy: policy{e}, Frames: &input.frames}
 	return e
 }
@@ -219,21 +221,26 @@ var errOutOfMemory = &apiservercel.Error{
 // Converts returns an error if the evaluation exceeds its memory when a value is converted to a
 // patch.
 func (e *Evaluation) Converts(v ref.Val) error {
-	return e.outOfMemory(e.limits.Passing(e.limits.Decoded(v)))
+	return e.outOfMemory(&e.limits, e.limits.Passing(e.limits.Decoded(v)))
 }
 
 // Keeps charges n bytes that were made of a value. It returns an error if the evaluation
 // exceeds its memory.
-func (e *Evaluation) Keeps(n int) error { return e.outOfMemory(e.limits.Take(n)) }
+func (e *Evaluation) Keeps(n int) error { return e.outOfMemory(&e.limits, e.limits.Take(n)) }
 
-func (e *Evaluation) outOfMemory(fits bool) error {
+// Retain charges a text of n bytes that is kept until the review is answered, such as the value of
+// an audit annotation for each of many parameters. It is charged to all evaluations that begin
+// later. Retain returns an error if these texts alone exceed the memory of an evaluation.
+func (in *Input) Retain(n int) error { return in.outOfMemory(&in.retained, in.retained.Take(n)) }
+
+func (in *Input) outOfMemory(l *calls.Limits, fits bool) error {
 	switch {
 	case fits:
 		return nil
-	case e.limits.IsExhausted():
+	case l.IsExhausted():
 		return errOutOfMemory
 	}
-	return e.review.Err()
+	return in.review.Err()
 }
 
 func (e *Evaluation) charge(cost int64) bool {

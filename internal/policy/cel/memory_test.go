@@ -194,6 +194,32 @@ func TestMemoryLimit(t *testing.T) {
 	})
 }
 
+// TestRetain keeps a byte less than a review may, as much, and one more. An evaluation has what is
+// left.
+func TestRetain(t *testing.T) {
+	bothEvaluators(t, func(t *testing.T, c *Compiler) {
+		x := compiledWith(t, c, "object.text + object.text != ''")
+		makes := begun(t, c, 1)
+		if _, err, fatal := makes.Evaluate(x); err != nil || fatal != nil {
+			t.Fatalf("got %v, %v", err, fatal)
+		}
+		for more := -1; more <= 1; more++ {
+			e := begun(t, c, 1)
+			if err := e.Retain(calls.BytesMax + more); (err != nil) != (more > 0) || err != nil && !errors.Is(err, errOutOfMemory) {
+				t.Errorf("%+d bytes: got %v", more, err)
+			}
+			e = begun(t, c, 1)
+			if err := e.Retain(calls.BytesMax - makes.limits.Bytes() + more); err != nil {
+				t.Error(err)
+			}
+			value, err, fatal := c.Begin(e.Input, 1<<62).Evaluate(x)
+			if err != nil || (fatal != nil) != (more > 0) || fatal != nil && !errors.Is(fatal, errOutOfMemory) {
+				t.Errorf("%+d bytes: got %v, %v, %v", more, value, err, fatal)
+			}
+		}
+	})
+}
+
 // TestMemoryOfVariables charges what variables make to the evaluation that uses them.
 func TestMemoryOfVariables(t *testing.T) {
 	bothEvaluators(t, func(t *testing.T, _ *Compiler) {
