@@ -61,8 +61,8 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	bin/tools/golangci-lint run ./...
 	@# The other modules that .ci/run tests.
 	@linter=$$PWD/bin/tools/golangci-lint; lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
-	for module in deploy bench/compare tools/release adapters/controllerruntime adapters/controllerruntime/clusterapi adapters/volumelabels \
-		e2e admission/admissiontest/envtest; do lint $$module; done
+	for module in deploy bench/compare tools tools/release adapters/controllerruntime adapters/controllerruntime/clusterapi \
+		adapters/volumelabels e2e admission/admissiontest/envtest; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
 	bin/tools/govulncheck ./... || [ $$? -ne 3 ]
 	@# The platforms of make release: code for one platform must not break the others.
@@ -171,7 +171,7 @@ fuzz: ## run the unit tests with a fresh seed, and each fuzz target for FUZZTIME
 .PHONY: site
 site: ## build the site of the documents into bin/site, and check its links
 	$(call tools,)
-	@linter=$$PWD/bin/tools/golangci-lint; cd tools/site && go mod tidy -diff && "$$linter" run ./...
+	@linter=$$PWD/bin/tools/golangci-lint; cd tools/site && "$$linter" run ./... && go mod tidy -diff
 	cd tools/site && go run .
 
 # How long "make soak" runs.

@@ -28,7 +28,7 @@ type askAccess func(
 	context.Context, *authorizationv1.SubjectAccessReviewSpec,
 ) (authorizationv1.SubjectAccessReviewStatus, error)
 
-// asking returns a View of the API server for the questions of these tests.
+// asking returns a View of the API server for access reviews.
 func asking(t *testing.T, a *apiServer) *View {
 	t.Helper()
 	a.codecs = serializer.NewCodecFactory(newScheme(Kinds()...))
@@ -40,7 +40,7 @@ func asking(t *testing.T, a *apiServer) *View {
 	return s.View(needs...)
 }
 
-// clock stands still until it is moved.
+// clock is a clock that the test sets.
 type clock struct{ atomic.Int64 }
 
 func (c *clock) Now() time.Time { return time.Unix(0, c.Load()) }
@@ -99,7 +99,7 @@ func TestAccess(t *testing.T) {
 	f("jane", "get", 1)
 
 	fails.Store(true)
-	for range 2 { // failures are not remembered
+	for range 2 { // failures are not cached
 		asked.Store(0)
 		_, err := access.Review(t.Context(), &authorizationv1.SubjectAccessReviewSpec{User: "ann"})
 		if !apierrors.IsForbidden(err) || asked.Load() != 1 {
@@ -108,8 +108,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestAccessBounds asks questions as long as may be, a byte shorter and a byte
-// longer, and reviews that ask as many as may be, one less and one more.
+// TestAccessBounds has questions of the maximum length, one byte less and more, and reviews
+// with the maximum number of questions, one less and more.
 func TestAccessBounds(t *testing.T) {
 	a := newAPIServer(t)
 	set := metrics.NewSet()
@@ -166,8 +166,8 @@ func TestAccessBounds(t *testing.T) {
 	}
 }
 
-// TestAccessStorm has many ask for a few things at once, with specs that change
-// as soon as the answer is there.
+// TestAccessStorm has many goroutines ask a few questions at once, with specs that are
+// overwritten after the answer.
 func TestAccessStorm(t *testing.T) {
 	a := newAPIServer(t)
 	access := AccessIn(asking(t, a))
@@ -250,7 +250,7 @@ func TestDiscovery(t *testing.T) {
 	f(schema.GroupVersion{Group: "apps", Version: "v1"}, "deployments", "/apis/apps/v1")
 	f(schema.GroupVersion{Group: "apps", Version: "v9"}, "nothing", "/apis/apps/v9")
 	f(schema.GroupVersion{Group: "broken", Version: "v1"}, `cluster state: cannot get discovery "broken/v1": `, "/apis/broken/v1")
-	// What would be another path is not asked for.
+	// Names that would change the path are not requested.
 	for _, odd := range []string{"..", "a..b", "A", "a?b", "a%2fb", ""} {
 		f(schema.GroupVersion{Group: "apps", Version: odd}, "nothing")
 		if odd != "" {

@@ -29,8 +29,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// configMap is a kind that lives in namespaces, as later ones will: all that it
-// takes.
+// configMap is a namespaced kind, defined like those of other packages.
 var configMap = Define(Definition{
 	Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true,
 }, Type[*corev1.ConfigMap]{
@@ -40,8 +39,8 @@ var configMap = Define(Definition{
 	},
 })
 
-// An apiServer speaks as kube-apiserver does where it is asked for namespaces
-// and ConfigMaps: get, list, watch, bookmarks, watch lists, expired versions.
+// An apiServer answers as kube-apiserver does for namespaces and ConfigMaps: get, list,
+// watch, bookmarks, watch lists, expired versions.
 type apiServer struct {
 	t      *testing.T
 	addr   string
@@ -53,12 +52,12 @@ type apiServer struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed when anything below changes
 	version  int
-	oldest   int // the events after this version are known
+	oldest   int // events after this version are available
 	events   []change
 	objects  map[string]runtime.Object // by resource and name
 	requests []*http.Request
 
-	// answer is asked first; true says that it answered.
+	// answer is called first; it returns true if it has answered.
 	answer func(w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -86,7 +85,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	return a
 }
 
-// start listens where the server listened before, if it did.
+// start listens, at the same address as before if there was one.
 func (a *apiServer) start() {
 	ln, err := net.Listen("tcp", a.addr)
 	if err != nil {
@@ -99,19 +98,19 @@ func (a *apiServer) start() {
 	a.server.Start()
 }
 
-// stop cuts all connections and refuses new ones.
+// stop closes all connections and refuses new ones.
 func (a *apiServer) stop() {
 	a.server.Listener.Close()
-	for range 3 { // one may have been accepted just now
+	for range 3 { // a connection may have been accepted just now
 		a.server.CloseClientConnections()
 	}
 	a.server.Close()
 }
 
-// cut ends all connections.
+// cut closes all connections.
 func (a *apiServer) cut() { a.server.CloseClientConnections() }
 
-// kubeconfig writes one for the server.
+// kubeconfig writes a kubeconfig file for the server and returns its name.
 func (a *apiServer) kubeconfig() string {
 	return writeKubeconfig(a.t, &clientcmdapi.Cluster{Server: "http://" + a.addr})
 }
@@ -130,7 +129,7 @@ func writeKubeconfig(t *testing.T, to *clientcmdapi.Cluster) string {
 	return file
 }
 
-// intercept sets what answers first, nil for nothing.
+// intercept sets the function that may answer first, nil for none.
 func (a *apiServer) intercept(answer func(w http.ResponseWriter, r *http.Request) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,7 +170,7 @@ func (a *apiServer) change(object metav1.Object, do func(key string, o runtime.O
 	a.publish(change{a.version, resource, watch.Event{Type: kind, Object: o}})
 }
 
-// bookmark tells all who watch the version, which is a new one.
+// bookmark sends a bookmark with a new version to all watches.
 func (a *apiServer) bookmark() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,8 +186,8 @@ func (a *apiServer) publish(c change) {
 	a.changed = make(chan struct{})
 }
 
-// forget deletes a namespace and has all versions before that expire, of which
-// those who watch hear nothing.
+// forget deletes a namespace and expires all earlier versions, without an event of the
+// watches.
 func (a *apiServer) forget(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,7 +221,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer != nil && answer(w, r) {
 		return
 	}
-	if r.TLS != nil && r.Header.Get("Authorization") != "Bearer secret" { // clients tell it to nobody without TLS
+	if r.TLS != nil && r.Header.Get("Authorization") != "Bearer secret" { // clients send it only over TLS
 		a.fail(w, r, apierrors.NewUnauthorized("who are you?"))
 		return
 	}
@@ -257,8 +256,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// all returns the objects of a kind in a namespace, or all of them if it is empty,
-// and the version that they are of.
+// all returns the objects of a kind in a namespace, or all of them if it is empty, and their
+// version.
 func (a *apiServer) all(kind *Kind, namespace string) (objects []runtime.Object, version int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -270,7 +269,7 @@ func (a *apiServer) all(kind *Kind, namespace string) (objects []runtime.Object,
 	return objects, a.version
 }
 
-// media returns how the request wants to be answered.
+// media returns the encoding that the request accepts.
 func (a *apiServer) media(r *http.Request) runtime.SerializerInfo {
 	want := runtime.ContentTypeJSON
 	if strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) && !a.onlyJSON {
@@ -300,7 +299,7 @@ func (a *apiServer) fail(w http.ResponseWriter, r *http.Request, err *apierrors.
 	a.write(w, r, int(status.Code), &status)
 }
 
-// watch serves a watch until the client is gone.
+// watch serves a watch until the client disconnects.
 func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind *Kind) {
 	initial := r.URL.Query().Get("sendInitialEvents") == "true"
 	if initial && a.onlyList {
@@ -363,7 +362,7 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, kind *Kind) {
 	}
 }
 
-// fastTiming waits for a server that is on the same machine.
+// fastTiming has the intervals for a server on the same machine.
 var fastTiming = timing{
 	quiet:   time.Minute,
 	live:    time.Minute,
@@ -381,8 +380,7 @@ func namespacesIn(s *State) *Objects[*corev1.Namespace] {
 	return Namespaces.In(s.View(followed()...))
 }
 
-// newState returns a State of namespaces and ConfigMaps in the server, not
-// followed yet.
+// newState returns a State of namespaces and ConfigMaps in the server, before Follow.
 func (a *apiServer) newState(o Options) *State {
 	a.t.Helper()
 	o.Kubeconfig = a.kubeconfig()
@@ -400,7 +398,7 @@ func (a *apiServer) newState(o Options) *State {
 	return s
 }
 
-// eventually waits until what is said holds.
+// eventually waits until holds returns true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
@@ -410,7 +408,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// namespace returns a namespace as kube-apiserver has it.
+// namespace returns a namespace as kube-apiserver stores it.
 func namespace(name string, labels ...string) *corev1.Namespace {
 	n := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{

@@ -29,7 +29,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestKinds shows that each Kind is whole.
+// TestKinds checks that each Kind is complete.
 func TestKinds(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, kind := range Kinds() {
@@ -38,7 +38,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: its object is a %v, %v, want a %s of %s", kind, types, err, kind.name, kind.version)
 		}
 		if kind.list == nil {
-			continue // there is nothing to keep
+			continue // all fields may be dropped
 		}
 		types, _, err = newScheme(kind).ObjectKinds(kind.list)
 		if err != nil || len(types) != 1 || types[0] != kind.version.WithKind(kind.name+"List") {
@@ -52,7 +52,7 @@ func TestKinds(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if _, err := kind.trim(once); err != nil { // as the reflector does it
+		if _, err := kind.trim(once); err != nil { // as the reflector does
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
@@ -96,8 +96,8 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkCache says how many bytes of the heap an object takes of many that
-// came over the wire: as it is kept, and as it came.
+// BenchmarkCache reports how many bytes of the heap an object takes that was decoded from a
+// list: trimmed, and not trimmed.
 func BenchmarkCache(b *testing.B) {
 	f := func(kind *Kind, objects int, wire func(i int) wired) {
 		measure := func(name string, kind *Kind) {
@@ -127,13 +127,13 @@ func BenchmarkCache(b *testing.B) {
 	f(Nodes.Kind, 5000, func(i int) wired { return wireNode(i) })
 }
 
-// wired is an object as it comes over the wire.
+// wired is an object that can be encoded as protobuf.
 type wired interface {
 	Marshal() ([]byte, error)
 	Unmarshal(wire []byte) error
 }
 
-// heapPerObject returns what the heap grows by for each object.
+// heapPerObject returns by how much the heap grows per object.
 func heapPerObject(b *testing.B, cached *store, objects int, wire func(i int) wired) float64 {
 	heap := func() uint64 {
 		var stats runtime.MemStats
@@ -159,8 +159,8 @@ func heapPerObject(b *testing.B, cached *store, objects int, wire func(i int) wi
 	return float64(heap()-before) / float64(objects)
 }
 
-// wireNamespace returns a namespace as kubectl apply makes it in a cluster with
-// Pod security and some annotations.
+// wireNamespace returns a namespace as written by kubectl apply, in a cluster with Pod
+// security and some annotations.
 func wireNamespace(i int) *corev1.Namespace {
 	n := namespace(fmt.Sprintf("team-%05d-production", i),
 		"team", fmt.Sprintf("team-%05d", i), "environment", "production",
@@ -182,8 +182,8 @@ func wireNamespace(i int) *corev1.Namespace {
 	return n
 }
 
-// wireServiceAccount returns an account as a chart makes it for a workload with
-// rights in a cloud, two for each namespace.
+// wireServiceAccount returns an account of a workload with permissions in a cloud, as a
+// chart creates it; there are two in each namespace.
 func wireServiceAccount(i int) *corev1.ServiceAccount {
 	meta := wireNamespace(i / 2).ObjectMeta
 	meta.Name, meta.Namespace = fmt.Sprintf("account-%d", i%2), meta.Name
@@ -194,7 +194,7 @@ func wireServiceAccount(i int) *corev1.ServiceAccount {
 	}
 }
 
-// wireStorageClass returns a class as a CSI driver's chart makes it.
+// wireStorageClass returns a class as the chart of a CSI driver creates it.
 func wireStorageClass(i int) *storagev1.StorageClass {
 	return &storagev1.StorageClass{
 		ObjectMeta:           wireClassMeta(i, "storageclass.kubernetes.io/is-default-class"),
@@ -206,7 +206,7 @@ func wireStorageClass(i int) *storagev1.StorageClass {
 	}
 }
 
-// wireIngressClass returns a class as an ingress controller's chart makes it.
+// wireIngressClass returns a class as the chart of an ingress controller creates it.
 func wireIngressClass(i int) *networkingv1.IngressClass {
 	return &networkingv1.IngressClass{
 		ObjectMeta: wireClassMeta(i, networkingv1.AnnotationIsDefaultIngressClass),
@@ -237,6 +237,6 @@ func TestNewest(t *testing.T) {
 	f("a", class("a", 1, 0), class("b", 1, 0), class("no", 2, 0))
 	f("b", class("a", 1, 0), class("b", 2, 0))
 	f("a", class("a", 2, 1), class("b", 2, 0), class("c", 1, 9))
-	f("b", &storagev1.StorageClass{}, class("b", 0, 0)) // without a time, which is long ago
+	f("b", &storagev1.StorageClass{}, class("b", 0, 0)) // the zero time is older
 	f("a", class("no", 1, 0), class("a", -7_000_000_000, 0))
 }

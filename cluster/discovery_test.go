@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestSchemas says which documents of schemas the API server is asked for.
+// TestSchemas checks which schema documents are requested from the API server.
 func TestSchemas(t *testing.T) {
 	a := newAPIServer(t)
 	discovery := DiscoveryIn(asking(t, a))
@@ -57,7 +57,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestSchemaBytes shows how long a document may be.
+// TestSchemaBytes checks the maximum length of a schema document.
 func TestSchemaBytes(t *testing.T) {
 	for n, want := range map[int64]bool{schemaBytesMax - 1: true, schemaBytesMax: true, schemaBytesMax + 1: false} {
 		document := &document{Reader: io.LimitReader(zeros{}, n)}

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// configMapsOnly answers discovery: the API server has only ConfigMaps, and refuses to be
-// asked about the group "broken".
+// configMapsOnly answers discovery: the API server has only ConfigMaps, and refuses requests
+// about the group "broken".
 func configMapsOnly(w http.ResponseWriter, r *http.Request) bool {
 	switch r.URL.Path {
 	case "/apis/broken/v1":
@@ -35,7 +35,7 @@ func configMapsOnly(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // newDynamic returns the DynamicKinds of an API server that has only ConfigMaps, and a
-// function that counts the series about them.
+// function that counts their series.
 func newDynamic(t *testing.T) (a *apiServer, s *State, kinds *DynamicKinds, series func() int) {
 	a = newAPIServer(t)
 	a.intercept(configMapsOnly)
@@ -56,7 +56,8 @@ func newDynamic(t *testing.T) (a *apiServer, s *State, kinds *DynamicKinds, seri
 
 var configMapKind = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
-// TestDynamicDiscovery watches kinds that the API server does not have, or does not tell of.
+// TestDynamicDiscovery has kinds that the API server does not serve, or whose discovery
+// fails.
 func TestDynamicDiscovery(t *testing.T) {
 	_, _, kinds, _ := newDynamic(t)
 	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Other"}, {Group: "other", Version: "v1", Kind: "ConfigMap"}} {
@@ -125,7 +126,7 @@ func TestDynamic(t *testing.T) {
 	again.Stop()
 }
 
-// TestDynamicLimits watches as many kinds as there may be and one more, and a kind whose
+// TestDynamicLimits watches the maximum number of kinds and one more, and a kind whose
 // objects are too large.
 func TestDynamicLimits(t *testing.T) {
 	a, s, kinds, _ := newDynamic(t)
@@ -154,7 +155,7 @@ func TestDynamicLimits(t *testing.T) {
 	last.Stop()
 }
 
-// TestDynamicFault has the API server refuse to list a kind that is named at run time.
+// TestDynamicFault has an API server that refuses to list a kind that is chosen at run time.
 func TestDynamicFault(t *testing.T) {
 	a := newAPIServer(t)
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
@@ -196,7 +197,7 @@ func TestDynamicFault(t *testing.T) {
 	}
 }
 
-// TestDynamicTyped has an item of a list, which does not say what it is.
+// TestDynamicTyped has an item of a list without apiVersion and kind.
 func TestDynamicTyped(t *testing.T) {
 	kind := newDynamicKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
 		&metav1.APIResource{Name: "configmaps", Namespaced: true})
@@ -223,7 +224,8 @@ func TestDynamicTyped(t *testing.T) {
 	}
 }
 
-// TestDynamicBytes shows when there is too much of a kind, or not all of it yet.
+// TestDynamicBytes checks the states of a kind that is too large, or not listed completely
+// yet.
 func TestDynamicBytes(t *testing.T) {
 	object := func(name string) *JSON {
 		j, err := NewJSON(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"n"}}`, name))
@@ -238,12 +240,12 @@ func TestDynamicBytes(t *testing.T) {
 		s := newStore(wholeTeams.Kind, nil)
 		s.bytesMax, s.full = bytesMax, func() { ended++ }
 		size := s.sizeOf(object("a"))
-		for _, name := range []string{"a", "b", "a"} { // what is replaced does not count twice
+		for _, name := range []string{"a", "b", "a"} { // a replaced object counts once
 			if err := s.Add(object(name)); err != nil && !full {
 				t.Errorf("%d: got %v for two of %d bytes", bytesMax, err, size)
 			}
 		}
-		if err := errors.Join(s.Delete(object("b")), s.Add(object("c"))); err != nil && !full { // what is deleted does not count
+		if err := errors.Join(s.Delete(object("b")), s.Add(object("c"))); err != nil && !full { // deleted objects do not count
 			t.Errorf("%d: got %v for two of %d bytes", bytesMax, err, size)
 		}
 		kind := DynamicKind{store: s}
@@ -253,7 +255,7 @@ func TestDynamicBytes(t *testing.T) {
 		if !s.mu.TryLock() {
 			t.Error("the cache stays locked")
 		}
-		// A list counts while it is gathered, and takes the place of what is cached.
+		// A list counts while it is read, and then replaces the cached objects.
 		s = newStore(wholeTeams.Kind, nil)
 		s.bytesMax, s.full = bytesMax, func() {}
 		for range 2 {

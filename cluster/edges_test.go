@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// TestAnswersAreNotMixedUp has requests under way at the same time that differ in
-// one thing each: no two share an answer.
+// TestAnswersAreNotMixedUp has concurrent requests that differ in one respect each: no two
+// share an answer.
 func TestAnswersAreNotMixedUp(t *testing.T) {
 	a, maps := uncachedMaps(t)
 	for _, in := range []string{"shop", "bank"} {
@@ -61,7 +61,7 @@ func TestAnswersAreNotMixedUp(t *testing.T) {
 	get(t.Context(), "shop", "c")
 	get(t.Context(), "shop", "d")
 	get(t.Context(), "bank", "c")
-	get(by(t.Context(), "alice", "shop"), "shop", "c") // who waits in a line of their own
+	get(by(t.Context(), "alice", "shop"), "shop", "c") // requests of other users are queued separately
 	list("", 4)
 	list("shop", 2)
 	list("bank", 2)
@@ -84,7 +84,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestTenants has the names that users' shares belong to.
+// TestTenants checks which tenant's share a user's requests count towards.
 func TestTenants(t *testing.T) {
 	for user, want := range map[string]string{
 		"alice": "alice", "": "", "a:b:c": "a:b:c", "system:serviceaccount:": "system:serviceaccount:",
@@ -99,7 +99,7 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestPutIsListed lists what was put beside what the cluster has.
+// TestPutIsListed lists objects of the cluster and objects of Put.
 func TestPutIsListed(t *testing.T) {
 	a := newAPIServer(t)
 	for _, name := range []string{"old", "replaced"} {
@@ -143,8 +143,8 @@ func TestPutIsListed(t *testing.T) {
 	}
 }
 
-// TestStoreOfOthers gives a store what is not of its kind, and deletes what it has
-// not.
+// TestStoreOfOthers adds objects of other kinds to a store, and deletes objects that it does
+// not have.
 func TestStoreOfOthers(t *testing.T) {
 	s, err := New(Options{Objects: []runtime.Object{namespace("one"), namespace("two")}})
 	if err != nil {
@@ -170,7 +170,7 @@ func TestStoreOfOthers(t *testing.T) {
 	size(0, "one")
 }
 
-// TestEndedWatchIsNoFault begins a watch whose context has ended.
+// TestEndedWatchIsNoFault starts a watch whose context has ended.
 func TestEndedWatchIsNoFault(t *testing.T) {
 	store := newAPIServer(t).newState(Options{}).find(Namespaces.Kind)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -180,8 +180,8 @@ func TestEndedWatchIsNoFault(t *testing.T) {
 	}
 }
 
-// TestWatchFaults has watches that do not ask for initial events. An error event is a fault.
-// That nobody wants the events any more is none, and leaves nothing behind.
+// TestWatchFaults has watches that do not request initial events. An error event is a fault;
+// stopping a watch is none, and leaves no goroutine behind.
 func TestWatchFaults(t *testing.T) {
 	a := newAPIServer(t)
 	state := a.newState(Options{})
@@ -199,7 +199,7 @@ func TestWatchFaults(t *testing.T) {
 		} else {
 			events.Stop()
 		}
-		for range events.ResultChan() { // until it is closed
+		for range events.ResultChan() { // until the channel is closed
 		}
 		cancel()
 	}
@@ -223,7 +223,7 @@ func TestWatchFaults(t *testing.T) {
 	events.Stop()
 }
 
-// TestEventsKeepAWatch has events come before a watch is quiet for too long.
+// TestEventsKeepAWatch has events arrive before a watch has been quiet for too long.
 func TestEventsKeepAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(Namespaces.Kind, nil)
@@ -248,7 +248,7 @@ func TestEventsKeepAWatch(t *testing.T) {
 	})
 }
 
-// TestFollowEnds ends following an optional kind, which the API server has or has not.
+// TestFollowEnds stops following an optional kind, which the API server serves or not.
 func TestFollowEnds(t *testing.T) {
 	a := newAPIServer(t)
 	var served atomic.Bool
@@ -274,7 +274,7 @@ func TestFollowEnds(t *testing.T) {
 	}
 }
 
-// TestEndedListIsNoFault lists when nobody wants it any more.
+// TestEndedListIsNoFault lists with a context that has ended.
 func TestEndedListIsNoFault(t *testing.T) {
 	s := newAPIServer(t).newState(Options{}).find(Namespaces.Kind)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -284,7 +284,7 @@ func TestEndedListIsNoFault(t *testing.T) {
 	}
 }
 
-// TestRefused has what is said of an API server that refuses to list.
+// TestRefused checks the message about an API server that refuses to list.
 func TestRefused(t *testing.T) {
 	for err, want := range map[error]string{
 		apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("not you")): "not you",
@@ -302,7 +302,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestSubscribe has who is told of changes.
+// TestSubscribe checks which subscribers are notified of changes.
 func TestSubscribe(t *testing.T) {
 	s, told, others := newStore(Namespaces.Kind, nil), 0, 0
 	unsubscribe := s.subscribe(func() { told++ })
@@ -319,7 +319,7 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
-// TestAuthorizesNothingElse creates an object where SubjectAccessReviews are answered.
+// TestAuthorizesNothingElse creates an object where only SubjectAccessReviews are answered.
 func TestAuthorizesNothingElse(t *testing.T) {
 	s, err := New(Options{Objects: []runtime.Object{}, Authorize: func(context.Context, *authorizationv1.SubjectAccessReview) {}})
 	if err != nil {
@@ -334,7 +334,7 @@ func TestAuthorizesNothingElse(t *testing.T) {
 	}
 }
 
-// TestObjectsStay has an object that a State is made of.
+// TestObjectsStay checks that a State does not change the objects that it is made of.
 func TestObjectsStay(t *testing.T) {
 	given := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	want := given.DeepCopy()
@@ -346,14 +346,14 @@ func TestObjectsStay(t *testing.T) {
 	}
 }
 
-// TestNoKubeconfig names a file that there is not.
+// TestNoKubeconfig has the name of a file that does not exist.
 func TestNoKubeconfig(t *testing.T) {
 	if _, err := RESTConfig(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want that there is no such file", err)
 	}
 }
 
-// TestWritesInNamespaces creates, changes and deletes an object of a kind that has namespaces.
+// TestWritesInNamespaces creates, changes and deletes an object of a namespaced kind.
 func TestWritesInNamespaces(t *testing.T) {
 	a := newAPIServer(t)
 	var path string
@@ -383,7 +383,7 @@ func TestWritesInNamespaces(t *testing.T) {
 	}
 }
 
-// TestWhole reads a file into a type that has not all fields of the kind.
+// TestWhole reads a file into a type that lacks fields of the kind.
 func TestWhole(t *testing.T) {
 	short := Define(Definition{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true},
 		Type[*metav1.PartialObjectMetadata]{Whole: wholeConfigMaps.Kind})
@@ -417,8 +417,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestListsInstead has the answers after which client-go's reflector lists in place
-// of watching.
+// TestListsInstead has the answers after which client-go's reflector lists instead of
+// watching.
 func TestListsInstead(t *testing.T) {
 	resource := schema.GroupResource{Resource: "namespaces"}
 	for err, want := range map[error]bool{

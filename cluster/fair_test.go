@@ -22,17 +22,17 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A requester stands for a review.
+// A requester identifies a review.
 type requester struct{ user, namespace string }
 
 func (r *requester) Requester() (user, namespace string) { return r.user, r.namespace }
 
-// by returns a context of a review of that user's request in that namespace.
+// by returns the context of a review of a request by the user in the namespace.
 func by(ctx context.Context, user, namespace string) context.Context {
 	return context.WithValue(ctx, CallerKey{}, &requester{user, namespace})
 }
 
-// TestFairOrder has requests wait, and says in which order they may be made.
+// TestFairOrder checks the order in which waiting requests are made.
 func TestFairOrder(t *testing.T) {
 	f := func(want string, waiting ...string) {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestFairOrder(t *testing.T) {
 	f("p/a/x p/b/z p/a/y p/b/z p/a/x p/a/y", "p/a/x", "p/a/x", "p/a/y", "p/a/y", "p/b/z", "p/b/z") // two namespaces have one user's
 }
 
-// TestFairLimiter has requests given up, granted and not needed to wait.
+// TestFairLimiter has requests that give up, that wait, and that need not wait.
 func TestFairLimiter(t *testing.T) {
 	set := metrics.NewSet()
 	l := newFairLimiter(1, 2, set)
@@ -76,7 +76,7 @@ func TestFairLimiter(t *testing.T) {
 				strings.Contains(page.String(), fmt.Sprintf("fastadmit_cluster_requests_given_up_total %d\n", givenUp))
 		})
 	}
-	l.dispatching = true // by hand
+	l.dispatching = true // so that the test dispatches
 	for range 2 {
 		if err := l.Wait(t.Context()); err != nil {
 			t.Fatal(err)
@@ -130,12 +130,12 @@ func TestFairLimiter(t *testing.T) {
 	l.Stop()
 }
 
-// TestFairRate has requests that waited use up no turns of those that come later.
+// TestFairRate checks that requests that waited do not delay later ones.
 func TestFairRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, start := newFairLimiter(1, 1, metrics.NewSet()), time.Now()
 		var group sync.WaitGroup
-		for range 4 { // one at once, and one each second
+		for range 4 { // one at once, and then one per second
 			group.Go(l.Accept)
 		}
 		group.Wait()
@@ -165,8 +165,8 @@ func (l *line) count() (n int) {
 	return n
 }
 
-// TestNobodyStarves has one caller ask for more than may be asked in seconds.
-// Others wait for a turn of its, and not for all of them.
+// TestNobodyStarves has one caller with more requests than the limiter allows in seconds.
+// Requests of others wait for one of them, not for all.
 func TestNobodyStarves(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})
@@ -199,7 +199,7 @@ func TestNobodyStarves(t *testing.T) {
 	f(otherPlugin, "", "", "four")
 }
 
-// TestCallersOwnTheirNames has a review end whose caller is still known.
+// TestCallersOwnTheirNames ends a review while its caller is still queued.
 func TestCallersOwnTheirNames(t *testing.T) {
 	review, end := reviewIn(t, "victim", "attack")
 	ctx := asCaller(by(t.Context(), review.Namespace(), review.Namespace()), "plugin", review.Namespace())
@@ -240,7 +240,7 @@ func TestCallers(t *testing.T) {
 	if _, ok := detached.Deadline(); ok || detached.Err() != nil {
 		t.Error("a detached context ends with the other one")
 	}
-	// What is kept are copies.
+	// The limiter has copies.
 	body := []byte(`"jane"`)
 	var o codec.Object
 	o.Reset(body)
@@ -252,7 +252,7 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// TestTryAccept takes what there is, but not before those who wait.
+// TestTryAccept takes available tokens, but not before waiting requests.
 func TestTryAccept(t *testing.T) {
 	l := newFairLimiter(0.001, 2, metrics.NewSet())
 	if got := l.TryAccept(); !got {
@@ -268,8 +268,8 @@ func TestTryAccept(t *testing.T) {
 	}
 }
 
-// TestEachCallHasItsLine has each kind of request wait for its turn, in the line of the
-// plugin, user and namespace on whose behalf it is made.
+// TestEachCallHasItsLine has each kind of request wait in the queue of its plugin, user and
+// namespace.
 func TestEachCallHasItsLine(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})
@@ -279,17 +279,17 @@ func TestEachCallHasItsLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := s.find(configMap.Kind).client.(*rest.RESTClient).GetRateLimiter().(*fairLimiter)
-	if l.QPS() != 50 || l.tokens.Burst() != 100 { // as kube-scheduler
+	if l.QPS() != 50 || l.tokens.Burst() != 100 { // as in kube-scheduler
 		t.Errorf("got %v requests a second and %d at once", l.QPS(), l.tokens.Burst())
 	}
 	l.tokens = rate.NewLimiter(0, 0)
 	f := func(name string, call func(ctx context.Context) error) {
 		t.Helper()
-		l.dispatching = true // by hand
+		l.dispatching = true // so that the test dispatches
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = call(by(t.Context(), "jane", "shop")) // there is nothing of it
+			_ = call(by(t.Context(), "jane", "shop")) // does not exist
 		}()
 		eventually(t, name+" waits", func() bool { return l.count() == 1 })
 		l.mu.Lock()
@@ -321,11 +321,11 @@ func TestEachCallHasItsLine(t *testing.T) {
 	f("paths of schemas", func(ctx context.Context) error { _, err := discovery.SchemaPaths(ctx); return err })
 }
 
-// TestNobodyOvertakes has a request come while another one waits: it waits as well, although
+// TestNobodyOvertakes has a request arrive while another one waits: it waits, too, although
 // there is a token.
 func TestNobodyOvertakes(t *testing.T) {
 	l := newFairLimiter(0.001, 1, metrics.NewSet())
-	l.dispatching = true // by hand
+	l.dispatching = true // so that the test dispatches
 	l.waiting.add(new(turn), []string{"a"})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

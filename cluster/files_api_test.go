@@ -17,8 +17,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// TestVersionsInFiles writes objects where files stand for an API server: versions
-// grow, and one that is not current is a conflict.
+// TestVersionsInFiles writes objects in files: versions increase, and an outdated one is a
+// conflict.
 func TestVersionsInFiles(t *testing.T) {
 	old := quota("old")
 	old.ResourceVersion = "100"
@@ -47,7 +47,7 @@ func TestVersionsInFiles(t *testing.T) {
 	if _, err := quotas.UpdateStatus(t.Context(), given); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
-	given.ResourceVersion = "" // whatever is there
+	given.ResourceVersion = "" // any current version
 	if got, err := quotas.UpdateStatus(t.Context(), given); err != nil || got.ResourceVersion != "103" {
 		t.Errorf("got %v, %v, want version 103", got, err)
 	}
@@ -56,7 +56,7 @@ func TestVersionsInFiles(t *testing.T) {
 		t.Errorf("got %v, %v, want its defaults", made, err)
 	}
 
-	// A verb of one path is not declared for the other.
+	// A verb that is declared for the object is not declared for its status.
 	defer func() {
 		const want = "cluster state: the plugin calls update for resourcequotas, but does not declare it in its Needs"
 		if got := fmt.Sprint(recover()); got != want {
@@ -66,8 +66,8 @@ func TestVersionsInFiles(t *testing.T) {
 	quotas.must("update", "")
 }
 
-// TestPutEdges puts what is no object, what nobody follows, and a quota that says
-// itself what is used.
+// TestPutEdges puts a document that is not an object, an object of a kind that is not
+// followed, and a quota with its own usage.
 func TestPutEdges(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{Kinds: []*Kind{configMap.Kind}})
@@ -81,7 +81,7 @@ func TestPutEdges(t *testing.T) {
 	if put, err := s.NewPutter().Put([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":5}`)); put || err == nil {
 		t.Errorf("got %v, %v", put, err)
 	}
-	put(t, s, `{"kind":"ResourceQuota","apiVersion":"v1","metadata":{"name":"q","namespace":"shop"}}`, false) // which is not followed
+	put(t, s, `{"kind":"ResourceQuota","apiVersion":"v1","metadata":{"name":"q","namespace":"shop"}}`, false) // not followed
 	for _, name := range []string{"one", "two"} {
 		put(t, s, fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop"}}`, name), true)
 		if _, err := configMap.In(s.View(need)).ListLive(t.Context(), "shop"); err != nil {
@@ -143,7 +143,7 @@ func TestPutEdges(t *testing.T) {
 	}
 }
 
-// TestStoreForgets has a store with objects that come twice and go.
+// TestStoreForgets adds objects twice to a store, and deletes them.
 func TestStoreForgets(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})
@@ -172,8 +172,8 @@ func TestStoreForgets(t *testing.T) {
 	}
 }
 
-// TestKubeconfigFiles has kubeconfigs that name files: relative to themselves, and
-// such that nobody would ever write to.
+// TestKubeconfigFiles has kubeconfigs that name files relative to themselves, and files that
+// nobody should write to.
 func TestKubeconfigFiles(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -204,7 +204,7 @@ func TestKubeconfigFiles(t *testing.T) {
 	}
 	f("", "", `"cluster":"other"`, "no configuration has been provided")
 
-	// The client says who it is.
+	// The client sends its user agent.
 	a := newAPIServer(t)
 	for agent, want := range map[string]string{"": rest.DefaultKubernetesUserAgent(), "fastadmit/1": "fastadmit/1"} {
 		s, err := New(Options{Kubeconfig: writeKubeconfig(t, &clientcmdapi.Cluster{Server: "http://" + a.addr}), UserAgent: agent})

@@ -85,7 +85,7 @@ items:
 		"e.yaml.swp":    "not read",
 		"folder.yaml/x": "not read",
 	})
-	if err := os.Symlink(filepath.Join(dir, "link"), filepath.Join(dir, "f.yaml")); err != nil { // a mounted ConfigMap is made of links
+	if err := os.Symlink(filepath.Join(dir, "link"), filepath.Join(dir, "f.yaml")); err != nil { // a mounted ConfigMap has such links
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "link"), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: six}"),
@@ -207,7 +207,7 @@ func TestDirIsNone(t *testing.T) {
 	f(folder(t, map[string]string{"below/a.yaml": "", "b.txt": ""}), `has no file that ends in one of [".yaml" ".yml" ".json"]`)
 }
 
-// FuzzDir shows that no file makes it panic.
+// FuzzDir checks that no file causes a panic.
 func FuzzDir(f *testing.F) {
 	f.Add([]byte("---\napiVersion: v1\nkind: Namespace\nmetadata: {name: one}\n---\n"))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"List","items":[null,{},{"apiVersion":"v1","kind":"NamespaceList","items":[{}]}]}`))
@@ -264,7 +264,7 @@ func TestOptionsAreWrong(t *testing.T) {
 	f(Options{}, "/var/run/secrets/kubernetes.io/serviceaccount/token")
 }
 
-// TestUndeclared asks for what is not among the needs.
+// TestUndeclared reads kinds that are not among the needs.
 func TestUndeclared(t *testing.T) {
 	s, _ := fromDir(t, folder(t, map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: one}"}))
 	f := func(want string, ask func()) {

@@ -21,7 +21,7 @@ const teamJSON = `{"apiVersion":"example.com/v1","kind":"Team",` +
 	`"role":"member"},{"name":"cid","role":"member"}],"env":{"TEAM":"red","STAGE":"prod"}},"status":{"ready":true,` +
 	`"conditions":[{"type":"Ready","status":"True"}]}}`
 
-// BenchmarkJSON reads two fields of a cached object in the ways that there are.
+// BenchmarkJSON compares the ways to read two fields of a cached object.
 func BenchmarkJSON(b *testing.B) {
 	j, err := NewJSON([]byte(teamJSON))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestDefinitions has what the API calls each kind, and where its objects are
+// TestDefinitions has the names of each kind in the API, and whether it is namespaced
 // (k8s.io/kubernetes pkg/apis).
 func TestDefinitions(t *testing.T) {
 	type definition struct {
@@ -98,26 +98,33 @@ func fullMeta() metav1.ObjectMeta {
 	}
 }
 
-// TestKept has what the cache keeps of objects with all that plugins do not read.
-func TestKept(t *testing.T) {
+// checkKept gives the object got all metadata, and checks that the cache keeps of it the
+// object want. want gets the metadata that all kinds keep, and the fields that metadata names.
+func checkKept(t *testing.T, kind *Kind, got, want Object, metadata ...string) {
+	t.Helper()
 	full := fullMeta()
+	meta := metav1.ObjectMeta{Name: full.Name, Namespace: full.Namespace, UID: full.UID,
+		ResourceVersion: full.ResourceVersion, DeletionTimestamp: full.DeletionTimestamp}
+	from, to := reflect.ValueOf(&full).Elem(), reflect.ValueOf(&meta).Elem()
+	for _, field := range metadata {
+		to.FieldByName(field).Set(from.FieldByName(field))
+	}
+	if meta.Annotations != nil {
+		meta.Annotations = map[string]string{EnforceMountableSecretsAnnotation: "true", "k": "v"}
+	}
+	reflect.ValueOf(want).Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(meta))
+	reflect.ValueOf(got).Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(fullMeta()))
+	trimmed, err := kind.trim(got)
+	if err != nil || !apiequality.Semantic.DeepEqual(trimmed, want) {
+		t.Errorf("%s:\n got %+v, %v\nwant %+v", kind, trimmed, err, want)
+	}
+}
+
+// TestKept checks which fields of objects the cache keeps.
+func TestKept(t *testing.T) {
 	f := func(kind *Kind, got, want Object, metadata ...string) {
 		t.Helper()
-		meta := metav1.ObjectMeta{Name: full.Name, Namespace: full.Namespace, UID: full.UID,
-			ResourceVersion: full.ResourceVersion, DeletionTimestamp: full.DeletionTimestamp}
-		from, to := reflect.ValueOf(&full).Elem(), reflect.ValueOf(&meta).Elem()
-		for _, field := range metadata {
-			to.FieldByName(field).Set(from.FieldByName(field))
-		}
-		if meta.Annotations != nil {
-			meta.Annotations = map[string]string{EnforceMountableSecretsAnnotation: "true", "k": "v"}
-		}
-		reflect.ValueOf(want).Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(meta))
-		reflect.ValueOf(got).Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(fullMeta()))
-		trimmed, err := kind.trim(got)
-		if err != nil || !apiequality.Semantic.DeepEqual(trimmed, want) {
-			t.Errorf("%s:\n got %+v, %v\nwant %+v", kind, trimmed, err, want)
-		}
+		checkKept(t, kind, got, want, metadata...)
 	}
 	annotated, class := "Annotations", []string{"Annotations", "CreationTimestamp"}
 	spec, status := corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"k"}}, corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
@@ -130,7 +137,8 @@ func TestKept(t *testing.T) {
 	f(PriorityClasses.Kind, &schedulingv1.PriorityClass{Value: 7, GlobalDefault: true, Description: "d",
 		PreemptionPolicy: new(corev1.PreemptNever)},
 		&schedulingv1.PriorityClass{Value: 7, GlobalDefault: true, PreemptionPolicy: new(corev1.PreemptNever)}, class...)
-	overhead, scheduling := &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}, &nodev1.Scheduling{NodeSelector: map[string]string{"a": "b"}}
+	overhead := &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+	scheduling := &nodev1.Scheduling{NodeSelector: map[string]string{"a": "b"}}
 	f(RuntimeClasses.Kind, &nodev1.RuntimeClass{Handler: "h", Overhead: overhead, Scheduling: scheduling},
 		&nodev1.RuntimeClass{Overhead: overhead, Scheduling: scheduling})
 	limits := corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypePod}}}
@@ -165,7 +173,10 @@ func TestKept(t *testing.T) {
 	tokens := []storagev1.TokenRequest{{Audience: "a"}}
 	f(CSIDrivers.Kind, &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: new(true), TokenRequests: tokens}},
 		&storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{TokenRequests: tokens}})
+}
 
+// TestKeptMetadata has what the cache keeps of objects whose metadata differ, and compares all fields exactly.
+func TestKeptMetadata(t *testing.T) {
 	account := func(metadata metav1.ObjectMeta) *corev1.ServiceAccount {
 		return &corev1.ServiceAccount{ObjectMeta: metadata, Secrets: []corev1.ObjectReference{{Name: "a"}},
 			ImagePullSecrets: []corev1.LocalObjectReference{{Name: "b"}}, AutomountServiceAccountToken: new(false)}
@@ -182,7 +193,7 @@ func TestKept(t *testing.T) {
 		kind      *Kind
 		got, want Object
 	}{
-		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Labels: full.Labels, Annotations: fullMeta().Annotations}),
+		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Labels: whole.Labels, Annotations: fullMeta().Annotations}),
 			account(small)},
 		{ServiceAccounts.Kind, account(metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"k": "v"}}),
 			account(metav1.ObjectMeta{Name: "n"})},
@@ -225,7 +236,7 @@ func TestListOf(t *testing.T) {
 	}
 }
 
-// TestKeptWhole has an object that gives out copies of its annotations.
+// TestKeptWhole has an object that returns copies of its annotations.
 func TestKeptWhole(t *testing.T) {
 	object := func(annotations map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": annotations}}}
@@ -237,7 +248,7 @@ func TestKeptWhole(t *testing.T) {
 	}
 }
 
-// TestDefaults has what kube-apiserver adds to objects (k8s.io/kubernetes
+// TestDefaults has the defaults of kube-apiserver (k8s.io/kubernetes
 // pkg/apis/core/v1/defaults.go, pkg/apis/scheduling/v1/defaults.go).
 func TestDefaults(t *testing.T) {
 	list := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
@@ -284,7 +295,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestNeeds has what needs say of themselves.
+// TestNeeds checks the properties of needs.
 func TestNeeds(t *testing.T) {
 	needs := []Need{Namespaces.Watched(), Namespaces.Called("create", "get", "update"), ResourceQuotas.CalledStatus("update"),
 		SubjectAccessReviews.Called("create"),

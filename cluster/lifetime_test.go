@@ -20,8 +20,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// reviewIn returns a review of an object in a namespace, and end, which releases
-// it and reads the next review into the same buffer.
+// reviewIn returns a review of an object in a namespace. end releases it, and reads the next
+// review into the same buffer.
 func reviewIn(t *testing.T, namespace, next string) (review *codec.Review, end func()) {
 	t.Helper()
 	text := func(namespace string) []byte {
@@ -42,7 +42,7 @@ func reviewIn(t *testing.T, namespace, next string) (review *codec.Review, end f
 	}
 }
 
-// A gate is a rate limiter whose burst is spent: requests wait until it opens.
+// A gate is a rate limiter without tokens: requests wait until it opens.
 type gate struct {
 	flowcontrol.RateLimiter
 	arrived, open chan struct{}
@@ -62,9 +62,9 @@ type throttled struct {
 
 func (c throttled) Get() *rest.Request { return c.Interface.Get().Throttle(c.gate) }
 
-// TestSharedRequestOutlivesItsCaller has the caller that starts a shared request
-// give up before the URL is built, and its buffer used again. A caller that joined
-// must get what both asked for.
+// TestSharedRequestOutlivesItsCaller has the caller that starts a shared request give up
+// before the URL is built, and overwrites its buffer. A caller that joined must get the
+// right object.
 func TestSharedRequestOutlivesItsCaller(t *testing.T) {
 	f := func(name string, store func(s *State) *store, path string,
 		call func(ctx context.Context, s *State, namespace string) (string, error)) {
@@ -109,7 +109,7 @@ func TestSharedRequestOutlivesItsCaller(t *testing.T) {
 				t.Errorf("%s: the second caller got %q, %v, want what belongs to victim", name, got, err)
 			}
 		}()
-		time.Sleep(50 * time.Millisecond) // so that it joins the request; without, it makes its own
+		time.Sleep(50 * time.Millisecond) // so that it joins the request; otherwise it sends its own
 		close(g.open)
 		<-joined
 		var paths []string
@@ -153,7 +153,7 @@ func TestSharedRequestOutlivesItsCaller(t *testing.T) {
 		})
 }
 
-// TestImpossibleNameIsOwned keeps the error about a name, and reads the next review.
+// TestImpossibleNameIsOwned keeps the error about a name while the next review is read.
 func TestImpossibleNameIsOwned(t *testing.T) {
 	review, end := reviewIn(t, "VICTIM", "ATTACK")
 	err := Namespaces.checkName("", review.Namespace())

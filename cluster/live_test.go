@@ -27,8 +27,8 @@ func pemOf(certificate []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
 }
 
-// hidden returns the namespaces of a cluster that are in no cache, because
-// nothing is watched, and lets requests for them wait until they are let go.
+// hidden returns the namespaces of a cluster that are not cached, because they are not
+// watched. Requests for them wait until letGo is closed.
 func hidden(t *testing.T) (a *apiServer, n *Objects[*corev1.Namespace], letGo chan struct{}) {
 	t.Helper()
 	a = newAPIServer(t)
@@ -63,7 +63,7 @@ func TestLiveRequestsAreShared(t *testing.T) {
 	}
 	began.Wait()
 	eventually(t, "a request arrives", func() bool { return a.waiting() == 1 })
-	time.Sleep(50 * time.Millisecond) // a caller that does not wait yet makes a second one
+	time.Sleep(50 * time.Millisecond) // a caller that does not wait yet would send a second one
 	close(letGo)
 	callersDone.Wait()
 	if got := n.store.live[verbGet][done].Get(); got >= callers/2 || a.waiting() != int(got) {
@@ -74,7 +74,7 @@ func TestLiveRequestsAreShared(t *testing.T) {
 	}
 }
 
-// TestShare has one request made for all callers that ask for the same at the same time.
+// TestShare checks that concurrent callers with the same question share one request.
 func TestShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(Namespaces.Kind, slog.New(slog.DiscardHandler))
@@ -100,7 +100,7 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestLiveCallerGivesUp has the caller that began a request end before it.
+// TestLiveCallerGivesUp ends the caller that started a request.
 func TestLiveCallerGivesUp(t *testing.T) {
 	a, n, letGo := hidden(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -115,7 +115,7 @@ func TestLiveCallerGivesUp(t *testing.T) {
 	if _, err := n.Get(ctx, "", "two"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the context ended", err)
 	}
-	time.Sleep(50 * time.Millisecond) // in which a request would arrive
+	time.Sleep(50 * time.Millisecond) // enough for a request to arrive
 	if got := a.count(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/two") }); got != 0 {
 		t.Errorf("%d requests were made for a context that had ended", got)
 	}
@@ -125,8 +125,8 @@ func TestLiveCallerGivesUp(t *testing.T) {
 	}
 }
 
-// TestLiveNotFoundIsAskedAgain has a namespace appear after the API server
-// looked for it, and before the second caller asks.
+// TestLiveNotFoundIsAskedAgain creates a namespace after the API server looked for it, and
+// before the second caller asks.
 func TestLiveNotFoundIsAskedAgain(t *testing.T) {
 	a := newAPIServer(t)
 	looked, letGo := make(chan struct{}), make(chan struct{})
@@ -146,7 +146,7 @@ func TestLiveNotFoundIsAskedAgain(t *testing.T) {
 	<-looked
 	a.put(namespace("new"))
 	go func() { _, err := n.Get(t.Context(), "", "new"); second <- err }()
-	time.Sleep(50 * time.Millisecond) // so that it joins the request; without, it makes its own
+	time.Sleep(50 * time.Millisecond) // so that it joins the request; otherwise it sends its own
 	close(letGo)
 	if err := <-first; !apierrors.IsNotFound(err) || err.Error() != `namespaces "new" not found` {
 		t.Errorf("got %v, want the API server's own answer", err)
@@ -157,11 +157,11 @@ func TestLiveNotFoundIsAskedAgain(t *testing.T) {
 }
 
 // TestLiveNotFoundIsAskedTwice has a caller join two requests that find nothing. It does not
-// ask a third time.
+// send a third one.
 func TestLiveNotFoundIsAskedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(Namespaces.Kind, slog.New(slog.DiscardHandler))
-		var answers []chan struct{} // of the requests that were made
+		var answers []chan struct{} // one for each request
 		call := func() {
 			go func() {
 				_, err := s.share(t.Context(), "key", "what", func(context.Context) (runtime.Object, error) {
@@ -178,7 +178,7 @@ func TestLiveNotFoundIsAskedTwice(t *testing.T) {
 		}
 		call()
 		call()                              // joins the first
-		s.flights.Forget("key\x00\x00\x00") // which the next one is too late for
+		s.flights.Forget("key\x00\x00\x00") // so that the next caller sends its own
 		call()
 		for _, answer := range answers {
 			close(answer)
@@ -190,8 +190,7 @@ func TestLiveNotFoundIsAskedTwice(t *testing.T) {
 	})
 }
 
-// TestLiveFailures is about answers that do not say whether the namespace is
-// there.
+// TestLiveFailures has answers that do not tell whether the namespace exists.
 func TestLiveFailures(t *testing.T) {
 	f := func(name, want string, answer func(a *apiServer, w http.ResponseWriter, r *http.Request)) {
 		t.Helper()
@@ -242,7 +241,7 @@ func TestLiveStorm(t *testing.T) {
 			if err := s.Follow(t.Context(), Namespaces.Called("get")); err != nil { // as a reload does
 				t.Error(err)
 			}
-			name := fmt.Sprintf("n%d", i%25) // five of them are not there
+			name := fmt.Sprintf("n%d", i%25) // five of them do not exist
 			got, err := n.Get(t.Context(), "", name)
 			if is := i%25 < 20; is && (err != nil || got.Name != name) || !is && !apierrors.IsNotFound(err) {
 				failures.Add(1)
@@ -255,8 +254,8 @@ func TestLiveStorm(t *testing.T) {
 	}
 }
 
-// A talker is a rate limiter that says something about a request as client-go does
-// of one that waited.
+// A talker is a rate limiter that logs a message about a request, as client-go does for one
+// that waited.
 type talker struct{ flowcontrol.RateLimiter }
 
 func (talker) Wait(ctx context.Context) error {
@@ -270,13 +269,13 @@ func (c talking) Get() *rest.Request  { return c.Interface.Get().Throttle(talker
 func (c talking) Post() *rest.Request { return c.Interface.Post().Throttle(talker{}) }
 func (c talking) Put() *rest.Request  { return c.Interface.Put().Throttle(talker{}) }
 
-// warnings counts those that the API server sends and that client-go would write to stderr.
+// warnings counts the warnings of the API server, which client-go would write to stderr.
 type warnings struct{ atomic.Int32 }
 
 func (w *warnings) HandleWarningHeader(int, string, string) { w.Add(1) }
 
-// TestClientLog has client-go say something of each kind of request. It goes to the
-// State's log, which is bounded, and not to stderr.
+// TestClientLog has client-go log a message of each kind of request. It goes to the State's
+// log, which is bounded, and not to stderr.
 func TestClientLog(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("shop"))

@@ -10,9 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestImpossibleNames asks for names that no object can have. The error is that of
-// client-go where it does not send the request, and else what an API server
-// answers. None of these arrives there.
+// TestImpossibleNames has invalid names. The error is that of client-go if it would not send
+// the request, and otherwise that of an API server. No request is sent.
 func TestImpossibleNames(t *testing.T) {
 	a, maps := uncachedMaps(t)
 	byClient := func(namespace, name string) error {
@@ -53,7 +52,7 @@ func TestImpossibleNames(t *testing.T) {
 	}
 }
 
-// TestImpossibleNamespaces lists namespaces that nothing can be in.
+// TestImpossibleNamespaces lists objects in namespaces with invalid names.
 func TestImpossibleNamespaces(t *testing.T) {
 	a, maps := uncachedMaps(t)
 	if got, err := maps.ListLive(t.Context(), "UPPER"); len(got) != 0 || err != nil {
@@ -72,7 +71,7 @@ func TestImpossibleNamespaces(t *testing.T) {
 	}
 }
 
-// uncachedMaps returns the ConfigMaps of a cluster that are in no cache.
+// uncachedMaps returns the ConfigMaps of a cluster, which are not cached.
 func uncachedMaps(t *testing.T) (*apiServer, *Objects[*corev1.ConfigMap]) {
 	t.Helper()
 	a, need := newAPIServer(t), configMap.Called("get", "list")

@@ -20,8 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds as plugins define them: one that nobody else knows, and Namespaces and
-// ConfigMaps once more.
+// Kinds as plugins define them: one of their own, and Namespaces and ConfigMaps again.
 var (
 	teams = DefineJSON(Definition{Group: "example.com", Version: "v1", Resource: "teams", Kind: "Team", Namespaced: true},
 		"spec.owner", "spec.env", "metadata.labels")
@@ -37,7 +36,7 @@ var (
 		Type[*corev1.ConfigMap]{})
 )
 
-// TestTwoDefinitions has three plugins define Namespaces with different fields kept.
+// TestTwoDefinitions has three plugins define Namespaces with different cached fields.
 func TestTwoDefinitions(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
@@ -85,7 +84,7 @@ func TestTwoDefinitions(t *testing.T) {
 	}
 }
 
-// TestJSONKind asks for objects in all ways, live ones too.
+// TestJSONKind reads objects in all ways, including live ones.
 func TestJSONKind(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
@@ -121,7 +120,7 @@ func TestJSONKind(t *testing.T) {
 	}
 }
 
-// TestJSONReaders has many goroutines read one object: run with the race detector.
+// TestJSONReaders has many goroutines read one object, for the race detector.
 func TestJSONReaders(t *testing.T) {
 	j, err := NewJSON([]byte(teamJSON))
 	if err != nil {
@@ -142,7 +141,7 @@ func TestJSONReaders(t *testing.T) {
 	readers.Wait()
 }
 
-// TestKeptFields compares what is kept with what encoding/json makes of it.
+// TestKeptFields compares the kept fields with those that encoding/json decodes.
 func TestKeptFields(t *testing.T) {
 	f := func(want string, keep ...string) {
 		t.Helper()
@@ -151,7 +150,7 @@ func TestKeptFields(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the reflector trims what it trimmed
+		for range 2 { // the reflector trims objects twice
 			trimmed, err := kind.trim(j)
 			if err != nil {
 				t.Fatal(err)
@@ -169,7 +168,7 @@ func TestKeptFields(t *testing.T) {
 	f(start+`},"spec":{"owner":"ann","quota":{"cpu":"4"}}}`, "spec.quota.cpu", "spec.owner", "spec.none", "none.at.all")
 	f(start+`,"labels":{"a":"b"}},"status":{"ready":true,"conditions":[{"type":"Ready","status":"True"}]}}`, "metadata.labels",
 		"status.ready", "status")
-	f(start+`},"spec":{}}`, "spec.owner.name", "spec.members.name") // a string and an array have no members
+	f(start+`},"spec":{}}`, "spec.owner.name", "spec.members.name") // strings and arrays have no members
 	f(start+`},"spec":{"quota":{}}}`, "spec.quota.none.at.all", "spec.nothing")
 	f(start + `,"annotations":{"note":"kept \"quoted\""},"generation":3,"labels":{"a":"b"}},"spec":{"owner":"ann",` +
 		`"quota":{"cpu":"4","memory":"8Gi"},` +
@@ -178,8 +177,8 @@ func TestKeptFields(t *testing.T) {
 		`"status":{"ready":true,"conditions":[{"type":"Ready","status":"True"}]}}`)
 }
 
-// teamsAPI answers about teams as an API server does that has their
-// CustomResourceDefinition while served is true.
+// teamsAPI answers about teams as an API server does that has their CustomResourceDefinition
+// while served is true.
 func teamsAPI(a *apiServer, served *atomic.Bool) {
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
@@ -202,8 +201,8 @@ func teamsAPI(a *apiServer, served *atomic.Bool) {
 	})
 }
 
-// TestAbsentKind is about a kind that a plugin needs and whose
-// CustomResourceDefinition is not there: what is said, and that it comes to life.
+// TestAbsentKind has a kind without a CustomResourceDefinition that a plugin needs: the
+// error says so, and the kind works after the definition was created.
 func TestAbsentKind(t *testing.T) {
 	a := newAPIServer(t)
 	var served atomic.Bool
@@ -229,8 +228,8 @@ func TestAbsentKind(t *testing.T) {
 	}
 }
 
-// TestOptionalKind is about a kind that a plugin does without: it comes, goes, and
-// comes again, and nothing of that is a failure.
+// TestOptionalKind has a kind that a plugin can do without: it appears, disappears, and
+// appears again, without failures.
 func TestOptionalKind(t *testing.T) {
 	a := newAPIServer(t)
 	var served atomic.Bool
@@ -259,7 +258,7 @@ metadata: {name: red, namespace: one, labels: {a: b}}
 spec: {owner: ann, quota: {cpu: "4"}}
 `
 
-// TestOpenKindsInFiles has files stand for the cluster.
+// TestOpenKindsInFiles has files instead of an API server.
 func TestOpenKindsInFiles(t *testing.T) {
 	kinds := []*Kind{teams.Kind, wholeTeams.Kind, wholeConfigMaps.Kind, configMap.Kind, namespacesAsJSON.Kind, teams.Kind}
 	dir := folder(t, map[string]string{
@@ -315,7 +314,7 @@ func TestOpenKindsInFiles(t *testing.T) {
 		`{"apiVersion": "example.com/v1", "kind": "Crew", "metadata": {"name": "red"}}`)
 }
 
-// putTeam has an object stand for one in the files, and changes one there.
+// putTeam adds an object to those in the files, and changes one.
 func putTeam(t *testing.T, s *State, v *View) {
 	t.Helper()
 	put, err := s.NewPutter().Put([]byte(strings.Replace(teamJSON, `"ann"`, `"eve"`, 1)))
@@ -350,8 +349,8 @@ type noJSON struct {
 
 func (n *noJSON) DeepCopyObject() runtime.Object { return n }
 
-// TestObjectsOfOpenKinds gives objects as tests of plugins do: typed ones, JSON, and
-// what other packages have for any object.
+// TestObjectsOfOpenKinds has objects as in tests of plugins: typed ones, JSON, and
+// unstructured ones of other packages.
 func TestObjectsOfOpenKinds(t *testing.T) {
 	red, err := NewJSON([]byte(teamJSON))
 	if err != nil {
@@ -384,7 +383,7 @@ func TestObjectsOfOpenKinds(t *testing.T) {
 	}
 }
 
-// TestWrongDefinition shows that a definition that cannot be is told at once.
+// TestWrongDefinition checks that an invalid definition fails at once.
 func TestWrongDefinition(t *testing.T) {
 	f := func(want string, define func()) {
 		t.Helper()
@@ -412,7 +411,7 @@ func TestWrongDefinition(t *testing.T) {
 	f("<nil>", func() { DefineJSON(Definition{Version: "v1", Resource: "teams", Kind: "Team"}) })
 }
 
-// TestInWithoutNeeds has a plugin look for objects and declare nothing.
+// TestInWithoutNeeds has a plugin that reads objects without declaring a need.
 func TestInWithoutNeeds(t *testing.T) {
 	defer func() {
 		if got := fmt.Sprint(recover()); !strings.Contains(got, "the plugin reads teams.example.com, but declares no Needs") {

@@ -56,8 +56,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestPutStays puts a Namespace into the State of a cluster that has it, too, and
-// that goes on.
+// TestPutStays puts a Namespace into the State of a cluster that has it, too, and whose
+// watch continues.
 func TestPutStays(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("shop", "team", "a"))

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestAuthorizeInFiles has objects in place of an API server, and somebody who
-// answers questions about rights, or nobody.
+// TestAuthorizeInFiles has objects instead of an API server, with and without a function
+// that answers access reviews.
 func TestAuthorizeInFiles(t *testing.T) {
 	f := func(authorize func(context.Context, *authorizationv1.SubjectAccessReview), want bool) {
 		t.Helper()
@@ -51,8 +51,8 @@ func TestAuthorizeInFiles(t *testing.T) {
 
 type noPointer struct{ *corev1.Pod }
 
-// TestWrongPlugins has plugins ask for what they do not declare, and define kinds of what is
-// no object.
+// TestWrongPlugins has plugins that use undeclared needs, and that define kinds of types
+// that are not objects.
 func TestWrongPlugins(t *testing.T) {
 	s, err := New(Options{Objects: []runtime.Object{}})
 	if err != nil {
@@ -77,18 +77,18 @@ func TestWrongPlugins(t *testing.T) {
 			if err := s.Follow(t.Context(), need); err != nil {
 				t.Fatal(err)
 			}
-			in(s.View(need, Discovered(), teams.Watched())) // of which only the first is followed
+			in(s.View(need, Discovered(), teams.Watched())) // only the first is followed
 		}()
 	}
 }
 
-// TestFollowTwice follows kinds again, and one that no file can have.
+// TestFollowTwice follows kinds again, and one that cannot be in files.
 func TestFollowTwice(t *testing.T) {
 	s, err := New(Options{Objects: []runtime.Object{namespace("one")}, Kinds: KindsOf(Discovered(), Dynamic())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Kinds(); !slices.Equal(got, Kinds()) { // no file has the others
+	if got := s.Kinds(); !slices.Equal(got, Kinds()) { // the others cannot be in files
 		t.Errorf("got kinds %v", got)
 	}
 	for range 3 {
@@ -105,13 +105,13 @@ func TestFollowTwice(t *testing.T) {
 	if got := configMap.In(s.View(configMap.Watched())).List(""); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
-	if err := s.View(wholeTeams.Watched()).Ready(); err != nil { // which nobody follows
+	if err := s.View(wholeTeams.Watched()).Ready(); err != nil { // not followed
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestCalledIsReady has a plugin that makes requests of what others watch, which is
-// not known yet.
+// TestCalledIsReady has a plugin that only sends requests about a kind. Others watch it, and
+// it is not listed yet.
 func TestCalledIsReady(t *testing.T) {
 	a := newAPIServer(t)
 	a.intercept(func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true })
@@ -127,7 +127,7 @@ func TestCalledIsReady(t *testing.T) {
 	}
 }
 
-// TestSchemes shows that all can be decoded that API servers send of a kind.
+// TestSchemes checks that all messages of API servers about a kind can be decoded.
 func TestSchemes(t *testing.T) {
 	for _, kind := range append(Kinds(), discovered) {
 		scheme := newScheme(kind)
@@ -157,7 +157,7 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
-// TestRulesByGroup has one resource in two groups, and a subresource to watch.
+// TestRulesByGroup has the same resource in two groups, and a watched subresource.
 func TestRulesByGroup(t *testing.T) {
 	other := DefineJSON(Definition{Group: "example.com", Version: "v1", Resource: "pods", Kind: "Pod"})
 	if got := Rules(Pods.Called("get"), other.Called("list")); len(got) != 2 || !slices.Equal(got[1].APIGroups, []string{"example.com"}) {
@@ -168,7 +168,8 @@ func TestRulesByGroup(t *testing.T) {
 	}
 }
 
-// TestOverdraft has requests that would overtake, or go on when nobody waits.
+// TestOverdraft has requests that must not overtake, or continue after their callers gave
+// up.
 func TestOverdraft(t *testing.T) {
 	l := newFairLimiter(0.001, 1, metrics.NewSet())
 	if l.Accept(); l.TryAccept() {
@@ -184,7 +185,7 @@ func TestOverdraft(t *testing.T) {
 	eventually(t, "what nobody takes is there again", func() bool { return l.tokens.Tokens() >= burst })
 
 	l = newFairLimiter(0.001, 3, metrics.NewSet())
-	l.dispatching = true // somebody else does
+	l.dispatching = true // another goroutine dispatches
 	l.waiting.add(&turn{granted: make(chan struct{})}, []string{"a"})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -193,7 +194,7 @@ func TestOverdraft(t *testing.T) {
 	}
 }
 
-// TestObjectsAreRead gives objects in all forms that they may have.
+// TestObjectsAreRead has objects in all supported types.
 func TestObjectsAreRead(t *testing.T) {
 	given := namespace("one")
 	before := given.DeepCopy()
@@ -237,7 +238,7 @@ func TestObjectsAreRead(t *testing.T) {
 	}
 }
 
-// TestFilesAreWrong has files that cannot be read, and documents that are none.
+// TestFilesAreWrong has unreadable files, and documents that are not objects.
 func TestFilesAreWrong(t *testing.T) {
 	f := func(content string, want ...string) {
 		t.Helper()
@@ -274,7 +275,7 @@ func TestFilesAreWrong(t *testing.T) {
 	}
 }
 
-// TestJSONEdges has JSON objects that are none, and versions of them.
+// TestJSONEdges has JSON that is not an object, and versions of objects.
 func TestJSONEdges(t *testing.T) {
 	for _, text := range []string{`{`, `{"metadata":1}`, `5`, `{"metadata":{"name":1}}`} {
 		if j, err := NewJSON([]byte(text)); err == nil {

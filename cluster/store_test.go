@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestListIsCurrent lists after every change: what was sorted before must not be
-// returned again.
+// TestListIsCurrent lists after every change: an earlier sorted list must not be returned
+// again.
 func TestListIsCurrent(t *testing.T) {
 	s := newStore(configMap.Kind, slog.New(slog.DiscardHandler))
 	maps := &Objects[*corev1.ConfigMap]{store: s, watched: true}
@@ -54,8 +54,7 @@ func TestListIsCurrent(t *testing.T) {
 	}
 }
 
-// TestSecondList lists objects again: those that did not change stay as they are, and none is
-// trimmed twice.
+// TestSecondList lists objects again: unchanged ones are reused, and none is trimmed twice.
 func TestSecondList(t *testing.T) {
 	trimmed, kind := 0, *configMap.Kind
 	kind.trim = func(object runtime.Object) (runtime.Object, error) {
@@ -92,7 +91,7 @@ func TestSecondList(t *testing.T) {
 	for _, gather := range []bool{false, true} {
 		first := list(gather, "x", "y")
 		trimmed = 0
-		second := list(gather, "x", "z") // etcd was restored: other objects have the same version
+		second := list(gather, "x", "z") // as after etcd was restored: other objects have the same version
 		if second[0] != first[0] || second[1] == first[1] {
 			t.Errorf("gathered %t: got the same object %t and %t, want true and false", gather, second[0] == first[0],
 				second[1] == first[1])

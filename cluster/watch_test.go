@@ -39,8 +39,8 @@ func run(t *testing.T, s *State) {
 	}
 }
 
-// team returns the label of a namespace that the tests change, "" if the cache
-// lacks the namespace.
+// team returns the label of a namespace that the tests change, "" if the namespace is not
+// cached.
 func team(t *testing.T, s *State, name string) string {
 	t.Helper()
 	n, ok := namespacesIn(s).Cached("", name)
@@ -172,15 +172,15 @@ func TestWatchIsCut(t *testing.T) {
 		stream(w)
 		w.Write([]byte{0, 0, 0, 1, 'x'})
 	})
-	// client-go's REST client asks again by itself.
+	// client-go's REST client retries by itself.
 	f("before it began", 0, func(http.ResponseWriter) { panic(http.ErrAbortHandler) })
-	// After one of them client-go asks for initial events, and lists when that fails.
+	// After one of these, client-go requests initial events, and lists if that fails.
 	f("by an error", 2, func(w http.ResponseWriter) { http.Error(w, "no", http.StatusInternalServerError) })
 	f("by too many", 3, func(w http.ResponseWriter) { http.Error(w, "no", http.StatusTooManyRequests) })
 }
 
-// TestExpired has a watch go on after what happened was forgotten: the deletion
-// is seen all the same.
+// TestExpired continues a watch after its version has expired: the deletion is still
+// noticed.
 func TestExpired(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
@@ -189,7 +189,7 @@ func TestExpired(t *testing.T) {
 	s := a.newState(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	run(t, s)
 	heard := s.find(Namespaces.Kind).contact.Load()
-	a.bookmark() // after a watch that brought nothing, client-go lists at once
+	a.bookmark() // after a watch without events, client-go lists at once
 	eventually(t, "a bookmark arrives", func() bool { return s.find(Namespaces.Kind).contact.Load() > heard })
 	a.forget("two")
 	if team(t, s, "two") != "a" {
@@ -205,9 +205,8 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// TestNoInitialEvents has API servers that refuse to send initial events: the
-// list that follows works, so nothing is a fault of the cluster. Other answers to
-// the same watch are.
+// TestNoInitialEvents has API servers that refuse to send initial events: the list after
+// that works, so there is no fault. Other answers to the same watch are faults.
 func TestNoInitialEvents(t *testing.T) {
 	const noProgress = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",` +
 		`"reason":"InternalError","code":500,` +
@@ -228,7 +227,8 @@ func TestNoInitialEvents(t *testing.T) {
 			a.put(namespace("one", "team", "a"))
 			var refused atomic.Int32
 			a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
-				// Some answers make the reflector repeat the watch, so not all are refused.
+				// After some answers the reflector repeats the watch, so not all are
+				// refused.
 				if r.URL.Query().Get("sendInitialEvents") != "true" || refused.Add(1) > 4 {
 					return false
 				}
@@ -254,7 +254,7 @@ func TestNoInitialEvents(t *testing.T) {
 	f("expired", true, status(apierrors.NewResourceExpired("too old")))
 }
 
-// TestAway has nobody listen for a while.
+// TestAway has no server for a while.
 func TestAway(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
@@ -291,7 +291,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// logged is what was logged.
+// logged collects the lines of a log.
 type logged struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -370,7 +370,7 @@ func TestNotReady(t *testing.T) {
 	})
 }
 
-// TestNobodyListens is about the address of a server that is gone.
+// TestNobodyListens has the address of a server that has stopped.
 func TestNobodyListens(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})
@@ -383,8 +383,7 @@ func TestNobodyListens(t *testing.T) {
 	eventually(t, "it becomes ready", func() bool { return s.Ready() == nil })
 }
 
-// TestNewerKind is about an API server that does not have the resource, and then
-// does.
+// TestNewerKind has an API server that serves the resource only later.
 func TestNewerKind(t *testing.T) {
 	a := newAPIServer(t)
 	var upgraded atomic.Bool
@@ -393,7 +392,7 @@ func TestNewerKind(t *testing.T) {
 		case r.URL.Path != "/apis/resource.k8s.io/v1/deviceclasses":
 			return false
 		case !upgraded.Load():
-			http.Error(w, "404 page not found", http.StatusNotFound) // as kube-apiserver says it of a group
+			http.Error(w, "404 page not found", http.StatusNotFound) // kube-apiserver's answer for a group that it does not serve
 		case r.URL.Query().Get("sendInitialEvents") == "true":
 			a.fail(w, r, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
 		case isWatch(r):
@@ -426,8 +425,8 @@ func TestNewerKind(t *testing.T) {
 	eventually(t, "the object is known", func() bool { return len(classes.List("")) == 1 })
 }
 
-// TestQuietWatch has a watch hang, as one through a proxy can, after the kind
-// was synced: it is begun anew.
+// TestQuietWatch has a watch hang after the kind was listed, as a proxy may cause: it is
+// restarted.
 func TestQuietWatch(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
@@ -458,7 +457,7 @@ func TestQuietWatch(t *testing.T) {
 	eventually(t, "the change arrives", func() bool { return team(t, s, "one") == "b" })
 }
 
-// TestStop ends the watches, and leaves the state.
+// TestStop ends the watches, and keeps the cached objects.
 func TestStop(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
@@ -578,8 +577,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestSeries shows two caches of a resource: the age of the oldest, and whether both are
-// there. When one goes, the other one is left, whoever reads the metrics meanwhile.
+// TestSeries has two caches of a resource: the metrics show the age of the older one, and
+// whether both are listed. After one was removed, they show the other one, even if they are
+// read meanwhile.
 func TestSeries(t *testing.T) {
 	old, young := newStore(Namespaces.Kind, nil), newStore(Namespaces.Kind, nil)
 	old.began = old.began.Add(-time.Hour)
@@ -607,8 +607,8 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestViewsWaitForTheirOwn has a kind be followed, as after a reload, whose list
-// does not come: who needs another kind is not kept waiting.
+// TestViewsWaitForTheirOwn follows another kind, as after a reload, whose list hangs: users
+// of other kinds do not wait.
 func TestViewsWaitForTheirOwn(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one"))

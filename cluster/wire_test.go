@@ -29,7 +29,7 @@ func wireRuntimeClass(i int) *nodev1.RuntimeClass {
 	}
 }
 
-// wireLimitRange returns one with defaults and two limits.
+// wireLimitRange returns a LimitRange with defaults and two limits.
 func wireLimitRange(i int) *corev1.LimitRange {
 	limits := &corev1.LimitRange{
 		ObjectMeta: wireMeta(fmt.Sprintf("team-%05d-production", i), "limits"),
@@ -43,7 +43,7 @@ func wireLimitRange(i int) *corev1.LimitRange {
 	return limits
 }
 
-// wireMeta is what kubectl apply makes.
+// wireMeta returns metadata as kubectl apply writes them.
 func wireMeta(namespace, name string) metav1.ObjectMeta {
 	meta := wireNamespace(0).ObjectMeta
 	meta.Namespace, meta.Name = namespace, name
@@ -54,7 +54,7 @@ func wireList(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// wireNode returns a node as clouds make them, with labels and images.
+// wireNode returns a node as clouds create them, with labels and images.
 func wireNode(i int) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: wireMeta("", fmt.Sprintf("ip-10-%d-%d-17.eu-central-1.compute.internal", i/250, i%250))}
 	node.Labels = map[string]string{

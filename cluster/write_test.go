@@ -23,7 +23,7 @@ func quota(name string) *corev1.ResourceQuota {
 	return q
 }
 
-// TestFilesTakeWrites has files stand for an API server.
+// TestFilesTakeWrites has files instead of an API server.
 func TestFilesTakeWrites(t *testing.T) {
 	s, err := New(Options{Embedded: true})
 	if err != nil {

@@ -65,7 +65,8 @@ func TestLastObjectLeading(t *testing.T) {
 		if f == fieldKind {
 			body = strings.Replace(beforeLast, `"uid":"1","kind"`, `"uid":"1","x"`, 1)
 		}
-		if err := r.Decode([]byte(body + `"object":{},"oldObject":null,"dryRun":false,"options":{}}}`)); err != nil || len(r.Object.nodes) == 0 {
+		if err := r.Decode([]byte(body + `"object":{},"oldObject":null,"dryRun":false,"options":{}}}`)); err != nil ||
+			len(r.Object.nodes) == 0 {
 			t.Errorf("without %s: %v, the object is noted from the end", RequestFields[f].Name, err)
 		}
 	}

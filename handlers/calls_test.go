@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestCalls shows that every plugin whose code can call an address or run a command says so:
-// fastadmit review and test do not run it then.
+// TestCalls checks that every plugin whose code can call an address or run a command
+// declares this: fastadmit review and test do not run such plugins.
 func TestCalls(t *testing.T) {
 	calling := []string{"net/http", "os/exec", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"}
 	for _, room := range []string{"kubeconfigclient", "jsonclient", "webhook"} {

@@ -8,10 +8,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// TestConcurrently has each plugin answer its golden cases in several goroutines at
-// once. With the race detector this shows what requests share that they must not; the
-// packages of the plugins ask one thing after the other, so "make test" runs
-// them without it.
+// TestConcurrently has each plugin answer its golden cases in several goroutines at once.
+// The race detector then finds memory that requests share. The packages of the plugins send
+// one request after the other, so "make test" runs them without the race detector.
 func TestConcurrently(t *testing.T) {
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
 		t.Run(p.Name, func(t *testing.T) {

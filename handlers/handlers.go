@@ -121,6 +121,6 @@ func InTree(options Options) []admission.Plugin {
 		validatingadmissionpolicy.Plugin(),
 		validatingadmissionwebhook.Plugin(),
 		resourcequota.Plugin(),
-		alwaysdeny.Plugin(), // at the end, as there
+		alwaysdeny.Plugin(), // the last one, as in kube-apiserver
 	}
 }

@@ -26,16 +26,15 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/resourcequota"
 )
 
-// A refuser has no memory for anybody.
+// A refuser never grants memory.
 type refuser struct{}
 
 func (refuser) GrantMemory() bool { return false }
 
 func (refuser) GrantValues(int) bool { return false }
 
-// TestNoMemory has plugins decode, or collect, much more than a review may without asking
-// whether there is memory. Each asks before it does so: where there is none, nothing is
-// allocated.
+// TestNoMemory has large reviews that plugins decode, or collect values of. Each plugin must
+// ask for memory first, and allocate nothing if there is none.
 func TestNoMemory(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"v":"100"},`+
@@ -93,7 +92,7 @@ func TestNoMemory(t *testing.T) {
 			`{"metadata":{"name":"n1"},"spec":{"taints":[]}}`)),
 		`"name":"name","namespace":"namespace",`, `"name":"n1",`+strings.TrimSuffix(byNode, `,"were":{`)+`,`, 1)))
 
-	images := admission.Enabled{Config: configs["ImagePolicyWebhook"], Kubeconfig: []byte(nobody)}
+	images := admission.Enabled{Config: configs["ImagePolicyWebhook"], Kubeconfig: []byte(unreachable)}
 	f("ImagePolicyWebhook, images", imagepolicywebhook.Plugin(), images, admission.Validate,
 		admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":`+list(`{"image":"`+strings.Repeat("x", 100)+`"}`)+`}}`))
 	f("ImagePolicyWebhook, annotations", imagepolicywebhook.Plugin(), images, admission.Validate,

@@ -1,6 +1,7 @@
 package handlers_test
 
-// pastConfigs are the configurations of plugins that Kubernetes removed and that need one.
+// pastConfigs are configurations of plugins that Kubernetes removed, for those that need
+// one.
 var pastConfigs = map[string][]byte{
 	"InitialResources": []byte(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration",` +
 		`"source":{"url":"http://127.0.0.1:1"}}`),

@@ -18,9 +18,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// BenchmarkPauses measures the processor time of a review, without HTTP and TLS, after
-// the processor had nothing to do for a while. It is longer than in a loop: what the
-// review needs is not in the caches any more.
+// BenchmarkPauses measures the processor time of a review, without HTTP and TLS, after the
+// processor was idle for a while. It takes longer than in a loop, because the caches of the
+// processor are cold.
 func BenchmarkPauses(b *testing.B) {
 	for name, enabled := range map[string][]string{
 		"AlwaysPullImages": {"AlwaysPullImages"},
@@ -32,7 +32,7 @@ func BenchmarkPauses(b *testing.B) {
 		chain := recordedChain(b, enabled)
 		for _, pause := range []time.Duration{0, 3 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
 			b.Run(name+"/"+pause.String(), func(b *testing.B) {
-				runtime.LockOSThread() // whose time it is
+				runtime.LockOSThread() // threadTime is that of the thread
 				defer runtime.UnlockOSThread()
 				var dst []byte
 				var took []time.Duration
@@ -45,7 +45,7 @@ func BenchmarkPauses(b *testing.B) {
 				}
 				slices.Sort(took)
 				b.ReportMetric(float64(took[len(took)/2])/1e3, "median-µs")
-				b.ReportMetric(0, "ns/op") // with the pause
+				b.ReportMetric(0, "ns/op") // it would include the pause
 			})
 		}
 	}

@@ -16,12 +16,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// endless are quantities of a few characters that take hours and gigabytes to parse,
-// or to compare with another.
+// endless are short quantities that take hours and gigabytes to parse or compare.
 var endless = []string{"1e-2147483647", "1e2147483647", "1e3000000000"}
 
-// withQuantity are reviews with a quantity in the place of $, and the plugins that
-// read it.
+// withQuantity are reviews with a quantity in place of $, and the plugins that read it.
 var withQuantity = []struct {
 	resource, sub string
 	operation     codec.Operation
@@ -45,15 +43,15 @@ var withQuantity = []struct {
 		`{"status":{"capacity":{"storage":"$"}}}`, `{"status":{"capacity":{"storage":"1"}}}`, "NodeRestriction"},
 }
 
-// TestQuantitiesEnd has no plugin parse or compare such a quantity. Those that read it
-// have the review refused, which no failure policy undoes.
+// TestQuantitiesEnd checks that no plugin parses or compares such a quantity. A plugin that
+// reads it denies the review, and no failure policy can change that.
 func TestQuantitiesEnd(t *testing.T) {
 	objects := append(state(),
 		&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "heavy"}, Handler: "h",
 			Overhead: &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}})
 	refused := make(map[string]int)
 	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
-		synctest.Test(t, func(t *testing.T) { // nothing waits
+		synctest.Test(t, func(t *testing.T) { // so that waits take no time
 			chain := worstChain(t, plugin, objects)
 			for _, test := range withQuantity {
 				for _, text := range endless {

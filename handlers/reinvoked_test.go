@@ -17,11 +17,10 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// TestTolerationsReinvoked is about PodTolerationRestriction and
-// ExtendedResourceToleration in one webhook, and in one each, as the README.md of
-// the first says. In-tree they run in that order, and both again when a webhook
-// changed the pod. TestTolerationsReinvokedListed in e2e/oracle shows what in-tree
-// does.
+// TestTolerationsReinvoked has PodTolerationRestriction and ExtendedResourceToleration in
+// one webhook, and in one each, as described in the README.md of the former. In-tree they
+// run in this order, and again after a webhook changed the pod.
+// TestTolerationsReinvokedListed in e2e/oracle runs the same in-tree.
 func TestTolerationsReinvoked(t *testing.T) {
 	const (
 		restricts, extends = "PodTolerationRestriction", "ExtendedResourceToleration"
@@ -63,7 +62,8 @@ func TestTolerationsReinvoked(t *testing.T) {
 // chainOfAll returns the plugins of these names in one chain.
 func chainOfAll(t *testing.T, settings admission.Settings, names ...string) *admission.Chain {
 	t.Helper()
-	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}}})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
+	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{namespace}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func chainOfAll(t *testing.T, settings admission.Settings, names ...string) *adm
 	return chain
 }
 
-// mutated returns a pod as a call of a mutating webhook leaves it.
+// mutated returns a pod as a call of a mutating webhook changes it.
 func mutated(t *testing.T, chain *admission.Chain, object string) string {
 	t.Helper()
 	review := codec.Acquire()

@@ -11,8 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// TestTable compares the table, but for the rules, with testdata/table.txt, so that
-// nobody changes what a plugin is and what it needs without seeing it.
+// TestTable compares the table of plugins, without the rules, with testdata/table.txt, so
+// that changes of it are noticed.
 func TestTable(t *testing.T) {
 	var got strings.Builder
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
@@ -35,7 +35,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	const golden = "testdata/table.txt"
-	if flag.Lookup("update").Value.String() == "true" { // admissiontest has the flag
+	if flag.Lookup("update").Value.String() == "true" { // the flag is defined in admissiontest
 		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}

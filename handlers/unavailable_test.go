@@ -11,9 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// TestReleases has every admission plugin that a release of Kubernetes had either in the
-// table of plugins or among those that are not here, with the releases that
-// testdata/releases.yaml says.
+// TestReleases checks that every admission plugin of a Kubernetes release is either in the
+// table of plugins or in NotHere, with the releases in testdata/releases.yaml.
 func TestReleases(t *testing.T) {
 	content, err := os.ReadFile("testdata/releases.yaml")
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// odd are names that nothing can have, as users may write them where a name is
-// asked for: admission comes before validation.
+// odd are invalid names that users may send, because admission comes before validation.
 var odd = []string{"", ".", "..", "a/b", "%2F", "UPPER", "\x00\n\ufffd", strings.Repeat("x", 254)}
 
-// unrecorded are reviews of what is in no recording: a Pod that names a class, a
-// PodGroup that names a Workload, and a ResourceClaim that quotas ask the owner of.
-var unrecorded = []string{`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
+// unrecorded are reviews that are in no recording: a Pod with names of classes, a PodGroup
+// with the name of a Workload, and a ResourceClaim whose owner quotas look up.
+var unrecorded = []string{
+	`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","userInfo":{"username":"alice"},
 	"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},
 	"namespace":"shop","operation":"CREATE","object":{"metadata":{"name":"p","namespace":"shop"},
 		"spec":{"runtimeClassName":"r","priorityClassName":"p","serviceAccountName":"s","nodeName":"n","containers":[]}}}}`,
@@ -40,17 +40,18 @@ var unrecorded = []string{`{"kind":"AdmissionReview","apiVersion":"admission.k8s
 	"kind":{"group":"resource.k8s.io","version":"v1","kind":"ResourceClaim"},
 	"resource":{"group":"resource.k8s.io","version":"v1","resource":"resourceclaims"},"namespace":"shop","operation":"CREATE",
 	"object":{"metadata":{"name":"c","namespace":"shop","annotations":{"resource.kubernetes.io/extended-resource-claim":"true"},
-		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},"spec":{}}}}`}
+		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},"spec":{}}}}`,
+}
 
-// byAnybody becomes byNode, so that the review is a node's.
+// byAnybody is replaced by byNode, so that a node sends the review.
 const (
 	byAnybody = `"userInfo":{`
 	byNode    = `"userInfo":{"username":"system:node:n1","groups":["system:nodes"]},"were":{`
 )
 
-// TestNoNameIsAFailure writes odd names into every recording, wherever there is
-// a name. Each plugin must come to a decision: who can make one fail gets past it
-// where failures are ignored. Whether it is the right one is for the oracle to say.
+// TestNoNameIsAFailure writes odd names into every recording, wherever there is a name. No
+// plugin may fail: with the failure policy Ignore, users could bypass a plugin by making it
+// fail. The oracle checks that the decisions are right.
 func TestNoNameIsAFailure(t *testing.T) {
 	var recorded [][]byte
 	for _, body := range unrecorded {
@@ -69,7 +70,7 @@ func TestNoNameIsAFailure(t *testing.T) {
 	}
 	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		t.Run(plugin.Name, func(t *testing.T) {
-			// In a bubble nothing waits for a namespace to appear.
+			// In a bubble, waiting for a namespace takes no time.
 			synctest.Test(t, func(t *testing.T) {
 				chain := chainOf(t, plugin)
 				for _, body := range bodies {
@@ -80,8 +81,8 @@ func TestNoNameIsAFailure(t *testing.T) {
 	}
 }
 
-// chainOf returns the plugin in a cluster in which everybody may do everything, and
-// in which there is a quota for claims.
+// chainOf returns the plugin in a cluster in which all users have all permissions, with a
+// quota for claims.
 func chainOf(t *testing.T, plugin admission.Plugin) *admission.Chain {
 	one := corev1.ResourceList{"count/resourceclaims.resource.k8s.io": resource.MustParse("1")}
 	state, err := cluster.New(cluster.Options{
@@ -97,7 +98,7 @@ func chainOf(t *testing.T, plugin admission.Plugin) *admission.Chain {
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	enabled := admission.Enabled{Kubeconfig: []byte(nobody)}
+	enabled := admission.Enabled{Kubeconfig: []byte(unreachable)}
 	switch plugin.Name {
 	case "ImagePolicyWebhook":
 		enabled.Config = configs[plugin.Name]
@@ -129,8 +130,8 @@ func decides(t *testing.T, chain *admission.Chain, body []byte) {
 	}
 }
 
-// renamed returns the review with the value wherever there is a name in these
-// fields of its request.
+// renamed returns the review with the value in place of all names in these fields of its
+// request.
 func renamed(t *testing.T, body []byte, value string, fields ...string) []byte {
 	t.Helper()
 	var review map[string]any

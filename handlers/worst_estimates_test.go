@@ -18,7 +18,7 @@ import (
 )
 
 // TestWorstEstimates is TestWorst for InitialResources with a server that knows all images,
-// so that containers get requests and are named in the annotation.
+// so that containers get requests and the annotation lists them.
 func TestWorstEstimates(t *testing.T) {
 	quiet(t)
 	var asked atomic.Int64
@@ -46,7 +46,7 @@ func TestWorstEstimates(t *testing.T) {
 		{"requests for both", "a:v1", `,"resources":{"requests":{"cpu":"1","memory":"1"}}`},
 	} {
 		small, large := body(*worstN, c.image, c.rest), body(4**worstN, c.image, c.rest)
-		for _, body := range [][]byte{small, large} { // which asks, once
+		for _, body := range [][]byte{small, large} { // each asks the server
 			want := admission.OutcomePatched
 			if c.name == "requests for both" {
 				want = admission.OutcomeAllowed
@@ -62,7 +62,7 @@ func TestWorstEstimates(t *testing.T) {
 			t.Errorf("%s: got %d more questions, want answers that are kept", c.name, got-before)
 		}
 	}
-	// Two resources of 32 images, which are enough at once.
+	// Two resources of 32 images, each with enough samples for one query.
 	if got := asked.Load(); got > 2*(32+1) {
 		t.Errorf("got %d questions, want two for each image of 32 and one", got)
 	}

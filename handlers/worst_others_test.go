@@ -4,8 +4,8 @@ package handlers_test
 
 import "strings"
 
-// otherLists are members of what is no Pod: its resource, and the object with the
-// list in its place.
+// otherLists are fields of objects other than Pods: the resource, and the object with a
+// list.
 var otherLists = []struct{ name, resource, before, format, after, extra string }{
 	{"taints", "v1/nodes", `{"metadata":{"name":"n1"},"spec":{"taints":[`, `{"key":"k#","value":"v","effect":"NoSchedule"}`,
 		`]}}`, `"name":"n1",`},
@@ -98,7 +98,7 @@ var otherLists = []struct{ name, resource, before, format, after, extra string }
 		`"containers":[{"name":"c","env":[`, `{"name":"e#","value":"v"}`, `]}]}}`, ``},
 }
 
-// pairs are Pods with two lists: what is in one may be looked up in the other.
+// pairs are Pods with two lists, where plugins may look up the elements of one in the other.
 var pairs = []struct {
 	name string
 	spec func(n int) string
@@ -146,8 +146,8 @@ func (s *shape) body(n int, user string) []byte {
 		`,"object":` + object + `,"oldObject":` + old + `}}`)
 }
 
-// fieldUnless returns a field of the request that is its own name, unless the shape
-// has one.
+// fieldUnless returns a field of the request with its own name as the value, unless the
+// shape sets it.
 func (s *shape) fieldUnless(name string) string {
 	if strings.Contains(s.extra, `"`+name+`":`) {
 		return ""

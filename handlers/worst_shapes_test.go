@@ -10,17 +10,16 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A shape is a kind of review with one thing in it n times.
+// A shape is a kind of review with n equal parts.
 type shape struct {
 	name      string
 	resource  string // such as "v1/pods"
 	operation codec.Operation
-	objects   func(n int) (object, old string) // old is "null" unless there is one
-	extra     string                           // more fields of the request, each with a comma behind it
+	objects   func(n int) (object, old string) // old is "null" if there is no old object
+	extra     string                           // more fields of the request, each followed by a comma
 }
 
-// times returns n texts with commas between them: format, with the number of each
-// in the place of #.
+// times returns n copies of format, separated by commas, with the index in place of #.
 func times(n int, format string) string {
 	parts := strings.Split(format, "#")
 	var b []byte
@@ -47,8 +46,8 @@ const (
 	podFields    = `"runtimeClassName":"sandbox","serviceAccountName":"limited","priorityClassName":"high","nodeName":"n1"`
 )
 
-// pod returns a Pod with these members of its metadata and its spec. The first
-// of two members of a name counts.
+// pod returns a Pod with these fields of its metadata and its spec. If a name occurs twice,
+// the first one counts.
 func pod(metadata, spec string) string {
 	return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"name","namespace":"namespace"` + before(metadata) + `},"spec":{` +
 		podFields + before(spec) + `}}`
@@ -61,7 +60,7 @@ func before(members string) string {
 	return "," + members
 }
 
-// podLists are members of a PodSpec, each with the format of what is repeated.
+// podLists are fields of a PodSpec, each with the format of the repeated part.
 var podLists = []struct{ name, before, format, after string }{
 	{"containers", ``, `{"name":"c#","image":"i"}`, ``},
 	{"containers that ask", ``,
@@ -83,7 +82,7 @@ var podLists = []struct{ name, before, format, after string }{
 	{"capabilities", `{"name":"c","image":"i","securityContext":{"capabilities":{"add":[`, `"C#"`, `]}}}`},
 }
 
-// specLists are other members of a PodSpec.
+// specLists are other fields of a PodSpec.
 var specLists = []struct{ name, before, format, after string }{
 	{"volumes", `"volumes":[`, `{"name":"v#","secret":{"secretName":"s1"}}`, `]`},
 	{"host volumes", `"volumes":[`, `{"name":"v#","hostPath":{"path":"/"}}`, `]`},
@@ -111,7 +110,7 @@ var specLists = []struct{ name, before, format, after string }{
 	{"pod resources", `"resources":{"requests":{`, `"example.com/r#":"1"`, `}}`},
 }
 
-// metadataLists are members of every object's metadata.
+// metadataLists are fields of the metadata of every object.
 var metadataLists = []struct{ name, before, format, after string }{
 	{"labels", `"labels":{`, `"node-restriction.kubernetes.io/l#":"v"`, `}`},
 	{"annotations", `"annotations":{`, `"container.apparmor.security.beta.kubernetes.io/c#":"unconfined"`, `}`},
@@ -123,8 +122,8 @@ var metadataLists = []struct{ name, before, format, after string }{
 	{"managed fields", `"managedFields":[`, `{"manager":"m#","operation":"Update"}`, `]`},
 }
 
-// shapes returns all shapes: each list in a creation and in an update that changes
-// all of it, and those of what is no Pod's in updates that add and remove it.
+// shapes returns all shapes: each list in a creation and in an update that changes all of
+// it, and the lists of otherLists also in updates that add and remove them.
 func shapes() []shape {
 	var all []shape
 	addChanged := func(name, resource, extra string, object func(n int) string) {

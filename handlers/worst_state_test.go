@@ -19,7 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/podsecuritypolicy"
 )
 
-// configs are the configurations of plugins that need one, or do more with it.
+// configs are configurations of plugins that need one, or do more with one.
 var configs = map[string][]byte{
 	"EventRateLimit": []byte(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[
 		{"type":"SourceAndObject","qps":1000000,"burst":1000000},{"type":"User","qps":1000000,"burst":1000000}]}`),
@@ -28,11 +28,12 @@ var configs = map[string][]byte{
 	"PodTolerationRestriction": []byte(`{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",
 		"default":[{"key":"d","operator":"Exists"}]}`),
 	"ResourceQuota": []byte(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","limitedResources":[
-		{"resource":"pods","matchContains":["example.com"]},{"resource":"pods","matchScopes":[{"scopeName":"CrossNamespacePodAffinity","operator":"Exists"}]}]}`),
+		{"resource":"pods","matchContains":["example.com"]},
+		{"resource":"pods","matchScopes":[{"scopeName":"CrossNamespacePodAffinity","operator":"Exists"}]}]}`),
 }
 
-// nobody is a kubeconfig of a server that refuses connections.
-const nobody = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
+// unreachable is a kubeconfig of a server that refuses connections.
+const unreachable = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
 	"contexts":[{"name":"x","context":{"cluster":"c","user":""}}],"current-context":"x"}`
 
 func configOf(plugin string) []byte {
@@ -42,8 +43,7 @@ func configOf(plugin string) []byte {
 	return pastConfigs[plugin]
 }
 
-// few is how many things objects of the cluster have that a review is compared
-// with.
+// few is the number of elements in objects of the cluster that a review is compared with.
 const few = 20
 
 func selectorOf(n int) string {
@@ -70,10 +70,12 @@ func named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "namespace", Name: name}
 }
 
-// state is a cluster in which plugins work hard.
+// state returns the objects of a cluster that make plugins do much work.
 func state() []runtime.Object {
 	hard := amounts(few, "1000000")
-	hard["requests.example.com/gpu"], hard["pods"], hard["count/pods"] = resource.MustParse("1000000"), resource.MustParse("1000000"), resource.MustParse("1000000")
+	for _, name := range []corev1.ResourceName{"requests.example.com/gpu", "pods", "count/pods"} {
+		hard[name] = resource.MustParse("1000000")
+	}
 	used := make(corev1.ResourceList)
 	for name := range hard {
 		used[name] = resource.MustParse("0")
@@ -111,7 +113,7 @@ func state() []runtime.Object {
 		quota("near", corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeCrossNamespacePodAffinity}}),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1",
 			Labels: map[string]string{corev1.LabelTopologyZone: "z", corev1.LabelTopologyRegion: "r"}}},
-		&podsecuritypolicy.PodSecurityPolicy{ // which changes all containers, and finds fault with what can be
+		&podsecuritypolicy.PodSecurityPolicy{ // changes all containers, and rejects as many fields as possible
 			TypeMeta:   metav1.TypeMeta{APIVersion: "policies.fastadmit.io/v1beta1", Kind: "PodSecurityPolicy"},
 			ObjectMeta: metav1.ObjectMeta{Name: "p"},
 			Spec: podsecuritypolicy.Spec{

@@ -30,21 +30,21 @@ import (
 )
 
 const (
-	// ratioMax is how much more the larger review may cost: four times is linear,
-	// and what sorts takes a little more. What is quadratic takes 16 times.
+	// ratioMax is how much more the review with four times the size may cost. Linear code
+	// costs 4 times as much, sorting a little more, quadratic code 16 times.
 	ratioMax = 6
-	// cpuFloor, for each thing, and bytesFloor are below what the larger review costs
-	// too little for its ratio to say anything: first uses of memory and a busy
-	// machine count more. What compares each of 10,000 with each takes longer, and so
-	// much memory that a byte for each pair is more.
+	// cpuFloor, per element, and bytesFloor are costs of the larger review below which its
+	// ratio is not significant, because first uses of memory and a busy machine dominate.
+	// Comparing each of 10,000 elements with each other takes longer than that, and at one
+	// byte per pair needs more memory.
 	cpuFloor   = 10 * time.Microsecond
 	bytesFloor = 32 << 20
-	// worstTries is how often a case is measured that costs too much.
+	// worstTries is how often a case is measured whose ratio is too high.
 	worstTries = 4
 )
 
-// worstN is how many things there are in the smaller of two reviews. The larger one
-// has four times as many.
+// worstN is the number of elements in the smaller review. The larger one has four times as
+// many.
 var worstN = flag.Int("worst", 2_500, "things in the smaller of two reviews whose costs are compared")
 
 // worstChain returns a chain of one plugin in a cluster that has these objects.
@@ -62,7 +62,7 @@ func worstChain(t testing.TB, plugin admission.Plugin, objects []k8sruntime.Obje
 	if err := state.Follow(context.Background(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	enabled := admission.Enabled{Config: configOf(plugin.Name), Kubeconfig: []byte(nobody)}
+	enabled := admission.Enabled{Config: configOf(plugin.Name), Kubeconfig: []byte(unreachable)}
 	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: enabled}, state, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func worstChain(t testing.TB, plugin admission.Plugin, objects []k8sruntime.Obje
 	return chain
 }
 
-// A cost is what a review takes: time of its thread, and memory.
+// A cost is the cost of a review: time of its thread, and allocated memory.
 type cost struct {
 	cpu     time.Duration
 	bytes   uint64
@@ -85,8 +85,8 @@ func threadTime() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// measure does with a body what the server does, but gives it more time: on a busy
-// machine, the end of a call would hide what takes quadratic time.
+// measure processes a body as the server does, but with more time: on a busy machine, a
+// timeout would hide quadratic code.
 func measure(t testing.TB, chain *admission.Chain, phase admission.Phase, body []byte) cost {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -99,7 +99,7 @@ func measure(t testing.TB, chain *admission.Chain, phase admission.Phase, body [
 	if err := review.Decode(body); err != nil {
 		t.Fatal(err)
 	}
-	outcome, _ := chain.Review(ctx, review, phase) // a failure costs, too
+	outcome, _ := chain.Review(ctx, review, phase) // a failure has a cost, too
 	response := review.AppendResponse(nil)
 	c := cost{cpu: threadTime() - start, outcome: outcome}
 	runtime.ReadMemStats(&after)
@@ -111,7 +111,8 @@ func measure(t testing.TB, chain *admission.Chain, phase admission.Phase, body [
 	return c
 }
 
-// check measures a plugin with n and 4n things, and says if it is not linear.
+// check measures a plugin with n and 4n elements, and reports an error if the cost is not
+// linear.
 func check(t *testing.T, name string, small, large func() cost) {
 	t.Helper()
 	b := large()
@@ -139,8 +140,8 @@ func check(t *testing.T, name string, small, large func() cost) {
 		float64(b.cpu)/float64(max(a.cpu, 1)), float64(b.bytes)/float64(max(a.bytes, 1)), b.outcome)
 }
 
-// quiet turns the garbage collector off for a test that measures, which is done on
-// one thread.
+// quiet turns the garbage collector off for a test that measures, and locks it to one
+// thread.
 func quiet(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -154,9 +155,9 @@ func quiet(t *testing.T) {
 	})
 }
 
-// TestWorst has each plugin answer the largest reviews of each shape, and fails
-// where four times as many things take more than six times as long or as much
-// memory. "make worst" prints what all of them take.
+// TestWorst has each plugin answer the largest reviews of each shape. It fails if a review
+// with four times the elements takes more than six times as long or as much memory. "make
+// worst" prints all measurements.
 func TestWorst(t *testing.T) {
 	quiet(t)
 	all := handlers.InTree(handlers.DefaultOptions())
@@ -165,7 +166,7 @@ func TestWorst(t *testing.T) {
 		chains[i] = worstChain(t, all[i], state())
 	}
 	for _, s := range shapes() {
-		var known [2]struct{ small, large []byte } // by user
+		var known [2]struct{ small, large []byte } // indexed by user
 		for i, chain := range chains {
 			if !s.isFor(&all[i]) {
 				continue
@@ -184,11 +185,11 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// users are who sends reviews: somebody, and a node.
+// users are the senders of reviews: a person and a node.
 var users = [...]string{`{"username":"jane"}`, `{"username":"system:node:n1","groups":["system:nodes"]}`}
 
 func userOf(p *admission.Plugin) int {
-	if p.Name == "NodeRestriction" { // which looks at nodes only
+	if p.Name == "NodeRestriction" { // it ignores other users
 		return 1
 	}
 	return 0
@@ -204,7 +205,7 @@ func phasesOf(p *admission.Plugin) (phases []admission.Phase) {
 	return phases
 }
 
-// isFor reports whether the plugin gets the review.
+// isFor reports whether the plugin handles the review.
 func (s *shape) isFor(p *admission.Plugin) bool {
 	review := codec.Acquire()
 	defer review.Release()
@@ -215,8 +216,8 @@ func (s *shape) isFor(p *admission.Plugin) bool {
 	return slices.ContainsFunc(p.Rules, func(r admission.Rule) bool { return r.Matches(&attributes) })
 }
 
-// TestWorstCluster is TestWorst where the objects of the cluster have as many
-// things as the review.
+// TestWorstCluster is TestWorst with objects of the cluster that have as many elements as
+// the review.
 func TestWorstCluster(t *testing.T) {
 	quiet(t)
 	namespace := func(annotations map[string]string) k8sruntime.Object {
@@ -276,7 +277,7 @@ func TestWorstCluster(t *testing.T) {
 	}, one)
 }
 
-// A counted context ends when it was asked that often whether it has.
+// A counted context ends after a number of calls of Err.
 type counted struct {
 	context.Context
 	left, asked int
@@ -289,7 +290,7 @@ func (c *counted) Err() error {
 	return nil
 }
 
-// review answers the review of a body, and says how often it asked ctx.
+// review answers the review of a body, and returns the number of calls of ctx.Err.
 func review(t testing.TB, chain *admission.Chain, phase admission.Phase, body []byte, left int) (asked int, err error) {
 	t.Helper()
 	review := codec.Acquire()
@@ -302,16 +303,16 @@ func review(t testing.TB, chain *admission.Chain, phase admission.Phase, body []
 	return ctx.asked, err
 }
 
-// TestWorstEnds has plugins stop soon after the context of their review ends,
-// whatever there are many of, and fail.
+// TestWorstEnds checks that plugins stop soon after the context of their review ends, and
+// fail, whatever list of the review is long.
 func TestWorstEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	const n = 2100 // for two looks at the context in one loop
-	// after is how often a plugin may look again: it has several loops.
+	const n = 2100 // enough for two checks of the context in a loop
+	// after is the number of further checks of a plugin, which has several loops.
 	const after = 10
-	// looks are lists that took quadratic time once.
+	// looks are lists that once took quadratic time.
 	looks := map[string]string{"NodeRestriction": "Node's labels, changed", "RuntimeClass": "tolerations"}
 	asking := make(map[string]bool)
 	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
@@ -340,7 +341,7 @@ func TestWorstEnds(t *testing.T) {
 			}
 		}
 	}
-	// Others read no lists, or stop at the first thing that they deny.
+	// Others read no lists, or stop at the first denial.
 	want := []string{
 		"AlwaysPullImages", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "DefaultTolerationSeconds",
 		"ExtendedResourceToleration",

@@ -25,7 +25,7 @@ func (g *generator) odd() string {
 func (g *generator) spoil(c *oracle.Case) {
 	switch g.IntN(12) {
 	case 0:
-		if name := g.odd(); name != "" || c.Operation != admission.Connect { // whose name is part of the URL
+		if name := g.odd(); name != "" || c.Operation != admission.Connect { // in a connection, the name is part of the URL
 			c.Name = name
 		}
 		return

@@ -92,7 +92,7 @@ func (g *generator) connect() *oracle.Case {
 		c.Resource = services
 	}
 	c.Object.GetObjectKind().SetGroupVersionKind(c.Kind)
-	c.Name = pick(g, "a", "from-url") // from the URL, where it cannot be missing
+	c.Name = pick(g, "a", "from-url") // from the URL, so it is always set
 	return c
 }
 
@@ -129,7 +129,7 @@ func (g *generator) writables() []writable {
 			return &appsv1.Deployment{ObjectMeta: g.metadata(),
 				Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: g.aPod().Spec}}}
 		}),
-		// The scheme of the API server knows this kind as internal only where
+		// The internal scheme of the API server has this kind only under the resource that
 		// it is written to.
 		at("autoscaling/v1 Scale deployments/scale", func() runtime.Object {
 			return &autoscalingv1.Scale{ObjectMeta: g.metadata()}
@@ -173,8 +173,8 @@ func (g *generator) custom() *unstructured.Unstructured {
 		},
 	}}
 	m := g.metadata()
-	// An API server sets managed fields before admission, so there always are metadata; this stands
-	// for them.
+	// An API server sets managed fields before admission, so metadata always exist. The
+	// labels replace them.
 	u.SetLabels(map[string]string{"app": g.word()})
 	u.SetName(m.Name)
 	u.SetGenerateName(m.GenerateName)
@@ -270,7 +270,7 @@ func (g *generator) event() *oracle.Case {
 	if !g.in(6) {
 		return g.write(g.request(g.writes(), core, resource), event(), event)
 	}
-	// Created in events.k8s.io, sent in the core group.
+	// Created as events.k8s.io, sent in the core group.
 	c := g.request(g.writes(), eventsv1.SchemeGroupVersion.WithKind("Event"), eventsv1.SchemeGroupVersion.WithResource("events"))
 	c.AsKind, c.AsResource = core, resource
 	other := func() runtime.Object {

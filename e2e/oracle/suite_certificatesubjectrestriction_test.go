@@ -20,15 +20,14 @@ func certificateSubjectRestriction() suite {
 	return suite{
 		name: "CertificateSubjectRestriction", generate: (*generator).certificate, denies: true,
 		variants: []variant{{options: handlers.DefaultOptions()}},
-		// encoding/asn1 shows the address of what it could not read.
+		// Messages of encoding/asn1 contain the address of the unreadable tag.
 		message: func(message string) string { return tagAddress.ReplaceAllString(message, "tag:ADDRESS") },
 	}
 }
 
 var tagAddress = regexp.MustCompile(`tag:0x[0-9a-f]+`)
 
-// certificate makes a request about requests for certificates; most of them are
-// creations.
+// certificate generates a request about CertificateSigningRequests, mostly a creation.
 func (g *generator) certificate() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -39,7 +38,7 @@ func (g *generator) certificate() *oracle.Case {
 	}
 	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 	resource := certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
-	if g.in(6) { // sent in an old version, and converted for the webhook
+	if g.in(6) { // written in an old version, and converted for the webhook
 		c := g.request(operation, certificatesv1beta1.SchemeGroupVersion.WithKind(kind.Kind),
 			certificatesv1beta1.SchemeGroupVersion.WithResource(resource.Resource))
 		c.AsKind, c.AsResource = kind, resource
@@ -74,12 +73,12 @@ func (g *generator) signingRequest() *certificatesv1.CertificateSigningRequest {
 	return r
 }
 
-// pem makes a request for a certificate in PEM, or something near to one.
+// pem returns a certificate request in PEM, or a similar text.
 func (g *generator) pem() []byte {
 	subject := pkix.Name{
 		CommonName: g.group(), Organization: some(g, 3, g.group), OrganizationalUnit: some(g, 1, g.group),
 	}
-	if g.in(4) { // of another type than Go writes
+	if g.in(4) { // a type that Go does not write
 		subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: []int{2, 5, 4, 10},
 			Value: pick[any](g, "system:masters", 7, true, []byte("system:masters"))}}
 	}

@@ -18,7 +18,7 @@ func defaultIngressClass() suite {
 	}
 }
 
-// ingressClasses is a world of a few classes.
+// ingressClasses generates a world with a few classes.
 func (g *generator) ingressClasses() oracle.World {
 	var world oracle.World
 	for _, name := range []string{"a", "b", "nginx", `q"\<`} {
@@ -32,7 +32,7 @@ func (g *generator) ingressClasses() oracle.World {
 	return world
 }
 
-// ingress makes a request about Ingresses; most of them are creations.
+// ingress generates a request about Ingresses, mostly a creation.
 func (g *generator) ingress() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -42,7 +42,7 @@ func (g *generator) ingress() *oracle.Case {
 		operation = admission.Update
 	}
 	kind, resource := networkingv1.SchemeGroupVersion.WithKind("Ingress"), networkingv1.SchemeGroupVersion.WithResource("ingresses")
-	if g.in(6) { // sent in an old version, and converted for the webhook
+	if g.in(6) { // written in an old version, and converted for the webhook
 		c := g.request(operation, networkingv1beta1.SchemeGroupVersion.WithKind("Ingress"),
 			networkingv1beta1.SchemeGroupVersion.WithResource("ingresses"))
 		c.AsKind, c.AsResource = kind, resource

@@ -21,7 +21,7 @@ func defaultStorageClass() suite {
 	}
 }
 
-// storageClasses is a world of a few classes.
+// storageClasses generates a world with a few classes.
 func (g *generator) storageClasses() oracle.World {
 	var world oracle.World
 	for _, name := range []string{"a", "b", "gold", "silver", `q"\<`} {
@@ -37,8 +37,8 @@ func (g *generator) storageClasses() oracle.World {
 	return world
 }
 
-// class makes the metadata of a class that may be a default one by each of the
-// annotations. Several are of the same age.
+// class generates the metadata of a class. Each of the annotations may make it a default
+// one. Several classes have the same age.
 func (g *generator) class(name string, defaults ...string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Name: name}
 	if !g.in(4) {
@@ -54,8 +54,8 @@ func (g *generator) class(name string, defaults ...string) metav1.ObjectMeta {
 
 var claims = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 
-// classlessClaim makes a request about claims; most of them are creations of one
-// without a class.
+// classlessClaim generates a request about claims, mostly the creation of one without a
+// class.
 func (g *generator) classlessClaim() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -78,7 +78,7 @@ func (g *generator) classlessClaim() *oracle.Case {
 	return g.write(c, claim(), claim)
 }
 
-// claim makes a claim whose class and size may be written in any way.
+// claim generates a claim with a class and a size in any form.
 func (g *generator) claim() *corev1.PersistentVolumeClaim {
 	claim := new(corev1.PersistentVolumeClaim)
 	if g.in(16) {

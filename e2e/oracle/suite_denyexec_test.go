@@ -15,7 +15,7 @@ func denyExec(name string) suite {
 	}
 }
 
-// connection makes a request that connects to a Pod that may be there.
+// connection generates a request that connects to a Pod, which may not exist.
 func (g *generator) connection() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -25,7 +25,7 @@ func (g *generator) connection() *oracle.Case {
 	return c
 }
 
-// podsToConnectTo makes a cluster with pods that connections name.
+// podsToConnectTo generates a cluster with pods to connect to.
 func (g *generator) podsToConnectTo() oracle.World {
 	var world oracle.World
 	for _, namespace := range []string{"shop", "kube-system"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// ofScheme is the name of a Go variable in a message about an answer of another kind.
+// ofScheme matches the name of a Go variable in a message about an answer of the wrong kind.
 var ofScheme = regexp.MustCompile(` in scheme "[^"]*"`)
 
 func imagePolicySuite() suite {
@@ -35,7 +35,7 @@ func imagePolicySuite() suite {
 	}
 }
 
-// withImages makes a request about a pod with annotations for the backend.
+// withImages generates a request about a pod with annotations for the backend.
 func (g *generator) withImages() *oracle.Case {
 	c := g.pod()
 	if c.Kind == podKind && g.in(6) {
@@ -46,7 +46,7 @@ func (g *generator) withImages() *oracle.Case {
 		if !ok || g.in(3) {
 			continue
 		}
-		if g.in(2) { // a question that comes again
+		if g.in(2) { // a question that is asked again
 			pod.Spec.Containers = []corev1.Container{{Image: pick(g, "a", "b", "c", "d", "e", "f", "g", "h")}}
 			pod.Spec.InitContainers, pod.Annotations = nil, nil
 		}
@@ -63,7 +63,7 @@ func (g *generator) withImages() *oracle.Case {
 	return c
 }
 
-// TestImagePolicyConfigurations asks both sides whether they take a configuration.
+// TestImagePolicyConfigurations compares which configurations both sides accept.
 func TestImagePolicyConfigurations(t *testing.T) {
 	row := tally.Row{Plugin: "ImagePolicyWebhook", Test: "configurations"}
 	f := accepts(t, &row)

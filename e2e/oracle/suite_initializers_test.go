@@ -29,7 +29,7 @@ const initializerConfigurations = `{"apiVersion":"v1","kind":"List","items":[
  {"name":"both.example.com","rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["pods"]},{"apiGroups":[""],` +
 	`"apiVersions":["v1"],"resources":["*/*"]}]}]}]}`
 
-// bobInitializes says that bob may, and no one else.
+// bobInitializes allows only bob to initialize objects.
 type bobInitializes struct{}
 
 func (bobInitializes) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -39,8 +39,9 @@ func (bobInitializes) Authorize(_ context.Context, a authorizer.Attributes) (aut
 	return authorizer.DecisionNoOpinion, "denied", nil
 }
 
-// initializersSuite is the suite of Initializers. It asks over connections, which cannot be
-// in a bubble. What fastadmit validates of creations v1.13 did not: the plugin's own tests have it.
+// initializersSuite is the suite of Initializers. Its access reviews need connections, which
+// cannot be in a bubble. Creations that only fastadmit validates are in the plugin's own
+// tests.
 func initializersSuite() suite {
 	return suite{
 		name: "Initializers", generate: (*generator).initialized, denies: true, changes: true, background: true,
@@ -68,7 +69,7 @@ func initializersSuite() suite {
 	}
 }
 
-// initialized makes a write of an object that may have a list of initializers.
+// initialized generates a write of an object that may have a list of initializers.
 func (g *generator) initialized() *oracle.Case {
 	if g.in(12) {
 		c := g.other()
@@ -95,7 +96,7 @@ func (g *generator) initializes() user.DefaultInfo {
 	return user.DefaultInfo{Name: pick(g, "alice", "bob", "system:node:n1")}
 }
 
-// listed gives an object a list, or none. It is never the configured one.
+// listed sets a list in an object, or none. It is never the configured one.
 func (g *generator) listed(object runtime.Object) runtime.Object {
 	m := object.(metav1.Object)
 	annotations := map[string]string{}

@@ -41,24 +41,24 @@ func initialResources() suite {
 	}
 }
 
-// usedImages are those of which there is history.
+// usedImages are the images with a history of usage.
 var usedImages = []string{
 	"app:v1", "app:v2", "other", "z/y:1", "registry.example.com:5000/a:1", "registry.example.com:5000/b", "ghcr.io/x/y:2",
 	"quay.io/q@sha256:0123456789012345678901234567890123456789012345678901234567890123", `quote":1`, `back\slash:1`, "new\nline:1",
 	"é:1", ".*", "%2F",
 }
 
-// A usedContainer has what a container used.
+// A usedContainer has the usage of a container.
 type usedContainer struct {
-	Image     string    `json:"image"` // as its pod had it
+	Image     string    `json:"image"` // as in its pod
 	Namespace string    `json:"namespace"`
 	Recent    bool      `json:"recent"` // the samples are of the last 7 days
 	CPU       []float64 `json:"cpu"`
 	Memory    []float64 `json:"memory"`
 }
 
-// usageHistory is the same each time. Samples are the largest integers of the steps in
-// which fastadmit's plugin counts them, so that both come to the same.
+// usageHistory is constant. Samples are the largest integers of the steps in which
+// fastadmit's plugin counts them, so that both sides get the same values.
 var usageHistory = sync.OnceValue(func() (all []usedContainer) {
 	random := randv2.New(randv2.NewPCG(1, 2))
 	samples := func(least, most int) (values []float64) {
@@ -81,11 +81,11 @@ var usageHistory = sync.OnceValue(func() (all []usedContainer) {
 	return all
 })
 
-// somePlaces are namespaces.
+// somePlaces are the namespaces of the history.
 var somePlaces = []string{"n1", "n2", `n"3`}
 
-// usageServer starts a server that knows as much of PromQL as the plugin says, and returns
-// its URL. Package usage asks a real Prometheus.
+// usageServer starts a server that answers the PromQL queries of the plugin, and returns its
+// URL. Package usage tests with a real Prometheus.
 var usageServer = sync.OnceValue(func() string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		steps, err := usageSteps(r.FormValue("query"))
@@ -142,7 +142,7 @@ func usageSteps(query string) (map[int]int, error) {
 	return steps, nil
 }
 
-// atRuntime returns what a container runtime calls an image.
+// atRuntime returns the name of an image in a container runtime.
 func atRuntime(image string) string {
 	if named, err := reference.ParseDockerRef(image); err == nil {
 		return named.String()
@@ -150,7 +150,7 @@ func atRuntime(image string) string {
 	return image
 }
 
-// withoutRequests makes a request about a pod, most of whose containers have no
+// withoutRequests generates a request about a pod, most of whose containers have no
 // requests.
 func (g *generator) withoutRequests() *oracle.Case {
 	if g.in(12) {

@@ -35,8 +35,8 @@ func limitRangerSuite() suite {
 
 const hugePages corev1.ResourceName = corev1.ResourceHugePagesPrefix + "2Mi"
 
-// limitRanges makes a world in which each namespace has a LimitRange, or none.
-// Of several, Kubernetes takes any first.
+// limitRanges generates a world in which each namespace has at most one LimitRange, because
+// Kubernetes uses several in random order.
 func (g *generator) limitRanges() oracle.World {
 	var world oracle.World
 	for _, namespace := range []string{"shop", "kube-system"} {
@@ -63,8 +63,8 @@ func (g *generator) limitRanges() oracle.World {
 	return world
 }
 
-// twoLimitRanges makes a world in which a namespace has two of them, one with
-// defaults and one with limits, so that it does not matter which is first.
+// twoLimitRanges generates a world in which a namespace has two of them, one with defaults
+// and one with limits, so that their order does not matter.
 func (g *generator) twoLimitRanges() oracle.World {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "shop"} }
 	defaults := &corev1.LimitRange{ObjectMeta: meta("a"), Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
@@ -81,10 +81,9 @@ func (g *generator) twoLimitRanges() oracle.World {
 	return oracle.World{Objects: []runtime.Object{defaults, limits}}
 }
 
-// amounts makes amounts of some resources. They keep their format when they are
-// written in the shortest way, as JSON for webhooks is: sums are shown in it.
-// Sums are below what a quantity may be that is read, for kube-apiserver makes
-// such for whole pods.
+// amounts generates amounts of some resources. Their shortest form has the same format,
+// which sums are shown in: the JSON for webhooks has the shortest form. Sums are below the
+// maximum of a parsed quantity, because kube-apiserver writes the sums of whole pods.
 func (g *generator) amounts(most int) corev1.ResourceList {
 	list := make(corev1.ResourceList)
 	for range g.IntN(most + 1) {
@@ -95,7 +94,7 @@ func (g *generator) amounts(most int) corev1.ResourceList {
 	return list
 }
 
-// limited makes a request about a pod or a claim in a namespace.
+// limited generates a request about a pod or a claim in a namespace.
 func (g *generator) limited() *oracle.Case {
 	var c *oracle.Case
 	if g.in(4) {
@@ -124,8 +123,8 @@ func (g *generator) limited() *oracle.Case {
 	return c
 }
 
-// placed gives a request a namespace, as all have that are about pods and claims. Without
-// one, Kubernetes lists the LimitRanges of all namespaces, and takes any first.
+// placed sets the namespace of a request, as in all requests about pods and claims. Without
+// one, Kubernetes would list the LimitRanges of all namespaces, in random order.
 func placed(c *oracle.Case) { c.Namespace = cmp.Or(c.Namespace, "shop") }
 
 func (g *generator) limitedClaim() *corev1.PersistentVolumeClaim {
@@ -152,9 +151,8 @@ func (g *generator) limit(spec *corev1.PodSpec) {
 	}
 }
 
-// sortedLimits sorts what is wrong with the amounts of several resources, which
-// Kubernetes takes from a map: all minimums that follow on each other, all
-// maximums, all ratios.
+// sortedLimits sorts the messages about the amounts of several resources, which Kubernetes
+// takes from a map: consecutive minimums, maximums and ratios.
 func sortedLimits(message string) string {
 	head, list, ok := strings.Cut(message, " is forbidden: [")
 	if !ok {
@@ -183,7 +181,7 @@ func sortedLimits(message string) string {
 	return head + " is forbidden: [" + strings.Join(violations, ", ") + "]"
 }
 
-// TestLimitRangerListed shows a difference that the plugin's README.md lists.
+// TestLimitRangerListed has a difference that the plugin's README.md lists.
 func TestLimitRangerListed(t *testing.T) {
 	s := limitRangerSuite()
 	upstream, ours := s.implementations(t, &s.variants[0], oracle.World{Objects: []runtime.Object{&corev1.LimitRange{
@@ -211,11 +209,11 @@ func TestLimitRangerListed(t *testing.T) {
 		Listed: []string{"sums of quantities whose shortest form has no binary suffix are shown without one"}})
 }
 
-// TestLimitRangerPodLevelListed shows a difference that the plugin's README.md lists.
-// An API server sets the defaults of a pod before in-tree's plugin runs, and once
-// more after a webhook's patch. So pod-level resources get requests from the
-// defaults of containers. That matters to validation where there are only huge
-// pages. Once stored, the pods are equal: reading sets the defaults too.
+// TestLimitRangerPodLevelListed has a difference that the plugin's README.md lists. An API
+// server sets the defaults of a pod before in-tree's plugin runs, and again after a
+// webhook's patch. This derives pod-level requests from the defaults of containers. It
+// matters to validation if there are only huge pages. Stored pods are equal, because reading
+// sets the defaults, too.
 func TestLimitRangerPodLevelListed(t *testing.T) {
 	const refused = "HugePages require cpu or memory"
 	amounts := func(pairs ...string) corev1.ResourceList {
@@ -263,7 +261,7 @@ func TestLimitRangerPodLevelListed(t *testing.T) {
 		"a pod whose pod-level resources are only huge pages is stored, with the requests of its containers"}})
 }
 
-// podLevelCase creates a valid pod with a container that asks for nothing.
+// podLevelCase creates a valid pod with a container without resources.
 func podLevelCase(limits corev1.ResourceList) *oracle.Case {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"},
@@ -289,7 +287,7 @@ func mustMutate(t *testing.T, c *oracle.Case, by oracle.Implementation) *corev1.
 	return object.(*corev1.Pod)
 }
 
-// invalid says what an API server finds wrong with a new pod; empty for nothing.
+// invalid returns the errors of an API server about a new pod; empty if it is valid.
 func invalid(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	var internal core.Pod

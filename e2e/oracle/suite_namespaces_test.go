@@ -13,11 +13,11 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// namespacesMax is how many namespaces requests name: so many that some are
-// missing for most of a world's cases.
+// namespacesMax is the number of namespaces in requests: enough that some are missing in
+// most cases of a world.
 const namespacesMax = 40
 
-// somewhere makes a request of any kind, in one of many namespaces.
+// somewhere generates a request of any kind, in one of many namespaces.
 func (g *generator) somewhere() *oracle.Case {
 	c := g.other()
 	if g.in(2) {
@@ -38,8 +38,8 @@ func (g *generator) somewhere() *oracle.Case {
 	return c
 }
 
-// aboutNamespace makes a request about a namespace, as an API server has it: the
-// name is that of its namespace too.
+// aboutNamespace generates a request about a namespace. As in an API server, its namespace
+// is its name.
 func (g *generator) aboutNamespace() *oracle.Case {
 	w := at(pick(g, "v1 Namespace namespaces", "v1 Namespace namespaces", "v1 Namespace namespaces/status",
 		"v1 Namespace namespaces/finalize"),
@@ -58,7 +58,7 @@ func (g *generator) aboutNamespace() *oracle.Case {
 	return c
 }
 
-// phasesWorld has half of the namespaces, some of them going.
+// phasesWorld generates half of the namespaces, some of them terminating.
 func phasesWorld(g *generator) oracle.World {
 	var world oracle.World
 	for i := range namespacesMax {

@@ -20,7 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 )
 
-// node writes a Node, with changes of what decides about where pods go.
+// kubeletNode writes a Node, with changes of fields that affect scheduling.
 func (g *generator) kubeletNode() *oracle.Case {
 	kind, nodes := corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: g.nodeLabels()}}
@@ -81,7 +81,7 @@ func (g *generator) nodeLabels() map[string]string {
 	return labels
 }
 
-// claimStatus writes a claim's status, with changes in all of the claim.
+// claimStatus writes the status of a claim, with changes in all fields of the claim.
 func (g *generator) claimStatus() *oracle.Case {
 	c := g.request(g.writes(), corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), claims)
 	if !g.in(12) {
@@ -128,8 +128,8 @@ func (g *generator) claimStatus() *oracle.Case {
 	})
 }
 
-// storedClaim is a claim without lists that are empty and written all the same:
-// which it is, is lost on the way to the webhook, and shows in messages.
+// storedClaim returns a claim without empty lists. The JSON for webhooks does not
+// distinguish them from missing ones, but messages do.
 func (g *generator) storedClaim() *corev1.PersistentVolumeClaim {
 	claim := g.claim()
 	text, err := json.Marshal(claim)
@@ -143,7 +143,7 @@ func (g *generator) storedClaim() *corev1.PersistentVolumeClaim {
 	return stored
 }
 
-// podCertificate asks for a certificate that may be for a pod of the node.
+// podCertificate requests a certificate, perhaps for a pod of the node.
 func (g *generator) podCertificate() *oracle.Case {
 	w := at("certificates.k8s.io/v1beta1 PodCertificateRequest podcertificaterequests", func() runtime.Object {
 		uid := func() types.UID { return pick(g, "u1", "u1", "u1", "u1", g.uid()) }
@@ -159,9 +159,9 @@ func (g *generator) podCertificate() *oracle.Case {
 	return g.write(c, w.object(), w.object)
 }
 
-// certificateRequests are what certificates may be asked for with.
+// certificateRequests are the texts of requests for certificates.
 var certificateRequests = sync.OnceValue(func() [][]byte {
-	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) // the same in each run
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) // constant
 	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
 	requests := [][]byte{nil, []byte("text"), encode("CERTIFICATE REQUEST", []byte("no DER"))}
 	for _, name := range []string{"system:node:n1", "system:node:n2", "system:node:", "joe"} {

@@ -33,13 +33,14 @@ import (
 func nodeRestriction() suite {
 	return suite{
 		name: "NodeRestriction", generate: (*generator).ofNode, denies: true,
-		// Without it no API server has the resource, and in-tree denies it.
+		// Without the gate, no API server serves the resource, and in-tree denies all
+		// requests.
 		gate:     features.PodCertificateRequest,
 		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).nodesWorld}},
 	}
 }
 
-// nodesWorld has two nodes, or one, with pods of every kind on them.
+// nodesWorld generates one or two nodes, with pods of every kind on them.
 func (g *generator) nodesWorld() oracle.World {
 	world := oracle.World{Authorizer: authorizer.AuthorizerFunc(authorizeSome)}
 	add := func(object runtime.Object) { world.Objects = append(world.Objects, object) }
@@ -62,7 +63,7 @@ func (g *generator) nodesWorld() oracle.World {
 				add(g.podOfNode(meta))
 			}
 		}
-		// What a volume of pod a makes a claim of.
+		// The claim that an ephemeral volume of pod a creates.
 		add(&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-v"},
 			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: pick(g, "a", "b")},
@@ -82,7 +83,7 @@ func (g *generator) nodesWorld() oracle.World {
 	return world
 }
 
-// authorizeSome decides by all there is to know, so that no attribute goes missing.
+// authorizeSome decides by all attributes, so that a missing one is noticed.
 func authorizeSome(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	all := fmt.Sprintf("%q", []any{a.GetUser().GetName(), a.GetUser().GetUID(), a.GetUser().GetGroups(), a.GetUser().GetExtra(),
 		a.GetVerb(), a.GetNamespace(),
@@ -120,7 +121,7 @@ func (g *generator) podOfNode(meta metav1.ObjectMeta) *corev1.Pod {
 	return pod
 }
 
-// tokenVolume is a volume that asks for tokens, or may.
+// tokenVolume generates a volume that requests tokens, perhaps by its driver.
 func (g *generator) tokenVolume() corev1.Volume {
 	v := corev1.Volume{Name: pick(g, "v", "w")}
 	switch g.IntN(5) {
@@ -193,7 +194,7 @@ func (g *generator) persistentVolume(name string) *corev1.PersistentVolume {
 	return pv
 }
 
-// ofNode makes a request of what is nearly always a node, about what nodes write.
+// ofNode generates a request nearly always by a node, about objects that nodes write.
 func (g *generator) ofNode() *oracle.Case {
 	c := pick(g, g.other, g.mirrorPod, g.mirrorPod, g.mirrorPod, g.podWrite, g.podStatus, g.eviction, g.kubeletNode, g.kubeletNode,
 		g.claimStatus, g.token, g.token, g.token,
@@ -206,7 +207,7 @@ func (g *generator) ofNode() *oracle.Case {
 		c.User.Name = pick(g, "", "system:node:n2", "system:nodes:n1", "alice", "system:node:n1/x", `system:node:"`)
 	}
 	if c.Resource == pods && g.in(16) {
-		c.User.Name = "system:node:" // whom in-tree refuses everything, and no rule selects elsewhere
+		c.User.Name = "system:node:" // in-tree denies everything, and elsewhere no rule selects it
 	}
 	if g.in(24) {
 		c.User.Groups = pick(g, nil, []string{"system:node"}, []string{"a", "system:nodes"})
@@ -214,7 +215,7 @@ func (g *generator) ofNode() *oracle.Case {
 	return c
 }
 
-// mirrorPod creates a pod that a node may create, but for a mistake or two.
+// mirrorPod creates a pod that a node may create, except for a mistake or two.
 func (g *generator) mirrorPod() *oracle.Case {
 	c := g.request(admission.Create, podKind, pods)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -243,7 +244,7 @@ func (g *generator) mirrorPod() *oracle.Case {
 	return g.write(c, pod, nil)
 }
 
-// refer has the pod refer to something, or nearly.
+// refer makes the pod refer to an object, or nearly.
 func (g *generator) refer(pod *corev1.Pod) {
 	reference := corev1.LocalObjectReference{Name: pick(g, "", "x", "x")}
 	spec := &pod.Spec
@@ -277,8 +278,8 @@ func (g *generator) refer(pod *corev1.Pod) {
 	}
 }
 
-// anyVolume is a volume of any kind, and sometimes of two. Where it can name
-// something, it does so.
+// anyVolume generates a volume with one or sometimes two sources, which name objects if they
+// can.
 func (g *generator) anyVolume(name string) corev1.Volume {
 	volume := corev1.Volume{Name: "v"}
 	if g.in(6) {
@@ -307,7 +308,7 @@ func (g *generator) anyVolume(name string) corev1.Volume {
 	return volume
 }
 
-// setNames sets the names of secrets and config maps, wherever they are.
+// setNames sets the names of secrets and config maps, in all fields.
 func setNames(v reflect.Value, name string) {
 	for i := range v.NumField() {
 		field := v.Field(i)
@@ -442,7 +443,7 @@ func (g *generator) resourceSlice() *oracle.Case {
 	return g.named(pick(g, admission.Create, admission.Delete), w)
 }
 
-// named makes a request whose name is a node's, most of the time.
+// named generates a request whose name is mostly that of a node.
 func (g *generator) named(operation admission.Operation, w writable) *oracle.Case {
 	c := g.request(operation, w.kind, w.resource)
 	if operation == admission.Delete {
@@ -457,8 +458,8 @@ func (g *generator) named(operation admission.Operation, w writable) *oracle.Cas
 	return c
 }
 
-// TestListedNodeRestriction shows the difference that the plugin's README lists: if
-// it goes away, so must its line there.
+// TestListedNodeRestriction has the difference that the plugin's README lists. If it
+// disappears, the line there must be removed.
 func TestListedNodeRestriction(t *testing.T) {
 	s := nodeRestriction()
 	upstream, ours := s.implementations(t, &s.variants[0], oracle.World{})

@@ -24,8 +24,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// ownerReferences is the suite of OwnerReferencesPermissionEnforcement. It asks
-// over connections, which cannot be in a bubble.
+// ownerReferences is the suite of OwnerReferencesPermissionEnforcement. Its access reviews
+// need connections, which cannot be in a bubble.
 func ownerReferences() suite {
 	world := func(g *generator) oracle.World { return oracle.World{Authorizer: chance(g.Uint64())} }
 	return suite{name: "OwnerReferencesPermissionEnforcement", generate: (*generator).ownedCase, denies: true, background: true,
@@ -33,7 +33,7 @@ func ownerReferences() suite {
 		variants:   []variant{{options: handlers.DefaultOptions(), world: world}}}
 }
 
-// rbacAuthorizer is that of API servers, with the roles of the tables.
+// rbacAuthorizer is the RBAC authorizer of API servers with the roles of the tables.
 func rbacAuthorizer(t *testing.T) authorizer.Authorizer {
 	t.Helper()
 	cases, err := tables.Read("../testdata/rbac.yaml")
@@ -54,7 +54,7 @@ func rbacAuthorizer(t *testing.T) authorizer.Authorizer {
 	return union.New(authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), rbac.New(static, static, static, static))
 }
 
-// chance is an authorizer that always gives the same answer to the same question.
+// chance is a random authorizer that gives the same answer to the same question.
 type chance uint64
 
 func (c chance) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -78,8 +78,8 @@ func (c chance) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 	return authorizer.DecisionAllow, reason, err
 }
 
-// ownedCase makes a write of an object that others own. Names come from few,
-// for the stand-in takes some hundred questions of a world at once.
+// ownedCase writes an object with owners. It uses few names, because the API server's
+// stand-in allows some hundred questions of a world at once.
 func (g *generator) ownedCase() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -124,7 +124,7 @@ func (g *generator) ownerReference() metav1.OwnerReference {
 	return r
 }
 
-// changedReferences returns references that differ here and there, if at all.
+// changedReferences returns references with a few changes, or none.
 func (g *generator) changedReferences(references []metav1.OwnerReference) []metav1.OwnerReference {
 	var changed []metav1.OwnerReference
 	for _, r := range references {

@@ -16,8 +16,7 @@ func persistentVolumeClaimResize() suite {
 	}
 }
 
-// resize makes a request about claims; most of them are updates of the size
-// alone.
+// resize generates a request about claims, mostly an update of the size.
 func (g *generator) resize() *oracle.Case {
 	if g.in(10) {
 		return g.other()

@@ -10,8 +10,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// volumesOf is a configuration of PersistentVolumeLabel. It is JSON, which the command of
-// the older release reads, too.
+// volumesOf is a configuration of PersistentVolumeLabel, in JSON, which the command of the
+// older release can read, too.
 const volumesOf = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"PersistentVolumeLabelConfiguration","volumes":[
 {"provider":"aws","id":"123","labels":{"a":"1","b":"2","topology.kubernetes.io/zone":"1__3__2"}},
 {"provider":"gce","id":"123","labels":{"a":"1","b":"2","topology.kubernetes.io/zone":"1__2__3"}},
@@ -31,7 +31,7 @@ func persistentVolumeLabel() suite {
 	}
 }
 
-// diskVolume makes a request about a PersistentVolume on a disk of a cloud.
+// diskVolume generates a request about a PersistentVolume on a disk of a cloud.
 func (g *generator) diskVolume() *oracle.Case {
 	if g.in(10) {
 		return g.other()

@@ -16,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// grouped are the suites of the plugins that look at PodGroups.
+// grouped are the suites of the plugins that read PodGroups.
 func grouped() []suite {
 	in := []variant{{options: handlers.DefaultOptions(), world: (*generator).podGroups}}
 	return []suite{
@@ -27,7 +27,7 @@ func grouped() []suite {
 	}
 }
 
-// podGroups makes a world of Workloads and PodGroups.
+// podGroups generates a world of Workloads and PodGroups.
 func (g *generator) podGroups() oracle.World {
 	var world oracle.World
 	for _, namespace := range []string{"shop", "kube-system"} {
@@ -66,13 +66,13 @@ func (g *generator) schedulingPolicy() schedulingv1alpha2.PodGroupSchedulingPoli
 	return schedulingv1alpha2.PodGroupSchedulingPolicy{Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: int32(g.IntN(4))}}
 }
 
-// groupName makes the name of a Workload or PodGroup, which there need not be, nor can
-// be.
+// groupName generates the name of a Workload or PodGroup, which may not exist or may be
+// invalid.
 func (g *generator) groupName() string {
 	return pick(g, "a", "a", "b", "deleted", "missing", "", ".", "..", "a/b", "%2F", "UPPER", `q"`)
 }
 
-// groupCase makes a write of a PodGroup.
+// groupCase writes a PodGroup.
 func (g *generator) groupCase() *oracle.Case {
 	if g.in(12) {
 		return g.other()
@@ -108,7 +108,7 @@ func (g *generator) podGroup() *schedulingv1alpha2.PodGroup {
 	return group
 }
 
-// jobCase makes a write of a Job; most of them are updates of the parallelism.
+// jobCase writes a Job, mostly an update of the parallelism.
 func (g *generator) jobCase() *oracle.Case {
 	if g.in(12) {
 		return g.other()
@@ -128,7 +128,7 @@ func (g *generator) jobCase() *oracle.Case {
 	if !g.in(3) {
 		job.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: maybe(g, g.groupName)}
 	}
-	c.Unordered = true // of several gangs of the same Job
+	c.Unordered = true // if a Job has several gangs, either may be named
 	return g.write(c, job, func() runtime.Object {
 		old := job.DeepCopy()
 		old.Spec.Parallelism = maybe(g, func() int32 { return int32(g.IntN(3)) })

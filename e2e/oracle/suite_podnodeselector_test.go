@@ -14,7 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// selectsNodes makes a request about pods that select nodes.
+// selectsNodes generates a request about pods with node selectors.
 func (g *generator) selectsNodes() *oracle.Case {
 	c := g.pod()
 	if c.Operation == admission.Update && c.Kind == podKind && !g.in(8) {
@@ -40,8 +40,7 @@ func (g *generator) nodeLabel() string { return pick(g, "a", "b", "b", "example.
 
 func (g *generator) nodeValue() string { return pick(g, "", "1", "1", "1", "2") }
 
-// nodeSelector returns a selector as it stands in an annotation: seldom one that
-// is none.
+// nodeSelector generates a selector for an annotation, which is seldom invalid.
 func (g *generator) nodeSelector() string {
 	if g.in(12) {
 		return pick(g, "a", "a==1", "a!=1", "=1", "a=1,", ",", " ", "a=é", "/a=1", "a in (1)", "a="+strings.Repeat("x", 64))
@@ -52,7 +51,7 @@ func (g *generator) nodeSelector() string {
 	}), ",")
 }
 
-// selectingWorld has some of the namespaces that requests name, with selectors.
+// selectingWorld generates some of the namespaces in requests, with selectors.
 func selectingWorld(g *generator) oracle.World {
 	return g.namespaces(func(n *corev1.Namespace) {
 		if !g.in(3) {
@@ -61,7 +60,7 @@ func selectingWorld(g *generator) oracle.World {
 	})
 }
 
-// namespaces makes a world of namespaces that requests name; some are missing.
+// namespaces generates a world with some of the namespaces in requests.
 func (g *generator) namespaces(change func(n *corev1.Namespace)) oracle.World {
 	var world oracle.World
 	for _, name := range []string{"shop", "kube-system"} {
@@ -94,7 +93,7 @@ func selectorVariants() []variant {
 	return all
 }
 
-// TestSelectorConfigurations asks both sides whether they take a configuration.
+// TestSelectorConfigurations compares which configurations both sides accept.
 func TestSelectorConfigurations(t *testing.T) {
 	row := tally.Row{Plugin: "PodNodeSelector", Test: "configurations"}
 	f := accepts(t, &row)

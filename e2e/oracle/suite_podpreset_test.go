@@ -18,7 +18,7 @@ func podPreset() suite {
 	}
 }
 
-// podPresets makes a cluster with presets that are often at odds with each other.
+// podPresets generates a cluster with presets that often conflict.
 func (g *generator) podPresets() oracle.World {
 	var world oracle.World
 	for _, namespace := range []string{"shop", "kube-system"} {
@@ -62,8 +62,8 @@ func (g *generator) env() corev1.EnvVar {
 	return e
 }
 
-// envFrom makes none that is at odds with another: there in-tree drops all that a
-// container has, which the plugin's README.md lists.
+// envFrom generates sources that do not conflict: after a conflict, in-tree drops all
+// sources of the container, as the plugin's README.md says.
 func (g *generator) envFrom() corev1.EnvFromSource {
 	name := corev1.LocalObjectReference{Name: pick(g, "a", "b", "c")}
 	if g.in(2) {
@@ -95,7 +95,7 @@ func (g *generator) presetVolume() corev1.Volume {
 	return v
 }
 
-// podOfPresets makes a request about a pod that presets may select.
+// podOfPresets generates a request about a pod that presets may select.
 func (g *generator) podOfPresets() *oracle.Case {
 	c := g.pod()
 	c.Namespace = pick(g, "shop", "kube-system")

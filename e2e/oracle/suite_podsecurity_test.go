@@ -44,7 +44,7 @@ func securityVariants() []variant {
 	return all
 }
 
-// securityHomes are the namespaces of the worlds, and one that is in none.
+// securityHomes are the namespaces of the worlds, and one that is missing.
 var securityHomes = []string{"default", "shop", "kube-system", "exempt", "missing"}
 
 func (g *generator) securityWorld() oracle.World {
@@ -67,7 +67,7 @@ func (g *generator) securityWorld() oracle.World {
 	return world
 }
 
-// standardLabels are right, wrong and missing in each combination.
+// standardLabels generates labels that may be valid, invalid or missing, in any combination.
 func (g *generator) standardLabels() map[string]string {
 	labels := map[string]string{"app": "x"}
 	if g.in(8) {
@@ -92,7 +92,7 @@ func (g *generator) aNamespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: g.standardLabels()}}
 }
 
-// securityCase makes a request that PodSecurity looks at, or nearly.
+// securityCase generates a request that PodSecurity handles, or a similar one.
 func (g *generator) securityCase() *oracle.Case {
 	switch g.IntN(12) {
 	case 0:
@@ -136,7 +136,7 @@ func (g *generator) namespaceCase() *oracle.Case {
 	namespace := g.aNamespace(name)
 	c = g.write(c, namespace, func() runtime.Object {
 		old := g.aNamespace(name)
-		if g.in(2) { // only some of them change
+		if g.in(2) { // changes only some of them
 			for _, key := range slices.Sorted(maps.Keys(namespace.Labels)) {
 				if old.Labels != nil && !g.in(4) {
 					old.Labels[key] = namespace.Labels[key]
@@ -192,7 +192,7 @@ func (g *generator) controllerCase() *oracle.Case {
 	return g.write(c, w.object(), w.object)
 }
 
-// securePod returns a Pod that keeps to a standard, but for a few fields.
+// securePod generates a Pod that conforms to a standard, except for a few fields.
 func (g *generator) securePod() *corev1.Pod {
 	if g.in(6) {
 		return g.aPod()
@@ -216,7 +216,7 @@ func (g *generator) securePod() *corev1.Pod {
 	return pod
 }
 
-// loosen changes something that a check is about.
+// loosen changes a field that a check reads.
 func (g *generator) loosen(pod *corev1.Pod) {
 	spec := &pod.Spec
 	c := &spec.Containers[0]

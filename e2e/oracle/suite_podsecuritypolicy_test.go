@@ -26,9 +26,9 @@ func podSecurityPolicy() suite {
 	}
 }
 
-// keepIgnored keeps what v1.24 does not see of a pod that is updated, where the change of it
-// would be none: the status, as API servers keep it, fields that are newer, and annotations
-// of seccomp, which the command v1.24 makes of the fields.
+// keepIgnored undoes changes of an updated pod that v1.24 cannot see: those of the status,
+// which API servers reset, of newer fields, and of seccomp annotations, which the command
+// v1.24 derives from the fields.
 func keepIgnored(c *oracle.Case) {
 	pod, ok := c.Object.(*corev1.Pod)
 	old, was := c.OldObject.(*corev1.Pod)
@@ -48,7 +48,7 @@ func keepIgnored(c *oracle.Case) {
 	}
 }
 
-// mayUse says who may use a policy by its name, as the command v1.24 does.
+// mayUse decides by the name of a policy who may use it, as the command v1.24 does.
 func mayUse(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	_, isAccount := strings.CutPrefix(a.GetUser().GetName(), "system:serviceaccount:")
 	may := false
@@ -73,7 +73,8 @@ func mayUse(_ context.Context, a authorizer.Attributes) (authorizer.Decision, st
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// podSecurityPolicies makes a cluster with some policies, of which some allow nearly all.
+// podSecurityPolicies generates a cluster with some policies, a few of which allow nearly
+// everything.
 func (g *generator) podSecurityPolicies() oracle.World {
 	world := oracle.World{Authorizer: authorizer.AuthorizerFunc(mayUse)}
 	for i := range g.IntN(4) {
@@ -153,8 +154,9 @@ func (g *generator) allow(s *podsecuritypolicy.Spec) {
 	}
 }
 
-// podOfPolicies makes a request about a pod of which policies say something. Volumes of
-// newer types, and subresources, are what the plugin's README.md lists.
+// podOfPolicies generates a request about a pod with fields that policies restrict. It
+// avoids volumes of newer types and subresources, whose differences the plugin's README.md
+// lists.
 func (g *generator) podOfPolicies() *oracle.Case {
 	c := g.pod()
 	c.Namespace, c.Unordered = pick(g, "shop", "kube-system"), true

@@ -17,7 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// tolerates makes a request about pods of all classes of service.
+// tolerates generates a request about pods of all QoS classes.
 func (g *generator) tolerates() *oracle.Case {
 	c := g.pod()
 	for _, object := range []runtime.Object{c.Object, c.OldObject} {
@@ -47,7 +47,7 @@ func (g *generator) tolerates() *oracle.Case {
 	return c
 }
 
-// computing are resources of which the class of service is made.
+// computing generates resources that determine the QoS class.
 func (g *generator) computing() corev1.ResourceRequirements {
 	r := g.resources()
 	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
@@ -59,9 +59,9 @@ func (g *generator) computing() corev1.ResourceRequirements {
 	return r
 }
 
-// overlapping returns one of few tolerations, of which many cover others.
+// overlapping generates one of few tolerations, many of which cover others.
 func (g *generator) overlapping() corev1.Toleration {
-	if g.in(3) { // the same again
+	if g.in(3) { // one that occurred before
 		return pick(g, corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists},
 			corev1.Toleration{Key: "b", Operator: corev1.TolerationOpEqual, Value: "v", Effect: corev1.TaintEffectNoSchedule},
 			corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists,
@@ -77,8 +77,7 @@ func (g *generator) overlapping() corev1.Toleration {
 	}
 }
 
-// tolerationList returns a list as it stands in an annotation: seldom one that
-// is none.
+// tolerationList generates a list for an annotation, which is seldom invalid.
 func (g *generator) tolerationList() string {
 	if g.in(8) {
 		return pick(g, "", "[]", "null", "{}", "[", "[1]", `[{"KEY":"a","Operator":"Exists","more":1}]`, `[{"tolerationSeconds":"1"}]`,
@@ -91,7 +90,7 @@ func (g *generator) tolerationList() string {
 	return string(text)
 }
 
-// toleratingWorld has some of the namespaces that requests name, with lists.
+// toleratingWorld generates some of the namespaces in requests, with lists.
 func toleratingWorld(g *generator) oracle.World {
 	return g.namespaces(func(n *corev1.Namespace) {
 		n.Annotations = map[string]string{}
@@ -122,7 +121,7 @@ func restrictionVariants() []variant {
 	return all
 }
 
-// TestTolerationConfigurations asks both sides whether they take a configuration.
+// TestTolerationConfigurations compares which configurations both sides accept.
 func TestTolerationConfigurations(t *testing.T) {
 	row := tally.Row{Plugin: "PodTolerationRestriction", Test: "configurations"}
 	f := accepts(t, &row)
@@ -156,10 +155,9 @@ func TestTolerationConfigurations(t *testing.T) {
 	mustWrite(t, row)
 }
 
-// TestTolerationsReinvokedListed shows a difference that the plugin's README.md lists.
-// It is about PodTolerationRestriction and ExtendedResourceToleration, each called
-// by a webhook of its own. In-tree runs both again, and comes to the same result,
-// when any webhook has changed the pod.
+// TestTolerationsReinvokedListed has a difference that the plugin's README.md lists. It
+// calls PodTolerationRestriction and ExtendedResourceToleration as one webhook each. In-tree
+// reinvokes both after any webhook has changed the pod, with the same result.
 func TestTolerationsReinvokedListed(t *testing.T) {
 	world := oracle.World{Objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}}
 	implementations := func(name string) [2]oracle.Implementation {
@@ -199,7 +197,7 @@ func TestTolerationsReinvokedListed(t *testing.T) {
 	mustWrite(t, row)
 }
 
-// tolerating returns the pod after the calls, one after the other.
+// tolerating returns the pod after all calls, in order.
 func tolerating(t *testing.T, pod *corev1.Pod, side int, calls ...[2]oracle.Implementation) *corev1.Pod {
 	t.Helper()
 	pod = pod.DeepCopy()

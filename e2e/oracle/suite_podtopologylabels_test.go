@@ -33,7 +33,7 @@ func (g *generator) topology() map[string]string {
 	return labels
 }
 
-// nodes makes a world of some nodes.
+// nodes generates a world of some nodes.
 func (g *generator) nodes() oracle.World {
 	var world oracle.World
 	for i := range 1 + g.IntN(3) {
@@ -43,7 +43,7 @@ func (g *generator) nodes() oracle.World {
 	return world
 }
 
-// bound makes a request about a pod that may have a node, or binds a pod.
+// bound generates a request about a pod that may have a node, or a binding.
 func (g *generator) bound() *oracle.Case {
 	if g.in(2) {
 		gvk := corev1.SchemeGroupVersion.WithKind("Binding")

@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// updated are the suites of the plugins that look at updates of pods on nodes.
+// updated are the suites of the plugins that handle updates of pods on nodes.
 func updated() []suite {
 	in := []variant{{options: handlers.DefaultOptions(), world: (*generator).resizingNodes}}
 	return []suite{
@@ -22,7 +22,7 @@ func updated() []suite {
 	}
 }
 
-// resizingNodes makes a world of nodes that have something, and can do something.
+// resizingNodes generates a world of nodes with resources and declared features.
 func (g *generator) resizingNodes() oracle.World {
 	var world oracle.World
 	for _, name := range []string{"n1", "n2", "n3"} {
@@ -41,7 +41,7 @@ func (g *generator) resizingNodes() oracle.World {
 		node.Status.DeclaredFeatures = pick(g, nil, []string{"InPlacePodLevelResourcesVerticalScaling"},
 			[]string{"Another", "InPlacePodVerticalScalingInitContainers", "Z"},
 			[]string{"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"},
-			[]string{"InPlacePodVerticalScalingInitContainers", "InPlacePodLevelResourcesVerticalScaling"}) // which nobody sorted
+			[]string{"InPlacePodVerticalScalingInitContainers", "InPlacePodLevelResourcesVerticalScaling"}) // not sorted
 		world.Objects = append(world.Objects, node)
 	}
 	return world
@@ -60,14 +60,14 @@ func (g *generator) requests() corev1.ResourceRequirements {
 			}
 		}
 		if len(list) == 0 {
-			return nil // as API servers have it
+			return nil // as in API servers
 		}
 		return list
 	}
 	return corev1.ResourceRequirements{Requests: list(), Limits: list()}
 }
 
-// boundPod makes a write of a pod; most of them are resizes of one on a node.
+// boundPod writes a pod, mostly by resizing one on a node.
 func (g *generator) boundPod() *oracle.Case {
 	if g.in(12) {
 		return g.other()
@@ -105,7 +105,7 @@ func (g *generator) boundPod() *oracle.Case {
 				old.Spec.InitContainers[i].RestartPolicy = nil
 			}
 		}
-		if n := len(old.Spec.InitContainers); n > 0 && g.in(8) { // one more is there now
+		if n := len(old.Spec.InitContainers); n > 0 && g.in(8) { // adds one
 			old.Spec.InitContainers = old.Spec.InitContainers[:n-1]
 		}
 		switch g.IntN(4) {
@@ -124,9 +124,8 @@ func (g *generator) boundPod() *oracle.Case {
 	return c
 }
 
-// reread gives a pod the form in which API servers have all objects: amounts that are
-// equal have the same form, and there are no empty lists. Kubernetes' plugin compares
-// forms.
+// reread normalizes a pod as API servers do: equal amounts have the same form, and there are
+// no empty lists. Kubernetes' plugin compares forms.
 func reread(pod *corev1.Pod) {
 	text, err := json.Marshal(pod)
 	if err != nil {

@@ -31,8 +31,8 @@ func (g *generator) preemption() corev1.PreemptionPolicy {
 	return pick(g, corev1.PreemptLowerPriority, corev1.PreemptLowerPriority, corev1.PreemptNever, "", "odd")
 }
 
-// classes makes a world of some classes. No two have the same value: among
-// defaults of the same value Kubernetes takes any.
+// classes generates a world of some classes, all with different values, because Kubernetes
+// chooses randomly among default classes with the same value.
 func (g *generator) classes() oracle.World {
 	var world oracle.World
 	for _, value := range g.Perm(8)[:g.IntN(5)] {
@@ -52,7 +52,7 @@ func (g *generator) classes() oracle.World {
 
 var priorities = [8]int32{0, 1, -1, 1000, 2_000_000_000, 2_147_483_647, -2_147_483_648, 5}
 
-// prioritized makes a request about a pod, a priority class or something else.
+// prioritized generates a request about a pod, a priority class or another object.
 func (g *generator) prioritized() *oracle.Case {
 	if g.in(4) {
 		gvk := schedulingv1.SchemeGroupVersion.WithKind("PriorityClass")

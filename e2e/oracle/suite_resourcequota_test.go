@@ -26,7 +26,7 @@ import (
 func quotaVariants() []variant {
 	var all []variant
 	for _, limited := range []string{
-		// As the tables want it.
+		// The configuration of the tables.
 		`{"resource":"services","matchContains":["services.loadbalancers"]},
 		 {"resource":"pods","matchScopes":[{"scopeName":"PriorityClass","operator":"In","values":["system-cluster-critical"]}]}`,
 		``,
@@ -52,8 +52,8 @@ func quotaVariants() []variant {
 
 var quotaNamespaces = []string{"shop", "kube-system"}
 
-// quotaWorld has quotas that most requests fit into for some time, device
-// classes, and pods that have claims.
+// quotaWorld generates quotas that most requests fit into for some time, device classes, and
+// pods with claims.
 func quotaWorld(g *generator) oracle.World {
 	var world oracle.World
 	for i, name := range []string{"gpu", "nic", "plain"} {
@@ -84,7 +84,7 @@ func quotaWorld(g *generator) oracle.World {
 	return world
 }
 
-// quotaNames are what quotas may limit.
+// quotaNames are names in quotas.
 var quotaNames = []corev1.ResourceName{
 	"pods", "count/pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory",
 	"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage", "hugepages-2Mi", "requests.hugepages-2Mi",
@@ -105,7 +105,7 @@ func (g *generator) aQuota(namespace, name string) *corev1.ResourceQuota {
 		Status: corev1.ResourceQuotaStatus{Hard: corev1.ResourceList{}, Used: corev1.ResourceList{}},
 	}
 	of := slices.Clone(quotaNames)
-	if !g.in(3) { // of few, so that requests come through
+	if !g.in(3) { // few names, so that most requests are allowed
 		g.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 		of = of[:1+g.IntN(6)]
 	}
@@ -114,7 +114,7 @@ func (g *generator) aQuota(namespace, name string) *corev1.ResourceQuota {
 			continue
 		}
 		q.Status.Hard[name] = resource.MustParse(pick(g, "0", "1", "5", "20", "200", "20k", "2G", "1Gi", "64Gi", "64Gi", "1500m", "1Ti"))
-		if !g.in(150) { // else it is not known
+		if !g.in(150) { // otherwise the usage is not known
 			q.Status.Used[name] = resource.MustParse(pick(g, "0", "0", "1", "100m", "1Ki", "3"))
 		}
 	}
@@ -149,7 +149,7 @@ func (g *generator) scope() corev1.ScopedResourceSelectorRequirement {
 	return r
 }
 
-// quota makes a request that quotas may be about.
+// quota generates a request that quotas may count.
 func (g *generator) quota() *oracle.Case {
 	if g.in(20) {
 		c := g.other()
@@ -170,7 +170,7 @@ func (g *generator) quota() *oracle.Case {
 	c = g.write(c, w.object(), w.object)
 	for _, object := range []runtime.Object{c.Object, c.OldObject} {
 		if m, ok := object.(metav1.Object); ok {
-			m.SetNamespace(c.Namespace) // an API server sees to that
+			m.SetNamespace(c.Namespace) // as an API server does
 		}
 	}
 	if old, ok := c.OldObject.(metav1.Object); ok && !g.in(10) {
@@ -206,7 +206,7 @@ func (g *generator) quotable() []writable {
 	}
 }
 
-// quantities makes requests or limits, of an API server's canonical form.
+// quantities generates requests or limits in the canonical form of an API server.
 func (g *generator) quantities() corev1.ResourceList {
 	if g.in(4) {
 		return nil
@@ -335,9 +335,9 @@ func (g *generator) quotaVolume() *corev1.PersistentVolumeClaim {
 
 func (g *generator) claimName() string { return pick(g, "claim-0", "claim-1", "claim-2") }
 
-// claimMetadata are those of a claim that is made for a pod, or nearly.
+// claimMetadata generates the metadata of a claim for a pod, or similar ones.
 func (g *generator) claimMetadata(namespace string) metav1.ObjectMeta {
-	i := pick(g, 0, 0, 0, 1, 2, 3) // there is no pod-3
+	i := pick(g, 0, 0, 0, 1, 2, 3) // pod-3 does not exist
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i)),
 		Controller: new(true)}
 	m := metav1.ObjectMeta{
@@ -399,7 +399,7 @@ func (g *generator) oldClaim() *resourcev1beta1.ResourceClaim {
 	return c
 }
 
-// TestQuotaConfigurations asks both sides whether they take a configuration.
+// TestQuotaConfigurations compares which configurations both sides accept.
 func TestQuotaConfigurations(t *testing.T) {
 	row := tally.Row{Plugin: "ResourceQuota", Test: "configurations"}
 	f := accepts(t, &row)

@@ -23,7 +23,7 @@ func runtimeClassSuite() suite {
 	}
 }
 
-// runtimeClasses makes a world of some classes.
+// runtimeClasses generates a world of some classes.
 func (g *generator) runtimeClasses() oracle.World {
 	var world oracle.World
 	for i := range g.IntN(5) {
@@ -39,7 +39,7 @@ func (g *generator) runtimeClasses() oracle.World {
 	return world
 }
 
-// podOfClass makes a request about a pod that may name a class.
+// podOfClass generates a request about a pod that may have a class.
 func (g *generator) podOfClass() *oracle.Case {
 	c := g.pod()
 	if pod, ok := c.Object.(*corev1.Pod); ok {
@@ -57,8 +57,8 @@ func (g *generator) podOfClass() *oracle.Case {
 	return c
 }
 
-// overhead makes amounts that often are the same, however they are written. It
-// is never empty but not nil: JSON does not tell that to a webhook.
+// overhead generates amounts that are often equal in different forms. It returns nil instead
+// of an empty list, because the JSON for webhooks does not distinguish them.
 func (g *generator) overhead() corev1.ResourceList {
 	list := make(corev1.ResourceList)
 	if !g.in(4) {
@@ -73,8 +73,8 @@ func (g *generator) overhead() corev1.ResourceList {
 	return list
 }
 
-// selector makes one that conflicts with another in one key at most: of several
-// conflicts Kubernetes shows any.
+// selector generates selectors that conflict in at most one key, because Kubernetes reports
+// a random one of several conflicts.
 func (g *generator) selector() map[string]string {
 	selector := make(map[string]string)
 	if g.in(2) {
@@ -89,7 +89,7 @@ func (g *generator) selector() map[string]string {
 	return selector
 }
 
-// closeToleration makes one that often covers others.
+// closeToleration generates tolerations that often cover each other.
 func (g *generator) closeToleration() corev1.Toleration {
 	return corev1.Toleration{
 		Key:               pick(g, "", "a", "a", "b"),
@@ -100,7 +100,7 @@ func (g *generator) closeToleration() corev1.Toleration {
 	}
 }
 
-// TestRuntimeClassListed shows the difference that the plugin's README.md lists.
+// TestRuntimeClassListed has the difference that the plugin's README.md lists.
 func TestRuntimeClassListed(t *testing.T) {
 	s := runtimeClassSuite()
 	upstream, ours := s.implementations(t, &s.variants[0], oracle.World{})

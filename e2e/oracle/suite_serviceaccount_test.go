@@ -19,7 +19,7 @@ func serviceAccount() suite {
 
 func (g *generator) secretName() string { return pick(g, "", "a", "b", "c") }
 
-// accounts makes a cluster with some of the accounts that pods name.
+// accounts generates a cluster with some of the accounts in pods.
 func (g *generator) accounts() oracle.World {
 	var world oracle.World
 	for _, namespace := range []string{"shop", "kube-system"} {
@@ -51,7 +51,7 @@ func (g *generator) localReference() corev1.LocalObjectReference {
 	return corev1.LocalObjectReference{Name: g.secretName()}
 }
 
-// podOfAccount makes a request about pods as ServiceAccount sees them.
+// podOfAccount generates a request about pods that ServiceAccount handles.
 func (g *generator) podOfAccount() *oracle.Case {
 	if g.in(10) {
 		return g.other()
@@ -102,7 +102,7 @@ func (g *generator) aPodOfAccount() *corev1.Pod {
 	return pod
 }
 
-// useSecrets adds variables of secrets, and mounts, some in the token's place.
+// useSecrets adds environment variables from secrets, and mounts, some at the token's path.
 func (g *generator) useSecrets(c *corev1.Container) {
 	c.Env = some(g, 2, func() corev1.EnvVar {
 		env := corev1.EnvVar{Name: g.word()}
@@ -132,8 +132,8 @@ func (g *generator) volumeName() string {
 	return pick(g, "v", "v", "v", "kube-api-access", "kube-api-access-", "kube-api-access-abcde", `kube-api-access-"`)
 }
 
-// secretVolume is a volume of a kind that can name a secret, and here and there
-// of two, which no API server stores.
+// secretVolume generates a volume with a source that can name a secret, and sometimes with
+// two sources, which no API server stores.
 func (g *generator) secretVolume() corev1.Volume {
 	v := corev1.Volume{Name: g.volumeName()}
 	reference := func() *corev1.LocalObjectReference { return maybe(g, g.localReference) }

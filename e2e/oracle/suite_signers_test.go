@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// signers is the suite of a plugin that asks who may use a signer. It asks over
+// signers is the suite of a plugin that asks who may use a signer. Its access reviews need
 // connections, which cannot be in a bubble.
 func signers(name string, generate func(g *generator) *oracle.Case) suite {
 	world := func(g *generator) oracle.World { return oracle.World{Authorizer: chance(g.Uint64())} }
@@ -26,19 +26,19 @@ func signers(name string, generate func(g *generator) *oracle.Case) suite {
 		variants: []variant{{options: handlers.DefaultOptions(), world: world}}}
 }
 
-// signer makes the name of one, out of few: the stand-in takes some hundred questions of
-// a world at once.
+// signer generates one of few names, because the API server's stand-in allows some hundred
+// questions of a world at once.
 func (g *generator) signer() string {
 	return pick(g, "a.b/c", "a.b/c", "a.b/d", "a.b/*", "a.b", "a.b/c/d", "kubernetes.io/kubelet-serving", "", "/", "..", "%2F", `q"`)
 }
 
-// asker makes somebody who asks for something, out of few.
+// asker generates one of few users.
 func (g *generator) asker() user.DefaultInfo {
 	return user.DefaultInfo{Name: pick(g, "alice", "system:node:n1"), UID: "7", Groups: []string{"g", "system:authenticated"},
 		Extra: map[string][]string{"scopes": {"x", "y"}, "Example.com/none": nil}}
 }
 
-// signingCase makes a request about a CertificateSigningRequest; most of them update the
+// signingCase generates a request about a CertificateSigningRequest, mostly an update of the
 // subresource.
 func (g *generator) signingCase(subresource string) *oracle.Case {
 	if g.in(12) {
@@ -52,7 +52,7 @@ func (g *generator) signingCase(subresource string) *oracle.Case {
 	resource := certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
 	c := g.request(operation, kind, resource)
 	before := g.signedRequest()
-	if g.in(6) { // sent in an old version, and converted for the webhook
+	if g.in(6) { // written in an old version, and converted for the webhook
 		version := certificatesv1beta1.SchemeGroupVersion
 		c = g.request(operation, version.WithKind(kind.Kind), version.WithResource(resource.Resource))
 		c.AsKind, c.AsResource = kind, resource
@@ -79,7 +79,7 @@ func inBeta(r *certificatesv1.CertificateSigningRequest) runtime.Object {
 	return beta
 }
 
-// signedRequest makes one with conditions and perhaps a certificate.
+// signedRequest generates a request with conditions and perhaps a certificate.
 func (g *generator) signedRequest() *certificatesv1.CertificateSigningRequest {
 	r := g.signingRequest()
 	r.Spec.SignerName = g.signer()
@@ -102,7 +102,7 @@ func (g *generator) signingCondition() certificatesv1.CertificateSigningRequestC
 	}
 }
 
-// resigned returns a request that differs here and there, if at all.
+// resigned returns a request with a few changes, or none.
 func (g *generator) resigned(r *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	r = r.DeepCopy()
 	switch g.IntN(8) {
@@ -143,7 +143,7 @@ func clusterTrustBundleAttest() suite {
 	return s
 }
 
-// attestedCase makes a write of a ClusterTrustBundle.
+// attestedCase writes a ClusterTrustBundle.
 func (g *generator) attestedCase() *oracle.Case {
 	if g.in(12) {
 		return g.other()
@@ -166,7 +166,7 @@ func (g *generator) attestedCase() *oracle.Case {
 	return c
 }
 
-// reattested returns a bundle that differs here and there, if at all.
+// reattested returns a bundle with a few changes, or none.
 func (g *generator) reattested(b *certificatesv1beta1.ClusterTrustBundle) *certificatesv1beta1.ClusterTrustBundle {
 	b = b.DeepCopy()
 	switch g.IntN(8) {

@@ -19,7 +19,7 @@ func taintNodesByCondition() suite {
 	}
 }
 
-// node makes a request about nodes; most of them are creations.
+// node generates a request about nodes, mostly a creation.
 func (g *generator) node() *oracle.Case {
 	if g.in(10) {
 		return g.other()

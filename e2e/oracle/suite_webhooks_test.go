@@ -24,8 +24,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// webhooksSuite asks both about webhooks that answer well and badly. How many of the
-// answers have warnings depends on the webhooks of the run; there may be few.
+// webhooksSuite compares webhooks with good and bad answers. The webhooks of the run
+// determine how many answers have warnings; there may be few.
 func webhooksSuite(name string) suite {
 	mutating := name == "MutatingAdmissionWebhook"
 	return suite{
@@ -42,14 +42,14 @@ func webhooksSuite(name string) suite {
 var chanceInMessages = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+->127\.0\.0\.1:\d+| in scheme ` +
 	`"[^"]*"|"mutated":(true|false)`)
 
-// hookMessage leaves out what is random in a message, uids and ports, and whether an
-// annotation says that something was mutated: upstream compares decoded objects, so
-// that a patch of an empty map changes nothing there. The objects are compared.
+// hookMessage removes random parts of a message: uids, ports, and whether an annotation says
+// that the object was mutated. Upstream compares decoded objects, so a patch that adds an
+// empty map changes nothing there. The objects are compared separately.
 func hookMessage(message string) string { return chanceInMessages.ReplaceAllString(message, "-") }
 
-// hooked makes a request that webhooks are called for. Nobody calls mutating webhooks for
-// connections that could change what there is to connect to. In-tree, a Namespace that
-// loses its labels gets one by default before the next webhook is called (the plugin's README).
+// hooked generates a request that webhooks are called for. Mutating webhooks are not called
+// for connections, which they could redirect. A Namespace keeps its labels: in-tree, it gets
+// the default label back before the next webhook is called (the plugin's README).
 func (g *generator) hooked(mutating bool) *oracle.Case {
 	c := g.pod()
 	if g.in(3) {
@@ -62,7 +62,7 @@ func (g *generator) hooked(mutating bool) *oracle.Case {
 	return c
 }
 
-// hookReplies are what the webhooks answer: a response beside its uid, or all of it.
+// hookReplies are the answers of the webhooks: a response without its uid, or a whole body.
 var hookReplies = []string{
 	`"allowed":true`, `"allowed":true`, `"allowed":true,"status":{"code":500,"message":"no"}`,
 	`"allowed":false`, `"allowed":false,"status":{"message":"no"}`, `"allowed":false,"status":{"reason":"Forbidden","code":403}`,
@@ -75,11 +75,11 @@ var hookReplies = []string{
 	`"allowed":true,"unknown":1`,
 }
 
-// hookHarmless are the indices of the replies that deny nothing and are no failure.
+// hookHarmless are the indices of the replies that neither deny nor fail.
 var hookHarmless = []int{0, 1, 2, 7, 9, 16}
 
-// hookPatches are what mutating webhooks do. None adds a null alone, such as a copy of
-// something missing does: in-tree that is no change (the plugin's README).
+// hookPatches are the patches of mutating webhooks. None adds only a null, as a copy of a
+// missing value would: in-tree, that changes nothing (the plugin's README).
 var hookPatches = []string{
 	`[]`, `null`, `{}`, `[{}]`, `[1]`,
 	`[{"op":"add","path":"/metadata/labels","value":{"hook":"a"}}]`,
@@ -95,7 +95,7 @@ var hookPatches = []string{
 	`[{"op":"jump","path":"/metadata"}]`,
 }
 
-// The paths that are no replies.
+// The paths with other behaviour.
 const (
 	hookBeta = 1000 + iota
 	hookEmpty
@@ -109,12 +109,12 @@ const (
 	hookKinds
 )
 
-// hookPath is where patches begin.
+// hookPatch is the first path with a patch.
 const hookPatch = 500
 
 var hookServer = sync.OnceValue(func() *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(serveHook))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // who does not trust it, says so
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // TLS errors are expected
 	server.StartTLS()
 	return server
 })
@@ -164,9 +164,9 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// webhooks makes a cluster with webhook configurations. Of several validating webhooks that
-// fail Kubernetes tells the one that is first to do so, which is chance: at most one does. Those
-// that fail sooner or later than others, and those that cannot be called, are alone.
+// webhooks generates a cluster with webhook configurations. If several validating webhooks
+// fail, Kubernetes reports the first failure, which is random; so at most one fails.
+// Webhooks that fail early or late, and those that cannot be called, are alone.
 func (g *generator) webhooks(mutating bool) oracle.World {
 	world := oracle.World{Objects: []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"env": "prod"}}},
@@ -177,7 +177,7 @@ func (g *generator) webhooks(mutating bool) oracle.World {
 	if alone {
 		names, most = names[:1], 1
 	}
-	fails := false // one of the validating webhooks does
+	fails := false // one of the validating webhooks fails
 	for _, name := range names {
 		meta := metav1.ObjectMeta{Name: name}
 		var hooks []admissionregistrationv1.MutatingWebhook
@@ -205,8 +205,8 @@ func (g *generator) webhooks(mutating bool) oracle.World {
 	return world
 }
 
-// webhook makes one that may fail sooner or later than others if it is uneven, and that does
-// not fail if another one does. It says whether it can fail.
+// webhook generates a webhook. If uneven, it may fail early or late; if another fails, it
+// does not. harmless says that it cannot fail.
 func (g *generator) webhook(name string, mutating, uneven, another bool) (w admissionregistrationv1.MutatingWebhook, harmless bool) {
 	server := hookServer()
 	at := g.IntN(len(hookReplies))

@@ -21,59 +21,58 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// A suite is how a plugin is tried.
+// A suite says how a plugin is compared.
 type suite struct {
 	name     string
 	generate func(g *generator) *oracle.Case
 	// pause is the longest time between two cases.
 	pause    time.Duration
 	variants []variant
-	// gate is a feature gate that is off by default and without which no API server
-	// has all that the plugin looks at; empty for none.
+	// gate is a feature gate that is off by default, without which no API server has
+	// everything that the plugin reads; empty for none.
 	gate featuregate.Feature
-	// denies, changes and warns say what the plugin does.
+	// denies, changes and warns are the effects that the plugin has.
 	denies, changes, warns bool
-	// background says that Kubernetes' plugin has goroutines that stay, so that it
-	// sees the time of the clock.
+	// background says that Kubernetes' plugin has goroutines that outlive a case, so that it
+	// uses the real clock.
 	background bool
-	// authorizer is that of the world of the tables; nil for none.
+	// authorizer is the authorizer of the world of the tables; nil for none.
 	authorizer func(t *testing.T) authorizer.Authorizer
-	// settle does to a generated object what an API server does before it asks plugins;
-	// nil for nothing.
+	// settle changes a generated object as an API server does before it calls plugins; nil
+	// for nothing.
 	settle func(*oracle.Case)
-	// untabled says that there are no tables: cases depend on other objects, which the
-	// generator makes.
+	// untabled says that there are no tables, because cases depend on other objects that the
+	// generator creates.
 	untabled bool
 	// message is the Message of all cases.
 	message func(string) string
-	// removed is the command that answers for a plugin that Kubernetes has
-	// removed.
+	// removed is the command that runs a plugin that Kubernetes has removed.
 	removed string
-	// toldConfig says that the command is told the variant's configuration, told what
-	// it is told otherwise.
+	// toldConfig says that the command gets the variant's configuration; otherwise it gets
+	// told.
 	toldConfig bool
 	told       string
-	// wrap changes what fastadmit's plugin is given, and asked; nil for nothing.
+	// wrap wraps fastadmit's plugin; nil for nothing.
 	wrap func(admission.Plugin) admission.Plugin
 }
 
-// A variant is a way to configure the plugin.
+// A variant is a configuration of the plugin.
 type variant struct {
 	about   string
 	config  string
-	ours    string // fastadmit's own, where it has another one
+	ours    string // fastadmit's configuration, if it differs
 	options handlers.Options
-	// world makes the cluster; nil for an empty one. The cases of the variant are
-	// tried in several worlds then.
+	// world generates the cluster; nil for an empty one. The cases of the variant run in
+	// several worlds.
 	world func(g *generator) oracle.World
-	// alike says that all worlds are: one is enough.
+	// alike says that all worlds are equal, so that one is enough.
 	alike bool
 }
 
-// worldsMax is how many worlds a variant has, if it has any.
+// worldsMax is the number of worlds of a variant with world.
 const worldsMax = 50
 
-// worlds returns how many worlds the variant is tried in.
+// worlds returns the number of worlds of the variant.
 func (v *variant) worlds() int {
 	if v.world == nil || v.alike {
 		return 1
@@ -131,7 +130,7 @@ func find(t *testing.T, name string, options handlers.Options) admission.Plugin 
 	return admission.Plugin{}
 }
 
-// setTolerationFlags sets kube-apiserver's flags, which are global variables.
+// setTolerationFlags sets the flags of kube-apiserver, which are global variables.
 func setTolerationFlags(t *testing.T, options handlers.Options) {
 	flags := pflag.NewFlagSet("", pflag.PanicOnError)
 	defaulttolerationseconds.RegisterFlags(flags)

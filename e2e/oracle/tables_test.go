@@ -27,7 +27,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// TestTables asks about what Kubernetes' own tests of the plugins ask about.
+// TestTables has the requests of Kubernetes' own tests of the plugins.
 func TestTables(t *testing.T) {
 	for _, s := range suites() {
 		if s.untabled {
@@ -53,7 +53,7 @@ func TestTables(t *testing.T) {
 				case c.Given == nil && c.Namespace == nil && namespaceOf(&c) == home:
 					upstream, ours = sharedUpstream, sharedOurs
 				case i > 0 && s.removed != "" && sameWorld(&c, &cases[i-1]):
-					// As before: a removed plugin is a process, and remembers nothing.
+					// The same process: a removed plugin has no state.
 				default:
 					upstream, ours = in(&c)
 				}
@@ -75,18 +75,18 @@ func mustWrite(t *testing.T, row tally.Row) {
 	}
 }
 
-// home is the namespace of cases that name none.
+// home is the namespace of cases without one.
 const home = "default"
 
 // namespaceOf returns the namespace of a case.
 func namespaceOf(c *tables.Case) string { return cmp.Or(c.New().GetNamespace(), home) }
 
-// sameWorld says whether cases are given the same.
+// sameWorld reports whether two cases have the same world.
 func sameWorld(a, b *tables.Case) bool {
 	return reflect.DeepEqual(a.Given, b.Given) && reflect.DeepEqual(a.Namespace, b.Namespace) && namespaceOf(a) == namespaceOf(b)
 }
 
-// tableWorld makes the world that a case is given.
+// tableWorld returns the world of a case.
 func tableWorld(t *testing.T, c *tables.Case) oracle.World {
 	t.Helper()
 	var world oracle.World
@@ -107,13 +107,13 @@ func tableWorld(t *testing.T, c *tables.Case) oracle.World {
 	return world
 }
 
-// isNamespaced says whether objects of a kind that is known are in a namespace.
+// isNamespaced reports whether a known kind is namespaced.
 func isNamespaced(kind string) bool {
 	return slices.Contains([]string{"LimitRange", "PersistentVolumeClaim", "Pod", "PodGroup", "PodPreset", "ResourceQuota",
 		"ServiceAccount", "Workload"}, kind)
 }
 
-// tableCase makes the request that a client's write becomes.
+// tableCase returns the request for a client's write.
 func tableCase(t *testing.T, c *tables.Case) *oracle.Case {
 	t.Helper()
 	object := c.New()
@@ -170,11 +170,11 @@ func resourceOf(gvk schema.GroupVersionKind) string {
 	return resource
 }
 
-// typed returns the object as an API server decodes it.
+// typed decodes the object as an API server does.
 func typed(t *testing.T, u *unstructured.Unstructured) runtime.Object {
 	t.Helper()
 	if !legacyscheme.Scheme.Recognizes(u.GroupVersionKind()) {
-		return u // a custom resource today
+		return u // a custom resource in current releases
 	}
 	content, err := u.MarshalJSON()
 	if err != nil {
@@ -190,9 +190,8 @@ func typed(t *testing.T, u *unstructured.Unstructured) runtime.Object {
 	return object
 }
 
-// TestSequences asks about the sequences in Kubernetes' own test of
-// EventRateLimit: a letter is an Event whose part has that value, a small one
-// a dry run, and a dot a second's wait.
+// TestSequences has the sequences of Kubernetes' own test of EventRateLimit. A letter is an
+// Event with this value in the field, in lower case a dry run; a dot is a pause of a second.
 func TestSequences(t *testing.T) {
 	limit := func(kind string, burst, cacheSize int) string {
 		return fmt.Sprintf(`{"type":%q,"qps":1,"burst":%d,"cacheSize":%d}`, kind, burst, cacheSize)
@@ -267,8 +266,8 @@ func eventWith(part, value string) *oracle.Case {
 	return c
 }
 
-// TestListed shows the differences that README.md lists: if one goes away, so
-// must its line there.
+// TestListed has the differences that README.md lists. If one disappears, its line there
+// must be removed.
 func TestListed(t *testing.T) {
 	v := variant{options: handlers.DefaultOptions(), config: `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1",` +
 		`"kind":"Configuration","limits":[{"type":"SourceAndObject","qps":1,"burst":1}]}`}

@@ -31,15 +31,15 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
-// vectorsNamespace is where upstream's tests have their objects.
+// vectorsNamespace is the namespace of upstream's tests.
 const vectorsNamespace = "webhook-test"
 
-// A vector is one of upstream's, of either phase.
+// A vector is a test case of upstream, for either phase.
 type vector = webhooktesting.MutatingTest
 
-// TestWebhookVectors runs upstream's own cases about webhooks (k8s.io/apiserver
-// pkg/admission/plugin/webhook/testing). Their webhooks are called by URL and by Service,
-// over TLS with a client certificate of the kubeconfig file.
+// TestWebhookVectors runs upstream's test cases for webhooks (k8s.io/apiserver
+// pkg/admission/plugin/webhook/testing). It calls their webhooks by URL and by Service, over
+// TLS, with the client certificate of the kubeconfig file.
 func TestWebhookVectors(t *testing.T) {
 	server := webhooktesting.NewTestServer(t)
 	server.StartTLS()
@@ -71,8 +71,8 @@ func TestWebhookVectors(t *testing.T) {
 	}
 }
 
-// isServed reports whether an API server stores the webhooks today: they have a server, and
-// side effects that are allowed.
+// isServed reports whether current API servers would store the webhooks: they have a server,
+// and allowed side effects.
 func isServed(test *vector) bool {
 	return !slices.ContainsFunc(test.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
 		c := &w.ClientConfig
@@ -82,8 +82,8 @@ func isServed(test *vector) bool {
 	})
 }
 
-// makeValid makes upstream's webhook one that the API accepts, at the port of the server:
-// by Service where the path may be one of a Service.
+// makeValid makes upstream's webhook valid in the API, at the port of the server. It uses a
+// Service if the path allows that.
 func makeValid(w *admissionregistrationv1.MutatingWebhook, base *url.URL, port int32) {
 	w.Name = vectorName(w.Name)
 	if w.SideEffects == nil {
@@ -112,7 +112,7 @@ func makeValid(w *admissionregistrationv1.MutatingWebhook, base *url.URL, port i
 	w.ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: s.Namespace, Name: s.Name, Port: &port, Path: &at}
 }
 
-// vectorName is upstream's name of a webhook, as the API wants it.
+// vectorName converts upstream's name of a webhook to a valid one.
 func vectorName(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(name), " ", "-")
 	if strings.Count(name, ".") >= 2 {
@@ -121,7 +121,7 @@ func vectorName(name string) string {
 	return name + ".hooks.example.com"
 }
 
-// vectorKubeconfig has the client certificate.
+// vectorKubeconfig returns a kubeconfig with the client certificate.
 func vectorKubeconfig(t *testing.T) []byte {
 	config := clientcmdapi.NewConfig()
 	config.AuthInfos["*"] = &clientcmdapi.AuthInfo{ClientCertificateData: testcerts.ClientCert, ClientKeyData: testcerts.ClientKey}
@@ -132,7 +132,7 @@ func vectorKubeconfig(t *testing.T) []byte {
 	return text
 }
 
-// vectorChain is the plugin with the webhooks of a case.
+// vectorChain returns the plugin with the webhooks of a case.
 func vectorChain(t *testing.T, phase fastadmit.Phase, base *url.URL, test *vector) *fastadmit.Chain {
 	port, err := strconv.Atoi(base.Port())
 	if err != nil {
@@ -189,7 +189,7 @@ func vectorChain(t *testing.T, phase fastadmit.Phase, base *url.URL, test *vecto
 	return chain
 }
 
-// vectorReview is what a webhook of kube-apiserver would get for a case.
+// vectorReview returns the review that kube-apiserver would send for a case.
 func vectorReview(t *testing.T, test *vector) (review []byte) {
 	attributes := webhooktesting.NewAttribute(vectorsNamespace, test.AdditionalLabels, test.IsDryRun)
 	if test.IsCRD {
@@ -263,8 +263,8 @@ func runVector(t *testing.T, phase fastadmit.Phase, base *url.URL, test *vector)
 	compareVectorAnnotations(t, test, names, got.AuditAnnotations)
 }
 
-// compareVectorAnnotations compares audit annotations, but for that of the chain. Upstream's
-// tests have the first round of calls alone, and say which webhooks the second one is for.
+// compareVectorAnnotations compares audit annotations, except that of the chain. Upstream's
+// tests have only the first round of calls, and say which webhooks would be reinvoked.
 func compareVectorAnnotations(t *testing.T, test *vector, names, got map[string]string) {
 	want := make(map[string]string)
 	again := make(map[string]bool)
@@ -279,7 +279,7 @@ func compareVectorAnnotations(t *testing.T, test *vector, names, got map[string]
 		}
 		for short, full := range names {
 			if short != strings.ToLower(short) && strings.HasPrefix(key, full+".") {
-				return true // which upstream drops, for the name is none
+				return true // upstream drops it, because the key is invalid
 			}
 		}
 		return strings.HasSuffix(key, "AdmissionWebhook") || strings.Contains(key, "round_1_")
@@ -298,7 +298,7 @@ func compareVectorAnnotations(t *testing.T, test *vector, names, got map[string]
 	}
 }
 
-// originalOf is the object of a case.
+// originalOf returns the object of a case.
 func originalOf(t *testing.T, test *vector) string {
 	var review struct {
 		Request struct{ Object json.RawMessage }
@@ -316,7 +316,7 @@ func sortedPairs(m map[string]string) (text string) {
 	return text
 }
 
-// vectorKey is the key that fastadmit has for an annotation.
+// vectorKey converts the key of an annotation to fastadmit's.
 func vectorKey(key string) string {
 	if about, round, ok := strings.Cut(key, "webhook.admission.k8s.io/"); ok {
 		return about + round
@@ -325,7 +325,7 @@ func vectorKey(key string) string {
 	return vectorName(name) + "." + key
 }
 
-// vectorValue has the names of webhooks as the API wants them.
+// vectorValue converts the names of webhooks in a value to valid ones.
 func vectorValue(names map[string]string, value string) string {
 	if full := names[value]; full != "" {
 		return full

@@ -127,7 +127,7 @@ func pick[T any](g *policyGenerator, all ...T) T { return all[g.IntN(len(all))] 
 func generatedScenarios(t *testing.T) (all []*scenario) {
 	t.Helper()
 	start := seed.Of(t)
-	for i := range tally.Cases(40, 400) {
+	for i := range tally.Cases(20, 400) {
 		r := rand.New(rand.NewPCG(start, uint64(i)))
 		g := &policyGenerator{own: &scenario{name: fmt.Sprintf("generated-%d", i)}, base: bases[r.IntN(len(bases))]}
 		if err := json.Unmarshal([]byte(g.base), &g.object); err != nil {

@@ -1,9 +1,7 @@
 // Package alwaysadmit is the admission plugin AlwaysAdmit.
 //
-// It allows every request. Nobody needs it for what it does; one wants it so
-// that a list of plugins taken over from a kube-apiserver works unchanged, and
-// to see that the API server reaches this webhook before a plugin decides
-// anything.
+// It allows every request. Enable it to use a list of plugins of a kube-apiserver unchanged,
+// or to check that the API server reaches this webhook before other plugins decide anything.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/admit.
 package alwaysadmit

@@ -10,7 +10,7 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// TestRecordings gets every recorded review, and allows it without a patch.
+// TestRecordings allows every recorded review without a patch.
 func TestRecordings(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	runs := 0

@@ -1,8 +1,7 @@
 // Package alwaysdeny is the admission plugin AlwaysDeny.
 //
-// It denies every request. One wants it to freeze what a webhook
-// configuration selects, during a migration for example, and to test what
-// clients do when they are denied.
+// It denies every request. Enable it to freeze the objects that a webhook configuration
+// selects, for example during a migration, or to test what clients do when they are denied.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/deny.
 package alwaysdeny

@@ -12,7 +12,7 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// TestRecordings denies every recorded review, whatever it is about.
+// TestRecordings denies every recorded review.
 func TestRecordings(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	for _, name := range corpus.Names() {

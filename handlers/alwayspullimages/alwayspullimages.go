@@ -1,9 +1,8 @@
 // Package alwayspullimages is the admission plugin AlwaysPullImages.
 //
-// It makes every new Pod pull its images each time it starts. Without it, an
-// image that is on a node can be used by every pod that gets there and knows
-// its name, without credentials for the registry; in a cluster with several
-// tenants one wants it on.
+// It makes every new Pod pull its images each time it starts. Without it, every pod that
+// knows the name of an image can use the copy on its node, without credentials for the
+// registry. Enable it in clusters with several tenants.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/alwayspullimages.
 package alwayspullimages
@@ -63,7 +62,7 @@ func validate(_ context.Context, review *codec.Review) admission.Result {
 	length := 0
 	check := func(policy codec.Value, at func() *field.Path) {
 		if !policy.EqualString(pullAlways) && length <= admission.MessagesBytesMax {
-			// The type makes the error show control characters as upstream's does.
+			// A Forbidden error shows control characters as upstream's does.
 			denials = append(denials, admission.Forbidden(review,
 				field.NotSupported(at(), corev1.PullPolicy(policy.String()), []string{pullAlways})).Error())
 			length += len(denials[len(denials)-1])
@@ -85,9 +84,9 @@ func validate(_ context.Context, review *codec.Review) admission.Result {
 	return admission.Allowed()
 }
 
-// aggregate returns an error that reads as the in-tree plugin's aggregate does
-// and has no status, as that has none. NewAggregate (k8s.io/apimachinery
-// pkg/util/errors) would take quadratic time to say the same.
+// aggregate returns an error with the text of the in-tree plugin's aggregate, and like that
+// without a status. NewAggregate (k8s.io/apimachinery pkg/util/errors) would take quadratic
+// time for the same text.
 func aggregate(messages []string) error {
 	if len(messages) == 1 {
 		return errors.New(messages[0])
@@ -97,8 +96,8 @@ func aggregate(messages []string) error {
 
 func isObject(v codec.Value) bool { return v.Kind() == codec.KindObject }
 
-// isUpdateWithoutNewImages reports whether an update leaves the pod with
-// images it had before: then its policies are not this plugin's business.
+// isUpdateWithoutNewImages reports whether an update adds no images to the pod. The plugin
+// ignores these updates.
 func isUpdateWithoutNewImages(review *codec.Review) bool {
 	return review.Operation() == codec.Update &&
 		podspec.UsesOnlyImagesOf(review.Object.Get("spec"), review.OldObject.Get("spec"))

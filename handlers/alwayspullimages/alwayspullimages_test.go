@@ -26,12 +26,12 @@ func TestMutates(t *testing.T) {
 	)
 }
 
-// create returns a review of a new Pod with that JSON as its spec.
+// create returns a review of a new Pod with this JSON as its spec.
 func create(spec string) []byte {
 	return admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"123"},"spec":`+spec+`}`)
 }
 
-// TestOddPods has what no API server sends: it is read as missing.
+// TestOddPods has pods that no API server sends: wrong values are read as missing.
 func TestOddPods(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(phase admission.Phase, spec, want string) {
@@ -55,8 +55,8 @@ func TestOddPods(t *testing.T) {
 	f(admission.Mutate, `{"containers":[{"imagePullPolicy":1}]}`, fmt.Sprintf(patch, "replace", 0))
 }
 
-// TestManyContainers has more messages than a denial collects. It would not end in time if
-// the cost were quadratic, as that of the in-tree plugin's aggregate is.
+// TestManyContainers has more messages than a denial collects. It would time out if the cost
+// were quadratic, as that of the in-tree plugin's aggregate is.
 func TestManyContainers(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	const n = 50_000
@@ -69,14 +69,14 @@ func TestManyContainers(t *testing.T) {
 				len(messages)))
 	}
 	want := len("AlwaysPullImages: " + aggregate(messages).Error())
-	var whole int // how long the message was before it was truncated
+	var whole int // the length of the message before it was truncated
 	_, note, _ := bytes.Cut(got, []byte("(truncated, "))
 	if _, err := fmt.Sscan(string(note), &whole); err != nil || whole != want || len(messages) > n {
 		t.Errorf("got a message of %d bytes, %v, want %d, of %d containers", whole, err, want, len(messages))
 	}
 }
 
-// TestAggregate compares with what the in-tree plugin uses.
+// TestAggregate compares aggregate with the in-tree plugin's.
 func TestAggregate(t *testing.T) {
 	for n := 1; n < 4; n++ {
 		var messages []string
@@ -115,7 +115,7 @@ func BenchmarkValidate(b *testing.B) {
 	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, alwaysPulling(b))
 }
 
-// alwaysPulling returns the recorded Pod as the plugin leaves it.
+// alwaysPulling returns the recorded Pod as the plugin changes it.
 func alwaysPulling(t testing.TB) []byte {
 	t.Helper()
 	body := corpus.MustRead("pods-create-v1-1.json")

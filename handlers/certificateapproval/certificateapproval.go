@@ -1,9 +1,8 @@
 // Package certificateapproval is the admission plugin CertificateApproval.
 //
-// It lets only those approve or deny a CertificateSigningRequest who have the
-// permission to approve requests to its signer. Without it, whoever may update the
-// approval of one request may approve requests to every signer, those for
-// certificates of kube-apiserver's own clients included.
+// A user may approve or deny a CertificateSigningRequest only with the permission to approve
+// requests to its signer. Without it, users who may update the approval of requests may
+// approve requests to every signer, even for client certificates of kube-apiserver.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/approval.
 package certificateapproval
@@ -36,8 +35,8 @@ func Plugin() admission.Plugin {
 
 type plugin struct{ access *cluster.Access }
 
-// validate looks at the signer of the stored object: whoever sends the update chooses
-// what the new one says. kube-apiserver keeps the stored signer anyway.
+// validate reads the signer of the stored object, because the user writes the new object.
+// kube-apiserver does not let the signer change anyway.
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	if !review.OldObject.Root().IsSet() {
 		return admission.Denied(admission.Forbidden(review, errors.New("expected type CertificateSigningRequest, got: <nil>")))

@@ -17,8 +17,8 @@ const requests = "certificates.k8s.io/v1/certificatesigningrequests"
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// approval returns the review of an approval by jane, with the signer in the old and in
-// the new object.
+// approval returns the review of an approval by jane, with these signers in the old and the
+// new object.
 func approval(old, signer string) []byte {
 	object := func(signer string) string { return `{"metadata":{"name":"jane"},"spec":{"signerName":` + signer + `}}` }
 	return of(admissiontest.UpdateBody(requests, object(signer), object(old)), "approval")
@@ -30,8 +30,8 @@ func of(body []byte, subResource string) []byte {
 			`","userInfo":{"username":"jane","uid":"7","groups":["g"],"extra":{"scope":["x"]}},"operation"`), 1)
 }
 
-// chain returns a chain of the plugin in a cluster in which everybody may approve for
-// the signers, and the names that it asks about.
+// chain returns a chain of the plugin in a cluster in which all users may approve for the
+// signers. It also returns the names that the plugin asks about.
 func chain(t testing.TB, signers ...string) (*admission.Chain, *[]string) {
 	asked := new([]string)
 	return admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
@@ -58,7 +58,7 @@ func TestValidate(t *testing.T) {
 	f(approval(`"abc.com/xyz"`, `"def.com/xyz"`), "abc.com/*", admission.OutcomeAllowed, abc, "abc.com/*")
 	f(approval(`"def.com/xyz"`, `"abc.com/xyz"`), "abc.com/*", denied, "def.com/xyz", "def.com/*")
 
-	// Names that no signer can have.
+	// Names that are invalid for signers.
 	f(approval(`"abc.com/x/y"`, `""`), "abc.com/*", admission.OutcomeAllowed, "abc.com/x/y", "abc.com/*")
 	f(approval(`"abc.com"`, `""`), "abc.com/*", admission.OutcomeAllowed, "abc.com", "abc.com/*")
 	f(approval(`""`, `"abc.com/xyz"`), abc, denied, "", "/*")
@@ -66,10 +66,10 @@ func TestValidate(t *testing.T) {
 	f(approval(`7`, `"abc.com/xyz"`), abc, denied, "", "/*")
 	f(approval(`"/"`, `"abc.com/xyz"`), abc, denied, "/", "/*")
 
-	// A question that was answered is not asked again.
+	// Each question is asked only once.
 	f(approval(`"abc.com/*"`, `"abc.com/xyz"`), abc, denied, "abc.com/*")
 
-	// What the plugin leaves alone.
+	// Requests that the plugin ignores.
 	signed := `{"spec":{"signerName":"abc.com/xyz"}}`
 	f(of(admissiontest.UpdateBody(requests, signed, signed), ""), "", admission.OutcomeAllowed)
 	f(of(admissiontest.UpdateBody(requests, signed, signed), "status"), "", admission.OutcomeAllowed)
@@ -97,7 +97,7 @@ func TestMessage(t *testing.T) {
 	f(of(admissiontest.UpdateBody(requests, "{}", "null"), "approval"), "expected type CertificateSigningRequest, got: <nil>")
 }
 
-// TestQuestion says what the API server is asked, and what comes of its answers.
+// TestQuestion checks the access reviews, and the results of their answers.
 func TestQuestion(t *testing.T) {
 	f := func(status authorizationv1.SubjectAccessReviewStatus, want admission.Outcome) {
 		t.Helper()
@@ -122,7 +122,7 @@ func TestQuestion(t *testing.T) {
 	f(authorizationv1.SubjectAccessReviewStatus{EvaluationError: "lost"}, admission.OutcomeDenied)
 }
 
-// TestNobodyAnswers fails where nobody can be asked: no user can bring that about.
+// TestNobodyAnswers has no API server to ask: the plugin fails. No user can cause this.
 func TestNobodyAnswers(t *testing.T) {
 	body := approval(`"a.b/c"`, `"a.b/c"`)
 	chain := admissiontest.MustChain(t, Plugin(), "")
@@ -131,7 +131,7 @@ func TestNobodyAnswers(t *testing.T) {
 	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, strange)
 }
 
-// TestLongSigner does not ask about what is longer than any signer, and denies.
+// TestLongSigner has a name that is too long for a signer: the plugin denies without asking.
 func TestLongSigner(t *testing.T) {
 	chain, asked := chain(t, "a.b/*")
 	long := `"a.b/` + strings.Repeat("x", 1<<20) + `"`

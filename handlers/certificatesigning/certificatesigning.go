@@ -1,8 +1,8 @@
 // Package certificatesigning is the admission plugin CertificateSigning.
 //
-// It lets only those write the certificate of a CertificateSigningRequest who have
-// the permission to sign for its signer. Without it, a signer that may update the
-// status of requests could issue certificates in the name of every other signer.
+// A user may write the certificate of a CertificateSigningRequest only with the permission
+// to sign for its signer. Without it, a signer that may update the status of requests could
+// issue certificates in the name of every other signer.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/signing.
 package certificatesigning
@@ -39,7 +39,7 @@ func Plugin() admission.Plugin {
 
 type plugin struct{ access *cluster.Access }
 
-// validate looks at the signer of the stored object, as CertificateApproval does.
+// validate reads the signer of the stored object, as CertificateApproval does.
 func (p *plugin) validate(ctx context.Context, review *codec.Review, request,
 	old *certificatesv1.CertificateSigningRequest) admission.Result {
 	if request == nil || old == nil {

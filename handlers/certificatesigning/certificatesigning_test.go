@@ -16,7 +16,7 @@ const requests = "certificates.k8s.io/v1/certificatesigningrequests"
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// signing returns the review of jane's update of the status of a request to a signer.
+// signing returns the review of an update by jane of the status of a request to a signer.
 func signing(oldSigner, signer, oldStatus, status string) []byte {
 	object := func(signer, status string) string {
 		return `{"metadata":{"name":"jane"},"spec":{"signerName":"` + signer + `"},"status":` + status + `}`
@@ -29,8 +29,8 @@ func of(body []byte, subResource string) []byte {
 		[]byte(`"subResource":"`+subResource+`","userInfo":{"username":"jane"},"operation"`), 1)
 }
 
-// chain returns a chain of the plugin in a cluster in which everybody may sign for the
-// signers, and the names that it asks about.
+// chain returns a chain of the plugin in a cluster in which all users may sign for the
+// signers. It also returns the names that the plugin asks about.
 func chain(t testing.TB, signers ...string) (*admission.Chain, *[]string) {
 	asked := new([]string)
 	return admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
@@ -71,7 +71,7 @@ func TestValidate(t *testing.T) {
 	f(signing(abc, abc, none, `{"certificate":null,"conditions":null}`), "", admission.OutcomeAllowed)
 	f(signing(abc, abc, "null", `{"certificate":"","conditions":[]}`), "", admission.OutcomeAllowed)
 
-	// What the plugin leaves alone.
+	// Requests that the plugin ignores.
 	signed := `{"spec":{"signerName":"abc.com/xyz"},"status":` + data + `}`
 	f(of(admissiontest.UpdateBody(requests, signed, none), ""), "", admission.OutcomeAllowed)
 	f(of(admissiontest.UpdateBody(requests, signed, none), "approval"), "", admission.OutcomeAllowed)
@@ -81,7 +81,7 @@ func TestValidate(t *testing.T) {
 	f(of(admissiontest.UpdateBody(requests, "null", signed), "status"), abc, denied)
 }
 
-// TestConditions changes one field of a condition after the other.
+// TestConditions changes each field of a condition.
 func TestConditions(t *testing.T) {
 	f := func(old, changed string, want admission.Outcome) {
 		t.Helper()
@@ -116,7 +116,7 @@ func TestMessage(t *testing.T) {
 	f(of(admissiontest.UpdateBody(requests, data, "null"), "status"), "expected type CertificateSigningRequest, got: <nil>")
 }
 
-// TestNobodyAnswers fails where nobody can be asked, and nowhere else.
+// TestNobodyAnswers has no API server to ask: the plugin fails only if it has to ask.
 func TestNobodyAnswers(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, signing("a.b/c", "a.b/c", none, data))

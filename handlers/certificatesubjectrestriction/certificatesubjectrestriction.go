@@ -1,10 +1,9 @@
 // Package certificatesubjectrestriction is the admission plugin
 // CertificateSubjectRestriction.
 //
-// It denies requests for client certificates of the group system:masters, which
-// may do everything, whatever RBAC says. Without it, whoever may approve
-// certificates can be tricked into making a key to the cluster that nobody can
-// take back.
+// It denies requests for client certificates of the group system:masters, whose members may
+// do everything regardless of RBAC. Without it, an attacker can trick approvers into issuing
+// credentials for the whole cluster that cannot be revoked.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/subjectrestriction
 // and pkg/apis/certificates/helpers.go.
@@ -25,12 +24,11 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// masters is the group that may do everything (k8s.io/apiserver
-// pkg/authentication/user SystemPrivilegedGroup).
+// masters is the group with all permissions (k8s.io/apiserver pkg/authentication/user
+// SystemPrivilegedGroup).
 const masters = "system:masters"
 
-// requestType is the type of PEM block that a request for a certificate is in
-// (RFC 7468 section 7).
+// requestType is the type of the PEM block of a certificate request (RFC 7468 section 7).
 const requestType = "CERTIFICATE REQUEST"
 
 // Plugin returns the plugin, for the table of package plugins.
@@ -47,8 +45,8 @@ func Plugin() admission.Plugin {
 	}
 }
 
-// validate looks at requests to one signer only: of Kubernetes' own, it is the one
-// that lets a client choose its groups.
+// validate checks requests to one signer only: among those of Kubernetes, only this one lets
+// clients choose their groups.
 func validate(_ context.Context, review *codec.Review) admission.Result {
 	spec := review.Object.Get("spec")
 	if !spec.Get("signerName").EqualString(certificatesv1.KubeAPIServerClientSignerName) {
@@ -69,7 +67,7 @@ func validate(_ context.Context, review *codec.Review) admission.Result {
 	return admission.Allowed()
 }
 
-// parse reads the first PEM block.
+// parse parses the first PEM block.
 func parse(text []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != requestType {

@@ -23,7 +23,7 @@ const (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// request returns a request for a certificate of that subject, in DER.
+// request returns a certificate request with this subject, in DER.
 func request(t testing.TB, subject pkix.Name) []byte {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -38,7 +38,7 @@ func block(of string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: of, Bytes: der}))
 }
 
-// object returns a CertificateSigningRequest with that text in it.
+// object returns a CertificateSigningRequest that contains the text.
 func object(signer, text string) string {
 	return `{"metadata":{"name":"jane"},"spec":{"signerName":"` + signer + `","request":"` +
 		base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
@@ -80,7 +80,7 @@ func TestSigners(t *testing.T) {
 	f("", admission.OutcomeAllowed)
 }
 
-// TestParse tries texts that are requests, and that are none.
+// TestParse has valid and invalid texts of requests.
 func TestParse(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	good, bad := request(t, pkix.Name{}), request(t, pkix.Name{Organization: []string{masters}})
@@ -116,7 +116,7 @@ func TestParse(t *testing.T) {
 	f(block("CERTIFICATE", good)+block(requestType, good), noBlock)
 }
 
-// What a CertificateSigningRequest lacks is missing from the request in it.
+// TestFields has objects without some fields of a CertificateSigningRequest.
 func TestFields(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object string, want admission.Outcome) {
@@ -132,7 +132,7 @@ func TestFields(t *testing.T) {
 	f(`{"spec":{"signerName":"`+client+`","request":null}}`, admission.OutcomeDenied)
 	f(`{"spec":{"signerName":"`+client+`","request":[1]}}`, admission.OutcomeDenied)
 
-	// No API server sends this: what it says cannot be told.
+	// No API server sends this; the request cannot be read.
 	f(`{"spec":{"signerName":"`+client+`","request":"LS0t?"}}`, admission.OutcomeErrored)
 }
 
@@ -149,8 +149,7 @@ func TestHandles(t *testing.T) {
 	f(codec.Create, "v1/certificatesigningrequests", admission.OutcomeAllowed)
 }
 
-// kubelet is the request that a new node makes: the common one, and none of the
-// plugin's business.
+// kubelet returns the request of a new node: the common case, which the plugin allows.
 func kubelet(t testing.TB) []byte {
 	t.Helper()
 	text := block(requestType, request(t, pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}))

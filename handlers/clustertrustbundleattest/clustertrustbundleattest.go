@@ -1,8 +1,8 @@
 // Package clustertrustbundleattest is the admission plugin ClusterTrustBundleAttest.
 //
-// It lets only those write a ClusterTrustBundle of a signer who have the permission to
-// attest for it. Workloads trust what is in a bundle. Without the plugin, whoever may
-// write one bundle could make them trust an authority of his own as any signer.
+// A user may write a ClusterTrustBundle of a signer only with the permission to attest for
+// the signer. Workloads trust the certificates in a bundle. Without it, users who may write
+// bundles could make workloads trust their own certificates as those of any signer.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/certificates/ctbattest and
 // pkg/registry/rbac IsOnlyMutatingGCFields.
@@ -29,7 +29,7 @@ func Plugin() admission.Plugin {
 		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update}, Groups: []string{"certificates.k8s.io"},
 			Versions:  []string{"v1beta1", "v1alpha1"},
-			Resources: []string{"clustertrustbundles"}, // API servers may have one of them alone
+			Resources: []string{"clustertrustbundles"}, // an API server may serve only one of the versions
 		}},
 		Validates:   true,
 		OnByDefault: true,
@@ -43,8 +43,7 @@ func Plugin() admission.Plugin {
 
 type plugin struct{ access *cluster.Access }
 
-// bundle is a ClusterTrustBundle, which is the same in both versions
-// (k8s.io/api/certificates/v1beta1).
+// bundle is a ClusterTrustBundle of either version (k8s.io/api/certificates/v1beta1).
 type bundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -55,22 +54,22 @@ type bundle struct {
 	} `json:"spec"`
 }
 
-// validate looks at the signer of the new object: kube-apiserver refuses updates that
+// validate reads the signer of the new object, because kube-apiserver rejects updates that
 // change it.
 func (p *plugin) validate(ctx context.Context, review *codec.Review, object, old *bundle) admission.Result {
 	if object == nil {
 		return admission.Denied(admission.Forbidden(review, errors.New("expected type ClusterTrustBundle, got: <nil>")))
 	}
 	signer := object.Spec.SignerName
-	if signer == "" || old != nil && review.Operation() == codec.Update && isKept(object, old) {
+	if signer == "" || old != nil && review.Operation() == codec.Update && isUnchanged(object, old) {
 		return admission.Allowed()
 	}
 	return accessreview.RequireSigner(ctx, p.access, review, "attest", signer, "attest for")
 }
 
-// isKept reports whether an update changes nothing but what garbage collection and
-// kube-apiserver's bookkeeping need. It writes to object.
-func isKept(object, old *bundle) bool {
+// isUnchanged reports whether an update changes only fields of garbage collection and of
+// kube-apiserver's bookkeeping. It writes to object.
+func isUnchanged(object, old *bundle) bool {
 	object.OwnerReferences, object.Finalizers = old.OwnerReferences, old.Finalizers
 	object.SetSelfLink(old.GetSelfLink())
 	object.ManagedFields = old.ManagedFields

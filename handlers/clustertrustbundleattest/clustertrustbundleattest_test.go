@@ -16,7 +16,7 @@ const bundles = "certificates.k8s.io/v1beta1/clustertrustbundles"
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// object returns a bundle of a signer with more members of its metadata.
+// object returns a bundle of a signer with these additional fields of its metadata.
 func object(signer, metadata string) string {
 	return `{"apiVersion":"certificates.k8s.io/v1beta1","kind":"ClusterTrustBundle","metadata":{"name":"b"` + metadata +
 		`},"spec":{"signerName":"` + signer + `","trustBundle":"t"}}`
@@ -30,8 +30,8 @@ func create(object string) []byte { return byJane(admissiontest.Body(codec.Creat
 
 func update(object, old string) []byte { return byJane(admissiontest.UpdateBody(bundles, object, old)) }
 
-// chain returns a chain of the plugin in a cluster in which everybody may attest for
-// the signers, and the names that it asks about.
+// chain returns a chain of the plugin in a cluster in which all users may attest for the
+// signers. It also returns the names that the plugin asks about.
 func chain(t testing.TB, signers ...string) (*admission.Chain, *[]string) {
 	asked := new([]string)
 	return admissiontest.AccessChain(t, Plugin(), func(r *authorizationv1.SubjectAccessReview) {
@@ -76,8 +76,8 @@ func TestValidate(t *testing.T) {
 	f(byJane(admissiontest.Body(codec.Create, "certificates.k8s.io/v1beta1/others", plain)), "", admission.OutcomeAllowed)
 }
 
-// TestKept says which changes need no permission.
-func TestKept(t *testing.T) {
+// TestUnchanged checks which changes need no permission.
+func TestUnchanged(t *testing.T) {
 	f := func(metadata string, want admission.Outcome) {
 		t.Helper()
 		chain, _ := chain(t)
@@ -112,7 +112,7 @@ func TestMessage(t *testing.T) {
 	f(create("null"), "expected type ClusterTrustBundle, got: <nil>")
 }
 
-// TestNobodyAnswers fails where nobody can be asked, and nowhere else.
+// TestNobodyAnswers has no API server to ask: the plugin fails only if it has to ask.
 func TestNobodyAnswers(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, create(object("a.b/c", "")))

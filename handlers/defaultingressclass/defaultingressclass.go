@@ -1,8 +1,8 @@
 // Package defaultingressclass is the admission plugin DefaultIngressClass.
 //
-// It gives every new Ingress that names no class the default one of the
-// cluster, so that exactly one ingress controller serves it. Without it, such an
-// Ingress is served by each controller that takes what names none, or by nobody.
+// It sets the cluster's default class in every new Ingress without a class, so that exactly
+// one ingress controller serves it. Without it, every controller that serves Ingresses
+// without a class serves it, or none does.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/network/defaultingressclass.
 package defaultingressclass
@@ -38,8 +38,8 @@ type plugin struct {
 	classes *cluster.Objects[*networkingv1.IngressClass]
 }
 
-// admit sets the class unless the Ingress has one, in its spec or in the
-// annotation of old. An empty one is one.
+// admit sets the class unless the Ingress has one, in its spec or in the deprecated
+// annotation. An empty class counts as one.
 func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result {
 	ingress := &review.Object
 	if ingress.Get("spec", "ingressClassName").IsSet() ||

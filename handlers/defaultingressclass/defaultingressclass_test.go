@@ -19,8 +19,8 @@ const (
 	recording = "ingresses-create-v1-1.json"
 )
 
-// class returns a class that was created at that second, with that value of the
-// annotation, which makes it a default one.
+// class returns a class with this second of creation and this value of the annotation that
+// makes a class the default.
 func class(name string, second int64, isDefault string) runtime.Object {
 	return &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{
 		Name: name, CreationTimestamp: metav1.Unix(second, 0),
@@ -39,7 +39,7 @@ func TestMutates(t *testing.T) {
 	admissiontest.MutatesChain(t, chain(t, class("nginx", 1, "true")), nil, "/spec/ingressClassName")
 }
 
-// TestDefault tries which class an Ingress without one gets.
+// TestDefault checks which class an Ingress without one gets.
 func TestDefault(t *testing.T) {
 	f := func(want string, classes ...runtime.Object) {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestDefault(t *testing.T) {
 	f(`q\"\\`, class(`q"\`, 1, "true"))
 }
 
-// TestIngresses tries which Ingresses get a class.
+// TestIngresses checks which Ingresses get a class.
 func TestIngresses(t *testing.T) {
 	chain := chain(t, class("nginx", 1, "true"))
 	f := func(object, want string) {
@@ -78,10 +78,11 @@ func TestIngresses(t *testing.T) {
 	unchanged(`{"spec":{"ingressClassName":""}}`)
 	unchanged(`{"metadata":{"annotations":{"kubernetes.io/ingress.class":"other"}}}`)
 	unchanged(`{"metadata":{"annotations":{"kubernetes.io/ingress.class":""}}}`)
-	unchanged(`{"metadata":{"annotations":{"kubernetes.io/ingress.class":null}}}`) // an API server reads ""
+	unchanged(`{"metadata":{"annotations":{"kubernetes.io/ingress.class":null}}}`) // an API server reads null as ""
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestAdmitFailure has values that cannot be changed: the plugin fails, without panic or
+// patch.
 func TestAdmitFailure(t *testing.T) {
 	chain := chain(t, class("nginx", 1, "true"))
 	f := func(object string) {

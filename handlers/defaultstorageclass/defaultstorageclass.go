@@ -1,9 +1,9 @@
 // Package defaultstorageclass is the admission plugin DefaultStorageClass.
 //
-// It gives every new PersistentVolumeClaim that names no storage class the
-// default one of the cluster, so that those who write claims need not know how
-// storage is called there. Without it, such a claim waits until somebody makes
-// a volume for it by hand, or kube-controller-manager finds the default class.
+// It sets the cluster's default class in every new PersistentVolumeClaim without a class, so
+// that authors of claims need not know the classes of the cluster. Without it, such a claim
+// waits until somebody creates a volume for it, or until kube-controller-manager sets the
+// class.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/storageclass/setdefault
 // and pkg/volume/util/storageclass.go.
@@ -20,8 +20,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// The annotations that make a class a default one where their value is "true"
-// (k8s.io/kubernetes pkg/volume/util/storageclass.go).
+// The annotations with which the value "true" makes a class the default (k8s.io/kubernetes
+// pkg/volume/util/storageclass.go).
 const (
 	annotationDefault     = "storageclass.kubernetes.io/is-default-class"
 	annotationDefaultBeta = "storageclass.beta.kubernetes.io/is-default-class"
@@ -47,11 +47,11 @@ type plugin struct {
 	classes *cluster.Objects[*storagev1.StorageClass]
 }
 
-// admit sets the class unless the claim has one. The empty class is one: such a
-// claim wants a volume that nobody makes for it.
+// admit sets the class unless the claim has one. The empty class counts as one: such a claim
+// wants a volume without dynamic provisioning.
 func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result {
 	claim := &review.Object
-	if !claim.Root().IsSet() || // what is no claim is left alone, as in-tree
+	if !claim.Root().IsSet() || // as in-tree, objects that are not claims are ignored
 		claim.Get("metadata", "annotations", corev1.BetaStorageClassAnnotation).Exists() ||
 		claim.Get("spec", "storageClassName").IsSet() {
 		return admission.Allowed()

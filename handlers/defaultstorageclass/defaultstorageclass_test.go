@@ -16,8 +16,8 @@ import (
 
 const claims = "v1/persistentvolumeclaims"
 
-// class returns a class that was created at that second, and is a default one
-// by the annotations named.
+// class returns a class with this second of creation, which these annotations make a
+// default.
 func class(name string, second int64, defaults ...string) runtime.Object {
 	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{
 		Name: name, CreationTimestamp: metav1.Unix(second, 0), Annotations: map[string]string{"example.com/tier": "true"},
@@ -39,7 +39,7 @@ func TestMutates(t *testing.T) {
 	admissiontest.MutatesChain(t, chain(t, class("fast", 1, annotationDefault)), withoutClass, "/spec/storageClassName")
 }
 
-// TestDefault tries which class a claim without one gets.
+// TestDefault checks which class a claim without one gets.
 func TestDefault(t *testing.T) {
 	f := func(want string, classes ...runtime.Object) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestDefault(t *testing.T) {
 	f("b", class("b", 2, annotationDefault), class("a", 1, annotationDefault), class("c", 3))
 	f(`q\"\\`, class(`q"\`, 1, annotationDefault))
 
-	// Nothing but the text "true" makes a default.
+	// Only the value "true" makes a class the default.
 	for _, value := range [...]string{"", "false", "True", " true", "1"} {
 		c := class("a", 1).(*storagev1.StorageClass)
 		c.Annotations[annotationDefault], c.Annotations[annotationDefaultBeta] = value, value
@@ -66,7 +66,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// TestClaims tries which claims get a class.
+// TestClaims checks which claims get a class.
 func TestClaims(t *testing.T) {
 	chain := chain(t, class("fast", 1, annotationDefault))
 	f := func(object, want string) {
@@ -89,11 +89,12 @@ func TestClaims(t *testing.T) {
 	unchanged(`{"spec":{"storageClassName":""}}`)
 	unchanged(`{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":"slow"}}}`)
 	unchanged(`{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":""}}}`)
-	unchanged(`{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":null}}}`) // an API server reads ""
+	unchanged(`{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":null}}}`) // an API server reads null as ""
 	unchanged(`null`)
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestAdmitFailure has values that cannot be changed: the plugin fails, without panic or
+// patch.
 func TestAdmitFailure(t *testing.T) {
 	chain := chain(t, class("fast", 1, annotationDefault))
 	f := func(object string) {
@@ -135,7 +136,7 @@ func BenchmarkAdmit(b *testing.B) {
 	f("patched", admission.OutcomePatched, withoutClass(body))
 }
 
-// withoutClass takes the class away that in-tree gave what was recorded.
+// withoutClass removes the class that the in-tree plugin set in a recorded review.
 func withoutClass(body []byte) []byte {
 	return bytes.ReplaceAll(body, []byte(`"storageClassName":"fast",`), nil)
 }

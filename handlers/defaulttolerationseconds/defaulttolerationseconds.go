@@ -1,10 +1,9 @@
 // Package defaulttolerationseconds is the admission plugin
 // DefaultTolerationSeconds.
 //
-// It lets every pod stay on a node that is not ready or unreachable for some
-// minutes, unless the pod says itself for how long. Without it, a pod is
-// evicted as soon as its node is tainted, so that a network that fails for a
-// minute moves everything that runs behind it.
+// It lets every pod stay for some minutes on a node that is not ready or unreachable, unless
+// the pod sets the time itself. Without it, pods are evicted as soon as their node is
+// tainted: a network failure of a minute would move all pods behind it.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/defaulttolerationseconds.
 package defaulttolerationseconds
@@ -17,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// The taints of nodes, and their effect, that the plugin is about
+// The taints of nodes that the plugin adds tolerations for, and their effect
 // (k8s.io/api/core/v1 well_known_taints.go).
 const (
 	taintNotReady    = "node.kubernetes.io/not-ready"
@@ -25,8 +24,8 @@ const (
 	effectNoExecute  = "NoExecute"
 )
 
-// Options are what kube-apiserver has flags for. Numbers below zero are
-// allowed, as there; they evict at once, like zero.
+// Options are flags of kube-apiserver. As there, negative numbers are allowed; like zero,
+// they evict at once.
 type Options struct {
 	// NotReadyTolerationSeconds is the flag
 	// --default-not-ready-toleration-seconds.
@@ -59,15 +58,15 @@ func Plugin(options Options) admission.Plugin {
 	}
 }
 
-// tolerations are the ones to add, as JSON.
+// tolerations are those to add, as JSON.
 type tolerations struct{ notReady, unreachable string }
 
 func toleration(key string, seconds int64) string {
 	return fmt.Sprintf(`{"key":%q,"operator":"Exists","effect":%q,"tolerationSeconds":%d}`, key, effectNoExecute, seconds)
 }
 
-// admit adds a toleration where the pod has none for the taint. Only key and
-// effect count: not the operator, and so not the value either.
+// admit adds a toleration for each taint for which the pod has none. As upstream, it
+// compares only key and effect, not the operator or the value.
 func (t *tolerations) admit(_ context.Context, review *codec.Review) admission.Result {
 	var notReady, unreachable bool
 	for _, has := range review.Object.Get("spec", "tolerations").Elements() {

@@ -50,15 +50,14 @@ func TestTolerations(t *testing.T) {
 		`{"key":"node.kubernetes.io/unreachable","operator":"Exists","tolerationSeconds":700},`+notReady300)
 	unchanged(`{"operator":"Exists","tolerationSeconds":700}`)
 
-	// No key stands for every taint, no effect for every effect; both may also
-	// be empty or null.
+	// No key tolerates every taint, no effect every effect; both may also be empty or null.
 	unchanged(`{"operator":"Exists","effect":"NoExecute"}`)
 	unchanged(`{"key":"","operator":"Exists","effect":""}`)
 	unchanged(`{"key":null,"operator":"Exists","effect":null}`)
 	unchanged(other + `,{"operator":"Exists"}`)
 	unchanged(unreachable700 + `,` + other + `,` + notReady700)
 
-	// Another effect is none of the plugin's business.
+	// Tolerations of other effects are ignored.
 	f(`{"operator":"Exists","effect":"NoSchedule"}`,
 		`{"operator":"Exists","effect":"NoSchedule"},`+notReady300+`,`+unreachable300)
 	f(`{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"PreferNoSchedule"}`,
@@ -66,11 +65,11 @@ func TestTolerations(t *testing.T) {
 	f(`{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"noexecute"}`,
 		`{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"noexecute"},`+notReady300+`,`+unreachable300)
 
-	// Operator, value and seconds do not count.
+	// Operator, value and seconds are ignored.
 	unchanged(`{"key":"node.kubernetes.io/not-ready","operator":"Equal","value":"x","effect":"NoExecute"},` + unreachable300)
 	unchanged(`{"key":"node.kubernetes.io/not-ready"},{"key":"node.kubernetes.io/unreachable"}`)
 
-	// A key is compared as what it stands for, not as it is written.
+	// Keys are compared after unescaping.
 	unchanged(`{"key":"node.kubernetes.io\/not-ready","effect":"No\u0045xecute"},` + unreachable300)
 	f(`{"key":"node.kubernetes.io/not-ready-yet","effect":"NoExecute"}`,
 		`{"key":"node.kubernetes.io/not-ready-yet","effect":"NoExecute"},`+notReady300+`,`+unreachable300)
@@ -104,7 +103,8 @@ func TestOptions(t *testing.T) {
 	f(Options{NotReadyTolerationSeconds: -1, UnreachableTolerationSeconds: math.MaxInt64}, fmt.Sprintf(pod, -1, math.MaxInt64))
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestAdmitFailure has values that cannot be changed: the plugin fails, without panic or
+// patch.
 func TestAdmitFailure(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(DefaultOptions()), "")
 	f := func(object string) {
@@ -140,8 +140,8 @@ func BenchmarkAdmit(b *testing.B) {
 	f("patched", admission.OutcomePatched, withoutTolerations(body))
 }
 
-// withoutTolerations takes the tolerations away that in-tree gave what was
-// recorded.
+// withoutTolerations removes the tolerations that the in-tree plugin added to a recorded
+// review.
 func withoutTolerations(body []byte) []byte {
 	const added = notReady300 + `,` + unreachable300
 	body = bytes.ReplaceAll(body, []byte(`,`+added), nil)

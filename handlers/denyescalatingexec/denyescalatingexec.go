@@ -1,8 +1,8 @@
 // Package denyescalatingexec is the admission plugin DenyEscalatingExec.
 //
-// It keeps users from running commands in pods that are privileged or use
-// namespaces of their node: whoever may do that is root on the node. One wants
-// it where people may use exec in pods that others made.
+// It denies running commands in pods that are privileged or use namespaces of their node,
+// because this gives root access to the node. Enable it if users may use exec in pods of
+// other users.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/exec v1.20.15, the last
 // release that had it.

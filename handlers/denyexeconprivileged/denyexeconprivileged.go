@@ -1,8 +1,7 @@
 // Package denyexeconprivileged is the admission plugin DenyExecOnPrivileged.
 //
-// It keeps users from running commands in pods with a privileged container.
-// DenyEscalatingExec does that and more; Kubernetes had this one for those who
-// were used to it.
+// It denies running commands in pods with a privileged container. DenyEscalatingExec does
+// the same and more; Kubernetes had both for compatibility.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/exec v1.20.15, the last
 // release that had it.

@@ -18,7 +18,7 @@ func TestNoAllocations(t *testing.T) {
 	admissiontest.NoAllocations(t, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }
 
-// BenchmarkValidate leaves out what the API server takes to answer.
+// BenchmarkValidate excludes the time of the API server.
 func BenchmarkValidate(b *testing.B) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-8d7c59b89-4gqkq"}}
 	chain := admissiontest.MustChain(b, Plugin(), "", pod)

@@ -1,10 +1,9 @@
 // Package denyserviceexternalips is the admission plugin
 // DenyServiceExternalIPs.
 //
-// It keeps Services from claiming external IPs they did not have before.
-// Whoever may create a Service can otherwise take over the traffic of any
-// address by naming it in spec.externalIPs (CVE-2020-8554); in a cluster whose
-// users are not all trusted one wants it on.
+// It denies new external IPs of Services. Without it, users who may create Services can take
+// over the traffic of any address by naming it in spec.externalIPs (CVE-2020-8554). Enable
+// it if not all users of the cluster are trusted.
 //
 // Behaviour: k8s.io/kubernetes
 // plugin/pkg/admission/network/denyserviceexternalips.
@@ -39,11 +38,11 @@ func validate(_ context.Context, review *codec.Review) admission.Result {
 	return admission.Denied(admission.Forbidden(review, err))
 }
 
-// isSubset reports whether every one of ips was there before. Addresses are
-// compared as they are written.
+// isSubset reports whether every one of ips was there before. Addresses are compared as
+// text.
 func isSubset(ips, before codec.Value) bool {
-	// An update nearly always leaves the addresses as they were, and the API
-	// server writes both objects alike.
+	// Updates nearly always leave the addresses unchanged, and the API server encodes both
+	// objects in the same way.
 	if ips.JSON() == before.JSON() {
 		return true
 	}

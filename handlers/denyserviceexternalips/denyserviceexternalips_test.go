@@ -15,10 +15,10 @@ func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 const services = "v1/services"
 
-// create returns a review of a new Service with that JSON as externalIPs.
+// create returns a review of a new Service with this JSON as externalIPs.
 func create(ips string) []byte { return admissiontest.Body(codec.Create, services, service(ips)) }
 
-// update returns a review of a Service that has was and is to have ips.
+// update returns a review of an update of a Service from the external IPs was to ips.
 func update(ips, was string) []byte {
 	return admissiontest.UpdateBody(services, service(ips), service(was))
 }
@@ -51,7 +51,7 @@ func TestExternalIPs(t *testing.T) {
 	f("update: reduce from back", update(`["1.1.1.1"]`, `["1.1.1.1","2.2.2.2"]`), true)
 	f("update: reduce from front", update(`["2.2.2.2"]`, `["1.1.1.1","2.2.2.2"]`), true)
 
-	// What follows from its code.
+	// Cases that its code implies.
 	f("create with an empty list", create(`[]`), true)
 	f("update: empty list", update(`[]`, `["1.1.1.1"]`), true)
 	f("update: first one", update(`["1.1.1.1"]`, `null`), false)
@@ -70,7 +70,7 @@ func TestExternalIPs(t *testing.T) {
 	f("create: no object", admissiontest.Body(codec.Create, services, `null`), true)
 }
 
-// TestManyAddresses would not end in time if the cost were quadratic.
+// TestManyAddresses would time out if the cost were quadratic.
 func TestManyAddresses(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	many := strings.Repeat(`,"1.1.1.1","2.2.2.2"`, 100_000)

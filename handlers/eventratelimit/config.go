@@ -24,11 +24,11 @@ type configuration struct {
 // limit is a limit of one type. Two limits of the same type are both enforced.
 type limit struct {
 	Type limitType `json:"type"`
-	// QPS is how many Events a bucket gets tokens for each second.
+	// QPS is how many tokens a bucket gets per second. Each Event takes one.
 	QPS int32 `json:"qps"`
-	// Burst is how many tokens a bucket holds. It is full at first.
+	// Burst is the capacity of a bucket. It is full at first.
 	Burst int32 `json:"burst"`
-	// CacheSize is how many buckets are kept, 0 for the default.
+	// CacheSize is the number of cached buckets, 0 for the default.
 	CacheSize int32 `json:"cacheSize"`
 }
 
@@ -44,8 +44,7 @@ const (
 
 var limitTypes = []limitType{serverLimit, namespaceLimit, userLimit, sourceAndObjectLimit}
 
-// loadConfiguration reads a configuration file, nil for none. The error joins
-// everything that is wrong.
+// loadConfiguration reads a configuration file, nil for none. The error joins all errors.
 func loadConfiguration(content []byte) (*configuration, error) {
 	c := new(configuration)
 	if content == nil {
@@ -57,8 +56,7 @@ func loadConfiguration(content []byte) (*configuration, error) {
 	})
 }
 
-// validate checks what upstream's apis/eventratelimit/validation does, in its
-// words.
+// validate makes the checks of upstream's apis/eventratelimit/validation, with its messages.
 func (c *configuration) validate() (errs field.ErrorList) {
 	limits := field.NewPath("limits")
 	if len(c.Limits) == 0 {

@@ -31,7 +31,7 @@ func TestConfiguration(t *testing.T) {
 - {type: SourceAndObject, burst: 25, qps: 10, cacheSize: 1000}
 `, limit{serverLimit, 1, 5, 0}, limit{namespaceLimit, 2, 10, 100}, limit{sourceAndObjectLimit, 10, 25, 1000})
 
-	// What else upstream accepts.
+	// Other configurations that upstream accepts.
 	f(head+"limits: [{type: User, burst: 1, qps: 1}, {type: User, burst: 2, qps: 2}]",
 		limit{userLimit, 1, 1, 0}, limit{userLimit, 2, 2, 0})
 	f(head+"limits: [{type: Server, burst: 1, qps: 1, cacheSize: -1}]", limit{serverLimit, 1, 1, -1})
@@ -62,7 +62,7 @@ func TestConfigurationErrors(t *testing.T) {
 	f(head+"limits: [{type: Namespace, burst: 10, qps: 2, cacheSize: -1}]",
 		"limits[0].cacheSize: Invalid value: -1: must not be negative")
 
-	// No configuration at all.
+	// No configuration.
 	if _, err := loadConfiguration(nil); fmt.Sprint(err) != "limits: Invalid value: null: must not be empty" {
 		t.Errorf("no configuration: got error %v", err)
 	}
@@ -74,7 +74,7 @@ func TestConfigurationErrors(t *testing.T) {
 			`supported values: "eventratelimit.admission.k8s.io/v1alpha1", `+
 			`kind: Unsupported value: "configuration": supported values: "Configuration"]`)
 
-	// All at once.
+	// All errors together.
 	f(head+"Limits: []\nlimits: [{type: server, burst: -1, qps: -2, cacheSize: -3, qbs: 1}, {type: Server, qps: 1}]",
 		`[unknown field "Limits", unknown field "limits[0].qbs", `+
 			`limits[0].type: Unsupported value: "server": `+supported+", "+
@@ -85,7 +85,7 @@ func TestConfigurationErrors(t *testing.T) {
 	f(`{"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration",
 		"limits": [{"type": "User", "qps": 1, "qps": 2, "burst": 1}]}`, `duplicate field "limits[0].qps"`)
 
-	// Not to be read.
+	// Files that cannot be decoded.
 	f(head+"limits: [{type: Server, qps: 1, qps: 2, burst: 1}]",
 		"cannot decode configuration: yaml: unmarshal errors:\n  line 3: key \"qps\" already set in map")
 	f(head+"limits: [{type: Server", "cannot decode configuration: yaml: line 3: did not find expected ',' or '}'")

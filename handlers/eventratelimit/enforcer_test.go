@@ -25,8 +25,9 @@ func enforcerOf(t *testing.T, l limit, now func() time.Time) *enforcer {
 	return e
 }
 
-// Goroutines that meet at new keys must not take more than the burst of each,
-// as they can upstream, where both may find no bucket and make one.
+// TestRace has goroutines use new keys at the same time: they must not take more tokens than
+// the burst of each. Upstream can exceed it, because two goroutines may create a bucket
+// each.
 func TestRace(t *testing.T) {
 	const workers, keys, burst = 8, 500, 3
 	e := enforcerOf(t, limit{userLimit, 1, burst, keys}, newClock().now)
@@ -72,7 +73,7 @@ func TestCacheSize(t *testing.T) {
 	f(limit{sourceAndObjectLimit, 1, 1, 5000}, 5000)
 }
 
-// The rate is upstream's float32.
+// TestBucket checks that the rate is a float32, as upstream.
 func TestBucket(t *testing.T) {
 	e := enforcerOf(t, limit{userLimit, 1<<24 + 1, math.MaxInt32, 0}, newClock().now)
 	bucket := e.newBucket()
@@ -81,7 +82,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// A key must live on when the review it was read from does not.
+// TestKeyIsCloned checks that a cached key does not change when its review is overwritten.
 func TestKeyIsCloned(t *testing.T) {
 	for _, l := range limitTypes[1:] {
 		chain := chainOf(t, newClock(), configOf(fmt.Sprintf("{type: %s, qps: 1, burst: 1}", l)))
@@ -100,14 +101,15 @@ func TestKeyIsCloned(t *testing.T) {
 	}
 }
 
-// What is kept of a key has a limit, and keys stay apart beyond it.
+// TestLongKeys checks that the length of cached keys is limited, and that long keys stay
+// distinct.
 func TestLongKeys(t *testing.T) {
 	e := enforcerOf(t, limit{sourceAndObjectLimit, 1, 1, 0}, newClock().now)
 	prefix := strings.Repeat("x", fieldBytesMax-1)
 	distinct := []string{
 		prefix, prefix + "a", prefix + "b", prefix + "aa", prefix + "ab", prefix + strings.Repeat("a", 1<<20),
 	}
-	// A field that looks like what is kept of a longer one is not taken for it.
+	// A field that equals the digest form of a longer one is a different key.
 	distinct = append(distinct, key{distinct[3]}.bounded()[0])
 	for _, round := range []bool{true, false} {
 		for _, field := range distinct {
@@ -129,7 +131,7 @@ func TestLongKeys(t *testing.T) {
 	}
 }
 
-// The message shows all of a key that is kept as a digest.
+// TestLongKeyMessage checks that a message has the whole key, even if its digest is cached.
 func TestLongKeyMessage(t *testing.T) {
 	chain := chainOf(t, newClock(), configOf("{type: SourceAndObject, qps: 1, burst: 1}"))
 	long := strings.Repeat("x", 2*fieldBytesMax)
@@ -140,7 +142,7 @@ func TestLongKeyMessage(t *testing.T) {
 	}
 }
 
-// Events with known keys allocate nothing, whatever the limits.
+// TestNoAllocations checks that Events with cached keys do not allocate, with any limits.
 func TestNoAllocations(t *testing.T) {
 	config := configOf("{type: Server, "+most+"}", "{type: Namespace, "+most+"}", "{type: User, "+most+"}",
 		"{type: SourceAndObject, "+most+"}")
@@ -158,5 +160,5 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// most is a rate that no test reaches.
+// most is a limit that no test reaches.
 const most = "qps: 2147483647, burst: 2147483647"

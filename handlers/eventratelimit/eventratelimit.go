@@ -1,9 +1,9 @@
 // Package eventratelimit is the admission plugin EventRateLimit.
 //
-// It limits how many Events the cluster takes in each second: in all, from a
-// namespace, from a user, or from one source about one object. A controller
-// that repeats itself, or a crash loop in a thousand pods, writes Events
-// faster than etcd can take them; without limits it slows down everybody else.
+// It limits the number of Events per second: in the cluster, of a namespace, of a user, or
+// of one source about one object. A controller in a loop, or a crash loop in a thousand
+// pods, writes Events faster than etcd can store them; without limits this slows down all
+// other clients.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/eventratelimit.
 package eventratelimit
@@ -28,7 +28,7 @@ func Plugin() admission.Plugin {
 		Summary:   "limits how many Events are written each second, in all, by namespace, by user, or by source and object",
 		Rules:     []admission.Rule{admission.CreateUpdate("events")},
 		Validates: true,
-		// A call takes from what the limits allow; that of a dry run does not.
+		// A request takes tokens; a dry run does not.
 		SideEffects:    admissionregistrationv1.SideEffectClassNoneOnDryRun,
 		RequiresConfig: true,
 		New: func(setup admission.Setup) (admission.Handler, error) {
@@ -55,12 +55,12 @@ func newHandler(config []byte, now func() time.Time) (admission.Handler, error) 
 }
 
 func (p plugin) validate(_ context.Context, review *codec.Review) admission.Result {
-	// What a dry run asks for is never written.
+	// A dry run writes no Event.
 	if !isCoreEvent(review) || review.DryRun() {
 		return admission.Allowed()
 	}
 	var denials []error
-	// Every limit is charged, also when one before it has denied.
+	// Every limit takes a token, even if an earlier one has denied.
 	for _, e := range p {
 		if k := keyOf(e.limit.Type, review); !e.accepts(k) {
 			denials = append(denials, fmt.Errorf("limit reached on type %s for key %s", e.limit.Type, k))
@@ -72,10 +72,10 @@ func (p plugin) validate(_ context.Context, review *codec.Review) admission.Resu
 	return admission.Allowed()
 }
 
-// isCoreEvent reports whether the user wrote an Event of the core group. One
-// of events.k8s.io is another kind to the in-tree plugin, which does not limit
-// it; to a webhook kube-apiserver may send it converted, and only the kind of
-// the original request tells. A review without that kind was not converted.
+// isCoreEvent reports whether the user wrote an Event of the core group. To the in-tree
+// plugin, an Event of events.k8s.io is another kind, which it does not limit. kube-apiserver
+// may convert such an Event for a webhook; only the kind of the original request tells. A
+// review without that kind was not converted.
 func isCoreEvent(review *codec.Review) bool {
 	kind := review.RequestKind()
 	if kind == (codec.GroupVersionKind{}) {

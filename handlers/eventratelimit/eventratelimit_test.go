@@ -15,14 +15,14 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// clock stands still until it is moved.
+// clock is a clock that the test sets.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
 
 func newClock() *clock { return &clock{time.Unix(1e9, 0)} }
 
-// chainOf returns a chain of the plugin with that clock.
+// chainOf returns a chain of the plugin with this clock.
 func chainOf(t testing.TB, c *clock, config string) *admission.Chain {
 	t.Helper()
 	plugin := Plugin()
@@ -39,8 +39,7 @@ func configOf(limits ...string) string {
 // tree is a JSON object.
 type tree = map[string]any
 
-// request returns an AdmissionRequest that creates an Event, with the fields
-// of changes in place of its own.
+// request returns an AdmissionRequest that creates an Event, with some fields replaced.
 func request(changes tree) tree {
 	r := tree{
 		"uid":         "1",
@@ -67,8 +66,8 @@ func bodyOf(t testing.TB, request tree) []byte {
 	return body
 }
 
-// answer sends a request and returns "" or the message of the denial, which
-// must have upstream's code and reason and nothing else.
+// answer sends a request and returns the message of the denial, "" if it is allowed. A
+// denial must have upstream's code and reason, and no other fields.
 func answer(t *testing.T, chain *admission.Chain, request tree) string {
 	t.Helper()
 	response := admissiontest.Answer(t, chain, admission.Validate, bodyOf(t, request))
@@ -94,8 +93,8 @@ func answer(t *testing.T, chain *admission.Chain, request tree) string {
 	return got.Status.Message
 }
 
-// A step of a script is a label to make a request of, with "!" before it if it
-// must be denied; "+1s" moves the clock first.
+// play runs a script. A step is the label of a request, with "!" in front if it must be
+// denied; "+1s" moves the clock first.
 func play(t *testing.T, config string, requestOf func(label string) tree, script string) {
 	t.Helper()
 	c := newClock()
@@ -124,8 +123,8 @@ func from(label string) tree {
 	return tree{"object": tree{"source": tree{"component": label}}}
 }
 
-// ofSort makes requests of a sort: "e" for an Event, "d" for a dry run, and
-// others that are no business of the plugin.
+// ofSort returns requests by a label: "e" for an Event, "d" for a dry run, and others that
+// the plugin ignores.
 func ofSort(label string) tree {
 	switch label {
 	case "e":
@@ -155,7 +154,7 @@ func ofSort(label string) tree {
 	}
 }
 
-// The scripts are upstream's cases (admission_test.go TestEventRateLimiting).
+// TestLimits has upstream's cases as scripts (admission_test.go TestEventRateLimiting).
 func TestLimits(t *testing.T) {
 	f := func(limits string, requestOf func(string) tree, script string) {
 		t.Helper()
@@ -201,7 +200,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What upstream's tests do not say.
+// TestLimitsBesides has cases that upstream does not test.
 func TestLimitsBesides(t *testing.T) {
 	f := func(limits string, requestOf func(string) tree, script string) {
 		t.Helper()
@@ -214,18 +213,18 @@ func TestLimitsBesides(t *testing.T) {
 	f(server, ofSort, "e !e delete events.k8s.io converted kind-unconverted resource")
 	f("{type: Server, qps: 1, burst: 1, cacheSize: -1}", namespaced, "A !B")
 
-	// A denial takes no token, so half a second later there is half of one.
+	// A denial takes no token: half a second later the bucket has half a token.
 	f("{type: Server, qps: 2, burst: 1}", ofSort, "e !e +499ms !e +1ms e !e")
-	// A bucket never holds more than the burst.
+	// A bucket never has more tokens than the burst.
 	f("{type: Server, qps: 1, burst: 2}", ofSort, "e e +1h e e !e")
 	// One bucket fills while the others are in use.
 	f("{type: User, qps: 1, burst: 1}", byUser, "A +1s B !B A !A +1s A B")
-	// The key of a request that was denied was used too.
+	// A denied request also counts as a use of its key.
 	f("{type: User, qps: 1, burst: 1, cacheSize: 2}", byUser, "A B !A C !A B")
 	f("{type: User, qps: 1, burst: 1, cacheSize: 1}", byUser, "A B A !A B")
 
-	// Other fields of the Event are no part of the key, and what is not there
-	// or is no string is empty.
+	// Other fields of the Event are not part of the key. Missing fields, and values that are
+	// not strings, are empty.
 	const about = "{type: SourceAndObject, qps: 1, burst: 1}"
 	objects := map[string]any{
 		"empty":   tree{},
@@ -243,7 +242,7 @@ func TestLimitsBesides(t *testing.T) {
 	}, "none !null !empty")
 }
 
-// Fields that run together must not be taken for each other.
+// TestFieldsStandApart has keys whose fields are equal only when concatenated.
 func TestFieldsStandApart(t *testing.T) {
 	about := func(label string) tree {
 		component, host, _ := strings.Cut(label, ",")
@@ -252,7 +251,7 @@ func TestFieldsStandApart(t *testing.T) {
 	play(t, configOf("{type: SourceAndObject, qps: 1, burst: 1}"), about, "ab,c a,bc abc, ,abc !ab,c !a,bc !abc, !,abc")
 }
 
-// Every limit is charged, also when another one denies.
+// TestEveryLimitIsCharged checks that every limit takes a token, even if another one denies.
 func TestEveryLimitIsCharged(t *testing.T) {
 	for _, limits := range [][]string{
 		{"{type: Namespace, qps: 1, burst: 1}", "{type: User, qps: 1, burst: 2}"},
@@ -299,13 +298,13 @@ func TestMessages(t *testing.T) {
 	f("Too many requests: limit reached on type SourceAndObject for key kubeletn1Podshopdb-0u-1v1", source)
 	f("Too many requests: [limit reached on type User for key system:node:n1, limit reached on type Server for key ]",
 		user, "{type: Namespace, qps: 1, burst: 2}", server)
-	// An aggregate says the same thing once.
+	// An aggregate lists equal messages once.
 	f("Too many requests: limit reached on type Namespace for key shop", namespace, namespace)
 	f("Too many requests: [limit reached on type Namespace for key shop, limit reached on type Server for key ]",
 		namespace, server, namespace)
 }
 
-// What a real kube-apiserver sends, in both versions of the review.
+// TestRecordings has reviews of a real kube-apiserver, in both versions.
 func TestRecordings(t *testing.T) {
 	chain := chainOf(t, newClock(), configOf("{type: SourceAndObject, qps: 1, burst: 1}"))
 	f := func(name, want string) {
@@ -323,7 +322,7 @@ func TestRecordings(t *testing.T) {
 	f("pods-create-v1-1.json", `{"allowed":true}`)
 }
 
-// The configuration that README.md shows is one that loads.
+// TestREADME loads the configuration in README.md.
 func TestREADME(t *testing.T) {
 	content, err := os.ReadFile("README.md")
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// key says which bucket of a limit an Event is charged to. The fields stand
-// apart, so that no two of them run together into those of another key. Which
-// fields there are is upstream's (limitenforcer.go); Server has none.
+// key identifies the bucket of a limit. The fields are separate, so that concatenated fields
+// of different keys cannot be confused. The fields are those of upstream (limitenforcer.go);
+// Server has none.
 type key [7]string
 
-// keyOf returns the key of the review. It views the review.
+// keyOf returns the key of the review, as a view of it.
 func keyOf(t limitType, review *codec.Review) key {
 	switch t {
 	case namespaceLimit:
@@ -34,30 +34,28 @@ func keyOf(t limitType, review *codec.Review) key {
 	return key{}
 }
 
-// String returns the key as upstream's messages show it.
+// String returns the key in the format of upstream's messages.
 func (k key) String() string { return strings.Join(k[:], "") }
 
-// fieldBytesMax is the length up to which a field of a key is kept as it is:
-// that of the longest name of a service account, its namespace a DNS label of
-// 63 bytes and its own name a DNS subdomain of 253. What Kubernetes itself puts
-// into the other fields is shorter; but nothing keeps the source of an Event
-// from being as long as a request may be.
+// fieldBytesMax is the maximum length of a field of a cached key: that of the longest user
+// name of a service account, with a namespace of 63 bytes (DNS label) and a name of 253
+// bytes (DNS subdomain). Kubernetes' own values of other fields are shorter, but the source
+// of an Event can be as long as a request.
 const fieldBytesMax = len("system:serviceaccount:") + 63 + len(":") + 253
 
-// bounded returns the key with a digest in place of each field that is too
-// long to keep.
+// bounded returns the key with a digest in place of each field that is too long.
 func (k key) bounded() key {
 	for i, field := range k {
 		if len(field) > fieldBytesMax {
 			digest := sha256.Sum256([]byte(field))
-			// One byte longer than any field that is kept, so never equal to one.
+			// One byte longer than any other field, so never equal to one.
 			k[i] = field[:fieldBytesMax+1-len(digest)] + string(digest[:])
 		}
 	}
 	return k
 }
 
-// clone returns the key with memory of its own.
+// clone returns a copy of the key that is not a view.
 func (k key) clone() key {
 	for i, field := range k {
 		k[i] = strings.Clone(field)

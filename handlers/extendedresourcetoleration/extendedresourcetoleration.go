@@ -1,10 +1,10 @@
 // Package extendedresourcetoleration is the admission plugin
 // ExtendedResourceToleration.
 //
-// It lets pods that request an extended resource, such as example.com/gpu, on
-// the nodes that are tainted with the resource's name. One wants it where nodes
-// with special hardware are kept for the pods that need it: taint the nodes,
-// and nobody has to write tolerations.
+// It adds tolerations to pods that request an extended resource, such as example.com/gpu,
+// for nodes that are tainted with the name of the resource. Enable it to reserve nodes with
+// special hardware for the pods that need it: taint the nodes, and pods need no tolerations
+// of their own.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/extendedresourcetoleration.
 package extendedresourcetoleration
@@ -18,9 +18,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// fewRequests is how many extended resources a pod requests at most, init
-// containers counted again, for the plugin to need no memory. A pod that needs
-// special hardware names one or two kinds of it.
+// fewRequests is the number of requests for extended resources up to which the plugin does
+// not allocate; containers and init containers count separately. A pod that needs special
+// hardware requests one or two kinds of it.
 const fewRequests = 8
 
 // Plugin returns the plugin, for the table of package plugins.
@@ -66,8 +66,8 @@ func admit(_ context.Context, review *codec.Review) admission.Result {
 	return admission.Allowed()
 }
 
-// appendRequests appends the extended resources that the containers request.
-// An amount of zero is a request too.
+// appendRequests appends the extended resources that the containers request, including
+// requests of zero.
 func appendRequests(dst []request, containers codec.Value) []request {
 	for _, container := range containers.Elements() {
 		for resource := range container.Get("resources", "requests").Members() {
@@ -79,8 +79,9 @@ func appendRequests(dst []request, containers codec.Value) []request {
 	return dst
 }
 
-// update notes which request the toleration is for, if it is for one. Like in-tree it writes such a toleration anew, so it loses its
-// tolerationSeconds, which are not allowed with this effect.
+// update notes the request that the toleration belongs to, if any. As in-tree, it rewrites
+// such a toleration and so removes its tolerationSeconds, which are not allowed with this
+// effect.
 func update(object *codec.Object, has codec.Value, requests []request) {
 	if !has.Get("operator").EqualString("Exists") ||
 		!has.Get("effect").EqualString("NoSchedule") ||
@@ -97,8 +98,8 @@ func update(object *codec.Object, has codec.Value, requests []request) {
 	}
 }
 
-// toleration returns the toleration for an extended resource as JSON, in the
-// object's memory. There is nothing to escape in the name of such a resource.
+// toleration returns the toleration for an extended resource as JSON in the object's memory.
+// The name of such a resource needs no escaping.
 func toleration(object *codec.Object, resource string) string {
 	return object.Compose(func(dst []byte) []byte {
 		dst = append(dst, `{"key":"`...)

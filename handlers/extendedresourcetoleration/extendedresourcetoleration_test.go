@@ -54,13 +54,14 @@ func TestAdmit(t *testing.T) {
 	const wildcard = `{"operator":"Exists"}`
 	f(requestsCPU+`,`+requestsMemory+`,`+requestsEk, ``, wildcard, wildcard+`,`+ek)
 
-	// A resource requested twice gets one toleration, and sorting is by bytes.
+	// A resource that is requested twice gets one toleration. Tolerations are sorted by
+	// bytes.
 	f(requestsEk+`,`+requestsEk, requestsEk, ``, ek)
 	f(`{"resources":{"requests":{"b.io/b":"1","b.io/B":"1","a.io/z":"1"}}}`, ``, ``,
 		tolerationOf("a.io/z")+`,`+tolerationOf("b.io/B")+`,`+tolerationOf("b.io/b"))
 
-	// Each of operator, effect and value must be the same for a toleration to
-	// be the resource's; an empty value is none.
+	// Operator, effect and value of the resource's toleration must be equal; an empty value
+	// is the same as none.
 	for _, almost := range [...]string{
 		`{"key":"example.com/device-ek","effect":"NoSchedule"}`,
 		`{"key":"example.com/device-ek","operator":"Equal","effect":"NoSchedule"}`,
@@ -77,7 +78,7 @@ func TestAdmit(t *testing.T) {
 	const nullValue = `{"key":"example.com/device-ek","operator":"Exists","value":null,"effect":"NoSchedule","tolerationSeconds":null}`
 	f(requestsEk, ``, nullValue, nullValue)
 
-	// Any toleration of the resource loses its seconds, where it stands.
+	// A toleration of the resource loses its seconds, at any position.
 	const seconds = `{"key":"example.com/device-ek","operator":"Exists","effect":"NoSchedule","tolerationSeconds":5}`
 	f(requestsEk, ``, seconds, ek)
 	f(requestsEk, ``, other+`,`+seconds+`,`+wildcard, other+`,`+ek+`,`+wildcard)
@@ -106,8 +107,8 @@ func TestRequests(t *testing.T) {
 	f(`"Example.com/x":"1","example.com/x/y":"1","example.com/":"1","/":"1"`, ``)
 }
 
-// Only requests of containers and init containers count, and what is missing
-// or of another type is not there.
+// TestNoRequests checks that only requests of containers and init containers count, and that
+// values of other types are read as missing.
 func TestNoRequests(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object string) {
@@ -134,8 +135,7 @@ func TestMissingTolerations(t *testing.T) {
 	admissiontest.CheckAdmit(t, chain, pods, `{"spec":{"containers":[`+requestsEk+`]}}`, want)
 }
 
-// TestMany has as many requests as need no memory, one fewer and one more, and
-// many.
+// TestMany has the number of requests that need no memory, one fewer, one more, and many.
 func TestMany(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	for _, n := range [...]int{fewRequests - 1, fewRequests, fewRequests + 1, 1_000} {
@@ -151,7 +151,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestTooMany has more than fit in an object that etcd takes.
+// TestTooMany has more tolerations than fit into an object in etcd.
 func TestTooMany(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	requests, tolerations := many(20_000)
@@ -165,7 +165,7 @@ func TestTooMany(t *testing.T) {
 	f(tolerations, admission.OutcomeAllowed)
 }
 
-// many returns n requests, the last ones first, and their tolerations.
+// many returns n requests, in descending order, and their tolerations.
 func many(n int) (requests, tolerations string) {
 	var r, to []string
 	for i := range n {
@@ -175,7 +175,8 @@ func many(n int) (requests, tolerations string) {
 	return strings.Join(r, `,`), strings.Join(to, `,`)
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestAdmitFailure has values that cannot be changed: the plugin fails, without panic or
+// patch.
 func TestAdmitFailure(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(tolerations string) {
@@ -209,8 +210,8 @@ func TestNoAllocations(t *testing.T) {
 	f(admission.OutcomeAllowed, admissiontest.Body(codec.Create, pods, podOf(requests, tolerations)))
 }
 
-// BenchmarkAdmit has the same pod with ten times the requests, for which it
-// must not take a hundred times as long.
+// BenchmarkAdmit has the same pod with ten times the requests, which must not take a hundred
+// times as long.
 func BenchmarkAdmit(b *testing.B) {
 	chain := admissiontest.MustChain(b, Plugin(), "")
 	f := func(name string, want admission.Outcome, body []byte) {
@@ -228,8 +229,8 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-// requestGPU makes every container that was recorded with requests request an
-// extended resource too.
+// requestGPU adds a request for an extended resource to every recorded container with
+// requests.
 func requestGPU(body []byte) []byte {
 	return bytes.ReplaceAll(body, []byte(`"requests":{`), []byte(`"requests":{"example.com/gpu":"1",`))
 }

@@ -2,26 +2,25 @@ package extendedresourcetoleration
 
 import "strings"
 
-// A resource quota names an extended resource with quotaPrefix before it, and
-// that must be a qualified name still.
+// A resource quota names an extended resource with quotaPrefix in front. The result must be
+// a qualified name.
 const (
 	quotaPrefix    = "requests."
 	domainBytesMax = 253 - len(quotaPrefix) // a DNS subdomain (RFC 1123)
 	nameBytesMax   = 63
 )
 
-// isExtended reports whether a resource is extended: not one of Kubernetes'
-// own, and fit to be in a quota (k8s.io/kubernetes pkg/apis/core/helper
-// IsExtendedResourceName). k8s.io/apimachinery could tell whether the name is
-// qualified, but not without allocating.
+// isExtended reports whether a resource is extended: not defined by Kubernetes, and usable
+// in a quota (k8s.io/kubernetes pkg/apis/core/helper IsExtendedResourceName). The check for
+// a qualified name in k8s.io/apimachinery would allocate.
 func isExtended(resource string) bool {
 	domain, name, _ := strings.Cut(resource, "/")
 	return !strings.Contains(resource, "kubernetes.io/") && !strings.HasPrefix(resource, quotaPrefix) &&
 		isSubdomain(domain) && isName(name)
 }
 
-// isSubdomain reports whether s is labels of lower-case letters, digits and
-// dashes, with dots between them and no dash at either end of a label.
+// isSubdomain reports whether s consists of labels of lower-case letters, digits and dashes,
+// separated by dots, without dashes at the ends of a label.
 func isSubdomain(s string) bool {
 	last := byte('.')
 	for i := range len(s) {
@@ -38,8 +37,8 @@ func isSubdomain(s string) bool {
 	return last != '.' && last != '-' && len(s) <= domainBytesMax
 }
 
-// isName reports whether s is letters, digits, dashes, underscores and dots,
-// with a letter or digit at both ends.
+// isName reports whether s consists of letters, digits, dashes, underscores and dots, with a
+// letter or digit at both ends.
 func isName(s string) bool {
 	if s == "" || len(s) > nameBytesMax || !isAlphanumeric(s[0]) || !isAlphanumeric(s[len(s)-1]) {
 		return false

@@ -25,7 +25,7 @@ func TestIsExtended(t *testing.T) {
 	f("xrequests.example.com/x", true)
 	f("requests/x", true)
 
-	// Kubernetes' own: without a domain, or in its domains.
+	// Resources of Kubernetes: without a domain, or in its domains.
 	f("cpu", false)
 	f("hugepages-2Mi", false)
 	f("attachable-volumes-aws-ebs", false)
@@ -33,11 +33,11 @@ func TestIsExtended(t *testing.T) {
 	f("x.kubernetes.io/x", false)
 	f("notkubernetes.io/x", false)
 
-	// Names of quotas.
+	// Names in quotas.
 	f("requests.example.com/x", false)
 	f("requests./x", false)
 
-	// Not a qualified name.
+	// Not qualified names.
 	f("", false)
 	f("/", false)
 	f("/x", false)
@@ -59,15 +59,15 @@ func TestIsExtended(t *testing.T) {
 	f("bücher.example/x", false)
 	f("example.com/ü", false)
 
-	// Limits; requests. counts.
+	// Limits of lengths; "requests." counts.
 	f(strings.Repeat("a", 244)+"/x", true)
 	f(strings.Repeat("a", 245)+"/x", false)
 	f("example.com/"+strings.Repeat("a", 63), true)
 	f("example.com/"+strings.Repeat("a", 64), false)
 }
 
-// TestIsExtendedShort compares with upstream on all short names over the
-// characters that matter.
+// TestIsExtendedShort compares isExtended with upstream on all short names of the
+// significant characters.
 func TestIsExtendedShort(t *testing.T) {
 	const length = 5
 	var name [length]byte
@@ -85,8 +85,8 @@ func TestIsExtendedShort(t *testing.T) {
 	try(0)
 }
 
-// TestIsExtendedBytes compares with upstream on each byte, where names begin and in
-// the middle of them.
+// TestIsExtendedBytes compares isExtended with upstream on each byte, at the start and in
+// the middle of names.
 func TestIsExtendedBytes(t *testing.T) {
 	for c := range 256 {
 		b := string([]byte{byte(c)})
@@ -103,7 +103,7 @@ func FuzzIsExtended(f *testing.F) {
 	f.Fuzz(func(t *testing.T, resource string) { checkIsExtended(t, resource) })
 }
 
-// checkIsExtended compares with what upstream calls an extended resource.
+// checkIsExtended compares isExtended with upstream.
 func checkIsExtended(t *testing.T, resource string) {
 	t.Helper()
 	native := !strings.Contains(resource, "/") || strings.Contains(resource, "kubernetes.io/")

@@ -20,7 +20,7 @@ import (
 type Config struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// StaticManifestsDir is a folder of InitializerConfigurations.
+	// StaticManifestsDir is a folder with files of InitializerConfigurations.
 	StaticManifestsDir string `json:"staticManifestsDir"`
 }
 
@@ -45,8 +45,8 @@ type rule struct {
 	Resources   []string `json:"resources"`
 }
 
-// load reads the configurations of the folder and puts the initializers in order: by the
-// name of the configuration, and then as they stand in it.
+// load reads the configurations in the folder. It sorts the initializers by the name of
+// their configuration, and then by their position in it.
 func load(setup admission.Setup) ([]initializer, error) {
 	if setup.Config != nil {
 		var c Config
@@ -87,8 +87,8 @@ func load(setup admission.Setup) ([]initializer, error) {
 	return list, nil
 }
 
-// validate checks what v1.13 does (pkg/apis/admissionregistration/validation), that a
-// scheduling gate can have the name, and that no name is there twice.
+// validate makes the checks of v1.13 (pkg/apis/admissionregistration/validation). It also
+// checks that the name is valid in a scheduling gate, and that it is unique.
 func (c *configuration) validate(known map[string]bool) (errs field.ErrorList) {
 	if c.Name == "" {
 		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "want a name, by which configurations are sorted"))
@@ -135,7 +135,7 @@ func (r *rule) validate(at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// matches reports whether all rules match, as v1.13 had it, and that there are any.
+// matches reports whether there are rules and all of them match, as in v1.13.
 func (i *initializer) matches(resource codec.GroupVersionResource) bool {
 	for j := range i.Rules {
 		r := &i.Rules[j]

@@ -1,13 +1,13 @@
 // Package initializers is the admission plugin Initializers.
 //
-// It holds new objects back until controllers that the operator names have made them
-// ready: each gets a list of initializers that are to come, and only who may initialize
-// objects can take one from the list. One wants it where a pod must not run before
-// something outside of the cluster was done for it, which may take minutes.
+// It holds back new objects until controllers that the operator names have prepared them:
+// each object gets a list of pending initializers, and only users with the permission to
+// initialize can remove entries. Use it if a pod must not run before something outside the
+// cluster is ready, which may take minutes.
 //
 // Behaviour: k8s.io/apiserver pkg/admission/plugin/initialization of Kubernetes v1.13, the
-// last release that had it. The API has no metadata.initializers any more: the list is the
-// scheduling gates of a pod, and an annotation of other objects.
+// last release that had it. The API no longer has metadata.initializers: the list consists
+// of the scheduling gates of a pod, and of an annotation of other objects.
 package initializers
 
 import (
@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// gatePrefix is before the name of an initializer in that of a scheduling gate.
+	// gatePrefix comes before the name of an initializer in the name of a scheduling gate.
 	gatePrefix = "initializers.fastadmit.io/"
-	// pendingKey is the annotation with the names of the initializers to come, with
-	// commas between them. If it is there and empty, there is to be none.
+	// pendingKey is the annotation with the names of the pending initializers, separated by
+	// commas. If it is set but empty, the object wants none.
 	pendingKey = "initializers.fastadmit.io/pending"
-	// mirrorKey is the annotation of pods that a kubelet runs already.
+	// mirrorKey is the annotation of mirror pods, which a kubelet runs already.
 	mirrorKey = "kubernetes.io/config.mirror"
 )
 
@@ -65,15 +65,15 @@ type plugin struct {
 	access       *cluster.Access
 }
 
-// A pending is the list of an object.
+// A pending is the list of pending initializers of an object.
 type pending struct {
 	gates  codec.Value // spec.schedulingGates of a pod
-	text   string      // the annotation of another object, a view
-	some   bool        // that there are names
-	bypass bool        // the object says that there is to be none
+	text   string      // the annotation of another object, as a view
+	some   bool        // the list is not empty
+	bypass bool        // the object wants no initializers
 }
 
-// names yields the names in the list, which are views of the object.
+// names yields the names in the list, as views of the object.
 func (p *pending) names(yield func(string) bool) {
 	for _, gate := range p.gates.Elements() {
 		if name, ok := strings.CutPrefix(gate.Get("name").String(), gatePrefix); ok && !yield(name) {
@@ -98,7 +98,7 @@ func (p *pending) equals(want []string) bool {
 	return len(want) == 0
 }
 
-// admit gives a new object its list, unless it has one. The rest is for validate.
+// admit sets the list of a new object without one. validate checks everything else.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Operation() != codec.Create || review.SubResource() != "" || review.Object.Root().Kind() != codec.KindObject {
 		return admission.Allowed()
@@ -131,8 +131,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return p.decide(ctx, review, has, p.wanted(review))
 }
 
-// decide denies a new object that has another list than the configured one, unless its
-// user may initialize it.
+// decide denies a new object whose list is not the configured one, unless the user may
+// initialize it.
 func (p *plugin) decide(ctx context.Context, review *codec.Review, has pending, want []string) admission.Result {
 	if !has.bypass && has.equals(want) {
 		return admission.Allowed()
@@ -140,8 +140,8 @@ func (p *plugin) decide(ctx context.Context, review *codec.Review, has pending, 
 	return p.demand(ctx, review, "create with initializers denied")
 }
 
-// update denies changes of an object with a list, unless the user may initialize it, and
-// a list where there was none.
+// update denies changes of an object with a list, unless the user may initialize it. It also
+// denies adding a list.
 func (p *plugin) update(ctx context.Context, review *codec.Review, has pending) admission.Result {
 	had := pendingOf(review, &review.OldObject)
 	switch {
@@ -160,7 +160,7 @@ func (p *plugin) update(ctx context.Context, review *codec.Review, has pending) 
 	return p.demand(ctx, review, "update to uninitialized resource denied")
 }
 
-// demand denies unless the user may initialize the object.
+// demand denies the request unless the user may initialize the object.
 func (p *plugin) demand(ctx context.Context, review *codec.Review, otherwise string) admission.Result {
 	resource := review.Resource()
 	spec, err := accessreview.Spec(review, &authorizationv1.ResourceAttributes{

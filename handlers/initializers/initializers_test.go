@@ -30,8 +30,8 @@ func initializerOf(name, group, version, resource string) string {
 	return fmt.Sprintf(`{"name":%q,"rules":[{"apiGroups":[%q],"apiVersions":[%q],"resources":[%q]}]}`, name, group, version, resource)
 }
 
-// chainOf returns a chain of the plugin with the files, in which users may initialize
-// or not.
+// chainOf returns a chain of the plugin with the files. If may is true, all users may
+// initialize objects.
 func chainOf(t *testing.T, may bool, files ...admission.File) *admission.Chain {
 	t.Helper()
 	plugin := Plugin()
@@ -106,7 +106,7 @@ func TestDecisions(t *testing.T) {
 		f(phase, deployments+"/status", with(mine), "", allowed, allowed)
 		f(phase, deployments, `null`, "", allowed, allowed)
 	}
-	f(admission.Validate, deployments, `{}`, "", denied, allowed) // somebody took it away after admit
+	f(admission.Validate, deployments, `{}`, "", denied, allowed) // removed after admit
 
 	// Upstream's cases of updates (TestAdmitUpdate).
 	update := func(object, old string, want, wantOfMay admission.Outcome) {
@@ -117,7 +117,7 @@ func TestDecisions(t *testing.T) {
 	update(with(none), with(noticed), denied, allowed)
 	update(with(noticed), `{}`, denied, denied)
 	update(with(none), `{}`, allowed, allowed)
-	// And what its source shows beside them.
+	// Other cases that upstream's source implies.
 	update(`{}`, with(noticed), denied, allowed)
 	update(with(noticed), with(noticed), denied, allowed)
 	update(with(noticed), `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z",`+noticed+`}}`, allowed, allowed)
@@ -151,7 +151,8 @@ func TestConfigurationErrors(t *testing.T) {
 	f(`kind: got "Pod"`, admission.File{Name: "p", Content: []byte(`{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"Pod"}`)})
 }
 
-// TestRules has the rules of upstream's TestFindInitializers, and that all must match.
+// TestRules has the rules of upstream's TestFindInitializers, and checks that all must
+// match.
 func TestRules(t *testing.T) {
 	f := func(want bool, resource codec.GroupVersionResource, rules ...rule) {
 		t.Helper()

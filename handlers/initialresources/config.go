@@ -18,10 +18,11 @@ const (
 	// percentileDefault is that of upstream's flag --ir-percentile.
 	percentileDefault = 90
 
-	// resolutionDefault has several scrapes in it, which are 15 s to a minute apart. A
-	// query costs in proportion to the samples: upstream's 2 minutes of InfluxDB cost 2.5
-	// times as much. resolutionMin is how long a sample was in Google Cloud Monitoring. With
-	// more than resolutionMax a container has to run for more than a day to have enough.
+	// resolutionDefault spans several scrapes, which are 15 s to a minute apart. The cost of
+	// a query is proportional to the number of samples: upstream's 2 minutes of InfluxDB
+	// would cost 2.5 times as much. resolutionMin is the interval of samples in Google Cloud
+	// Monitoring. Above resolutionMax, a container has to run for more than a day before
+	// there are enough samples.
 	resolutionDefault = 5 * time.Minute
 	resolutionMin     = time.Minute
 	resolutionMax     = time.Hour
@@ -33,12 +34,13 @@ type configuration struct {
 	Kind       string `json:"kind"`
 	// Source is a server with the HTTP API of Prometheus.
 	Source jsonclient.Config `json:"source"`
-	// Percentile of the samples is requested, 1 to 100; 90 if nil (--ir-percentile).
+	// Percentile of the samples that becomes the request, 1 to 100; 90 if nil
+	// (--ir-percentile).
 	Percentile *int64 `json:"percentile"`
-	// NamespaceOnly says that samples of other namespaces do not count
-	// (--ir-namespace-only).
+	// NamespaceOnly ignores samples of other namespaces (--ir-namespace-only).
 	NamespaceOnly bool `json:"namespaceOnly"`
-	// Resolution is over which time usage is averaged for a sample; 5 minutes if nil.
+	// Resolution is the interval over which usage is averaged for a sample; 5 minutes if
+	// nil.
 	Resolution *metav1.Duration `json:"resolution"`
 }
 

@@ -1,12 +1,12 @@
 // Package initialresources is the admission plugin InitialResources.
 //
-// It fills in the requests of containers that have none, by what containers of the same
-// image used before. A pod without requests is put onto nodes as if it used nothing, and
-// is the first to be evicted; most of those who write pods do not know what they use.
+// It sets missing requests of containers to what containers with the same image used before.
+// A pod without requests is scheduled as if it used nothing, and is evicted first; most
+// authors of pods do not know how much they use.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/initialresources v1.10.13, the last
-// release that had it. What it asked InfluxDB or Google Cloud Monitoring for, this asks a
-// server with the HTTP API of Prometheus for.
+// release that had it. Upstream queried InfluxDB or Google Cloud Monitoring; this plugin
+// queries a server with the HTTP API of Prometheus.
 package initialresources
 
 import (
@@ -33,8 +33,8 @@ const (
 	// questionsMax is the maximum number of concurrent questions about one pod.
 	questionsMax = 4
 
-	// Questions end before the call of kube-apiserver does, so that the pod is answered: by
-	// a tenth of the time, at most reserveMax.
+	// Questions end before the call of kube-apiserver times out, so that the pod gets an
+	// answer: a tenth of the time earlier, at most reserveMax.
 	reserveShare = 10
 	reserveMax   = 500 * time.Millisecond
 
@@ -71,13 +71,13 @@ type plugin struct{ source *source }
 // wanted is a resource of an image.
 type wanted struct{ resource, image string }
 
-// An estimate is what is requested for it, empty for nothing.
+// An estimate is the request for a resource of an image, empty for none.
 type estimate struct {
 	wanted
 	quantity string
 }
 
-// lists are those of containers, in upstream's order, with what it calls them.
+// lists are the fields with containers, in upstream's order, and their names in messages.
 var lists = []struct{ name, called string }{{"initContainers", "init container "}, {"containers", "container "}}
 
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
@@ -92,13 +92,13 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 	return fill(ctx, review, known)
 }
 
-// needs reports whether a container says nothing about a resource.
+// needs reports whether a container has neither request nor limit of a resource.
 func needs(container codec.Value, resource string) bool {
 	resources := container.Get("resources")
 	return !resources.Get("requests", resource).Exists() && !resources.Get("limits", resource).Exists()
 }
 
-// missing returns what the pod's containers say nothing about, each once.
+// missing returns the resources for which the pod's containers need estimates, each once.
 func missing(ctx context.Context, review *codec.Review) (map[wanted]*estimate, error) {
 	var known map[wanted]*estimate
 	spec := review.Object.Get("spec")
@@ -187,7 +187,7 @@ func fill(ctx context.Context, review *codec.Review, known map[wanted]*estimate)
 				continue
 			}
 			name := container.Get("name").String()
-			if !review.Object.Fits(2 * (cap(said) + len(name))) { // which grows by as much
+			if !review.Object.Fits(2 * (cap(said) + len(name))) { // the annotation grows by as much
 				return admission.Errored(review.Err())
 			}
 			said = append(append(append(said, " request for "...), list.called...), name...)

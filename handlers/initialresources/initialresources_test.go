@@ -22,14 +22,14 @@ const pods = "v1/pods"
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// A prometheus answers queries as it is told.
+// A prometheus is a server that answers queries with a function.
 type prometheus struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []string
 }
 
-// serve starts one. Answer returns what becomes of a query: a usage, or a whole answer.
+// serve starts one. Answer returns the answer to a query: a usage, a code, or a whole body.
 func serve(t testing.TB, answer func(query string) any) *prometheus {
 	p := new(prometheus)
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func serve(t testing.TB, answer func(query string) any) *prometheus {
 	return p
 }
 
-// queries returns what was asked since it was called last.
+// queries returns the queries since the last call.
 func (p *prometheus) queries() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,10 +62,10 @@ func (p *prometheus) queries() []string {
 	return p.asked
 }
 
-// stepOf is what the query computes.
+// stepOf returns the step of a value, as the query computes it.
 func stepOf(value float64) float64 { return max(math.Ceil(stepsPerOctave*math.Log2(value)), -1) }
 
-// vector is an answer with samples by step.
+// vector returns an answer with samples by step.
 func vector(steps map[string]string) string {
 	var results []string
 	for step, samples := range steps {
@@ -78,7 +78,7 @@ func (p *prometheus) config(more string) string {
 	return `{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration","source":{"url":"` + p.URL + `"}` + more + `}`
 }
 
-// requests returns resources with these requests, "" for none.
+// requests returns the field resources with these requests; "" leaves one out.
 func requests(cpu, memory string) string {
 	var all []string
 	if cpu != "" {
@@ -97,13 +97,13 @@ func container(name, image, resources string) string {
 	return fmt.Sprintf(`{"name":%q,"image":%q%s}`, name, image, resources)
 }
 
-// body is the creation of a pod with one container and one init container.
+// body returns the creation of a pod with one container and one init container.
 func body(image, resources string) []byte {
 	return admissiontest.Body(codec.Create, pods,
 		`{"spec":{"initContainers":[`+container("i0", image, resources)+`],"containers":[`+container("c0", image, resources)+`]}}`)
 }
 
-// check compares the patches of both phases of a pod's creation with what is wanted.
+// check compares the patch of a pod's creation with the wanted requests and annotation.
 func check(t *testing.T, chain *admission.Chain, image, resources, wantResources, wantAnnotation string) {
 	t.Helper()
 	var answer struct {
@@ -129,7 +129,7 @@ func check(t *testing.T, chain *admission.Chain, image, resources, wantResources
 	}
 }
 
-// What upstream's GetUsagePercentile is asked.
+// These tell apart the queries of upstream's GetUsagePercentile.
 func exact(query string) bool         { return !strings.Contains(query, "[:@]") }
 func ofNamespace(query string) bool   { return strings.Contains(query, `,namespace="namespace"}`) }
 func allNamespaces(query string) bool { return !strings.Contains(query, "namespace=") }
@@ -189,7 +189,7 @@ func TestUpstream(t *testing.T) {
 		}
 		return usage{200, 20}
 	})
-	f(func(q string) usage { // a single sample, of all questions
+	f(func(q string) usage { // a single sample for all questions
 		if !exact(q) {
 			return usage{100, 1}
 		}
@@ -209,7 +209,7 @@ func TestUpstream(t *testing.T) {
 	})
 }
 
-// TestManyContainers is upstream's.
+// TestManyContainers is a test of upstream.
 func TestManyContainers(t *testing.T) {
 	p := serve(t, func(q string) any {
 		if exact(q) {
@@ -234,7 +234,8 @@ func TestManyContainers(t *testing.T) {
 	}
 }
 
-// TestContainers has what a container says already, and what it is called.
+// TestContainers has containers that already have requests or limits, and their names in the
+// annotation.
 func TestContainers(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), serve(t, func(q string) any {
 		if strings.Contains(q, "cpu") {
@@ -313,7 +314,7 @@ func TestConfigurationErrors(t *testing.T) {
 	f(head+"source: {url: 'https://a', caFile: /nowhere/ca.crt}", "cannot make a client for https://a")
 }
 
-// TestMetrics has the plugin's own series.
+// TestMetrics checks the plugin's own series.
 func TestMetrics(t *testing.T) {
 	p := serve(t, func(q string) any {
 		if strings.Contains(q, "cpu") {

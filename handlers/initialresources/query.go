@@ -12,23 +12,23 @@ import (
 	"github.com/distribution/reference"
 )
 
-// stepsPerOctave is into how many steps the values between a number and its double are
-// put, which bounds the answer whatever the number of samples. A step is 0.54 % wide:
-// much less than usage changes from one day to the next.
+// stepsPerOctave is the number of steps between a number and its double. It bounds the size
+// of the answer, whatever the number of samples. A step is 0.54 % wide, much less than usage
+// changes from one day to the next.
 const stepsPerOctave = 128
 
-// A question is for the usage of a resource by containers of an image.
+// A question asks for the usage of a resource by containers with an image.
 type question struct {
 	resource string
 	image    string
-	exact    bool   // of this image alone, or also of others with the name and another tag
+	exact    bool   // only this tag or digest; otherwise any tag
 	within   string // the namespace, empty for all
-	days     int    // until now
+	days     int    // before now
 }
 
-// query returns the question in PromQL. Each sample is the usage of a container over
-// the time of the resolution. The answer has for each step how many samples are in it,
-// with the step as label v; -1 is for what is less than 1.
+// query returns the question in PromQL. A sample is the average usage of a container over
+// the resolution. The answer has the number of samples in each step, with the step in the
+// label v; step -1 is for values below 1.
 func (q *question) query(resolution time.Duration) string {
 	step := fmt.Sprintf("%ds", int64(resolution/time.Second))
 	selector := `{image=~` + quote(q.images())
@@ -42,9 +42,8 @@ func (q *question) query(resolution time.Duration) string {
 	return fmt.Sprintf(`sum_over_time(count_values("v", clamp_min(ceil(%d * log2(%s)), -1))[%dd:%s])`, stepsPerOctave, usage, q.days, step)
 }
 
-// images returns the regular expression for the names of the images, as Prometheus has
-// it: it matches whole names. Container runtimes call an image by its whole name, a pod
-// perhaps by a short one.
+// images returns a regular expression that matches the names of the images; Prometheus
+// anchors it. Container runtimes report full names, but a pod may use a short one.
 func (q *question) images() string {
 	names := []string{regexp.QuoteMeta(q.image)}
 	if whole := wholeName(q.image, q.exact); whole != "" && whole != q.image {
@@ -58,8 +57,8 @@ func (q *question) images() string {
 	return strings.Join(names, "|")
 }
 
-// wholeName returns the name with registry, and with a tag or digest if it is exact; empty
-// for what is no name of an image.
+// wholeName returns the full name with registry, and with tag or digest if exact; empty if
+// the image is not a valid name.
 func wholeName(image string, exact bool) string {
 	named, err := reference.ParseDockerRef(image)
 	if err != nil {
@@ -71,10 +70,10 @@ func wholeName(image string, exact bool) string {
 	return named.String()
 }
 
-// quote makes a string of PromQL, which are those of Go.
+// quote returns a string literal of PromQL, which has the syntax of Go's.
 func quote(s string) string { return strconv.Quote(s) }
 
-// An answer is what a server with the HTTP API of Prometheus says to an instant query.
+// An answer is the response to an instant query of the HTTP API of Prometheus.
 type answer struct {
 	Status string `json:"status"`
 	Data   struct {
@@ -88,11 +87,11 @@ type answer struct {
 	} `json:"data"`
 }
 
-// A usage is what the samples say.
+// A usage is the result of a query: a percentile, and the number of samples.
 type usage struct{ value, samples int64 }
 
-// percentile returns the percentile of the samples: the smallest value that so many
-// percent of them do not exceed, as upstream.
+// percentile returns the percentile as upstream does: the smallest value such that so many
+// percent of the samples are not larger.
 func (a *answer) percentile(percent int64) (usage, error) {
 	if a.Status != "success" || a.Data.ResultType != "vector" {
 		return usage{}, fmt.Errorf("got an answer with status %.20q and result type %.20q, want success and vector", a.Status,
@@ -125,8 +124,8 @@ func (a *answer) percentile(percent int64) (usage, error) {
 	return usage{}, nil
 }
 
-// samplesMax is more than any server counts for a step, and small enough for the sum of all
-// steps, times 100, to be a number.
+// samplesMax is more than any server counts in a step, and small enough that the sum of all
+// steps, times 100, fits into an int64.
 const samplesMax = 1 << 40
 
 // valueOf returns the largest integer in a step.

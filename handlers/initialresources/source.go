@@ -19,45 +19,45 @@ import (
 )
 
 const (
-	// samplesThreshold is how many samples are enough: upstream's.
+	// samplesThreshold is the number of samples that are enough, as upstream.
 	samplesThreshold = 30
 
-	// week and month are the times that upstream asks for, in days.
+	// week and month are upstream's periods, in days.
 	week  = 7
 	month = 30
 
-	// imageMax is how long the name of an image may be, in bytes. Longer ones are of
-	// no image: a name has at most 255 bytes, a tag 128, and a digest 135.
+	// imageMax is the maximum length of the name of an image, in bytes. Longer ones are not
+	// valid: a name has at most 255 bytes, a tag 128, and a digest 135.
 	imageMax = 1024
 
-	// answerMax is how long an answer may be, in bytes. There are at most 63 * 128 steps,
-	// of some 60 bytes each.
+	// answerMax is the maximum length of an answer, in bytes. There are at most 63 * 128
+	// steps, of about 60 bytes each.
 	answerMax = 1 << 20
 
-	// queriesMax is how many queries are under way at the same time: half of those that
-	// Prometheus evaluates at once by default. Others wait.
+	// queriesMax is the maximum number of concurrent queries: half of Prometheus' default
+	// limit. Further queries wait.
 	queriesMax = 10
 
-	// queryTimeout is how long a query may take, with the time that it waits: the default
-	// timeout of a webhook.
+	// queryTimeout is the maximum duration of a query, including the time that it waits: the
+	// default timeout of a webhook.
 	queryTimeout = 10 * time.Second
 
-	// answersMax is how many answers are cached, 48 bytes each, and answerTTL how long. Of
-	// samples of a week, those of ten minutes make no difference. Failures are cached for
-	// failureTTL, so that not every pod waits for a server that is away.
+	// answersMax is the number of cached answers, 48 bytes each. answerTTL is how long they
+	// are cached: ten minutes make no difference to the samples of a week. Failures are
+	// cached for failureTTL, so that not every pod waits for a server that is down.
 	answersMax = 4096
 	answerTTL  = 10 * time.Minute
 	failureTTL = 10 * time.Second
 )
 
-// A source knows how much containers used.
+// A source estimates the usage of containers.
 type source struct {
 	server        *jsonclient.Client
 	percentile    int64
 	namespaceOnly bool
 	resolution    time.Duration
 	cache         *cache.LRUExpireCache // usage or error by the digest of the query
-	flights       singleflight.Group    // of who asks the same at the same time
+	flights       singleflight.Group    // merges equal concurrent queries
 	queries       *semaphore.Weighted
 	series        series
 }
@@ -96,14 +96,14 @@ func newSource(c *configuration, set *metrics.Set) (*source, error) {
 	}, nil
 }
 
-// estimate returns the usage of a resource by containers of an image: with few samples
-// those of more days, of other namespaces, and at last of other tags count too
-// (getEstimation there). There is none if samples is 0.
+// estimate returns the usage of a resource by containers with an image. While there are too
+// few samples, it widens the question: to more days, to other namespaces, and at last to
+// other tags (upstream's getEstimation). If samples is 0, there is no estimate.
 func (s *source) estimate(ctx context.Context, resource, image, namespace string) (u usage, err error) {
 	if len(image) > imageMax || !utf8.ValidString(image) {
 		return usage{}, nil
 	}
-	// As there, a registry with a port is cut, too.
+	// As upstream, this also cuts off the port of a registry.
 	name, _, _ := strings.Cut(image, ":")
 	questions := []question{
 		{resource, image, true, namespace, week}, {resource, image, true, namespace, month},
@@ -114,7 +114,7 @@ func (s *source) estimate(ctx context.Context, resource, image, namespace string
 		questions = append(questions[:2], question{resource, name, false, namespace, month})
 	}
 	for i := range questions {
-		if questions[i].image == "" { // which would be all images
+		if questions[i].image == "" { // would match all images
 			return usage{}, nil
 		}
 		if u, err = s.ask(ctx, questions[i].query(s.resolution)); err != nil || u.samples >= samplesThreshold {
@@ -124,9 +124,9 @@ func (s *source) estimate(ctx context.Context, resource, image, namespace string
 	return u, nil
 }
 
-// ask returns the answer to a query. It is asked once for all who ask at the same time.
-// Each waits as long as its own context allows; the query goes on, in a goroutine
-// that has nothing of a review, so that the next one has an answer.
+// ask returns the answer to a query. Concurrent callers with the same query share one
+// request. Each caller waits as long as its own context allows. The request continues after
+// that, without memory of a review, so that the answer is cached for the next caller.
 func (s *source) ask(ctx context.Context, query string) (usage, error) {
 	key := sha256.Sum256([]byte(query))
 	if cached, ok := s.cache.Get(key); ok {
@@ -141,7 +141,7 @@ func (s *source) ask(ctx context.Context, query string) (usage, error) {
 	}
 	flight := s.flights.DoChan(string(key[:]), func() (got any, err error) {
 		defer func() {
-			if v := recover(); v != nil { // which would end the process
+			if v := recover(); v != nil { // a panic in this goroutine would end the process
 				err = fmt.Errorf("a query panicked: %v", v)
 			}
 		}()

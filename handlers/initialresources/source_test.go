@@ -22,7 +22,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/jsonclient"
 )
 
-// TestQueries has the queries for an image, in their order.
+// TestQueries has the queries for an image, in order.
 func TestQueries(t *testing.T) {
 	const cpu = `sum_over_time(count_values("v", clamp_min(ceil(128 * log2(1000 * sum without (cpu) ` +
 		`(rate(container_cpu_usage_seconds_total{image=~%s}[60s])))), -1))[%s])`
@@ -60,7 +60,7 @@ func TestQueries(t *testing.T) {
 		`"r\\.example\\.com([:@].*)?|docker\\.io/library/r\\.example\\.com([:@].*)?"`)...) // the port is cut, as upstream
 	f(false, "cpu", "\"}\\\n:é", all(cpu, `"\"\\}\\\\\n:é"`, `"\"\\}\\\\\n([:@].*)?"`)...)
 
-	// What is no name of an image.
+	// Names that are not valid.
 	f(false, "cpu", ":5", all(cpu, `":5"`, "")[:4]...)
 	f(true, "cpu", ":5", only(cpu, `":5"`, "")[:2]...)
 	f(false, "cpu", "")
@@ -72,7 +72,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// source returns the plugin's source in front of the server.
+// source returns the plugin's source with this server.
 func (p *prometheus) source(t testing.TB) *source {
 	t.Helper()
 	s, err := newSource(&configuration{Source: jsonclient.Config{URL: p.URL}}, metrics.NewSet())
@@ -82,7 +82,7 @@ func (p *prometheus) source(t testing.TB) *source {
 	return s
 }
 
-// TestEnough has when the next query is asked.
+// TestEnough checks when the next query is sent.
 func TestEnough(t *testing.T) {
 	for samples, want := range map[int64]int{0: 5, samplesThreshold - 1: 5, samplesThreshold: 1, samplesThreshold + 1: 1} {
 		p := serve(t, func(string) any { return usage{7, samples} })
@@ -121,7 +121,7 @@ func TestPercentile(t *testing.T) {
 	f(90, map[string]string{"128": "0"}, usage{})
 	f(100, map[string]string{"8064": "1099511627776"}, usage{1 << 62, 1 << 40})
 
-	// Integers stay what they are while a step is less than one.
+	// Integers are exact while a step is narrower than one.
 	for value := range int64(184) {
 		if got := valueOf(int64(stepOf(float64(value)))); got != value {
 			t.Errorf("got %d, want %d", got, value)
@@ -134,7 +134,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// TestAnswers has answers that say nothing.
+// TestAnswers has invalid answers.
 func TestAnswers(t *testing.T) {
 	f := func(answer any, want string) {
 		t.Helper()
@@ -161,7 +161,7 @@ func TestAnswers(t *testing.T) {
 	f(vector(nil)+strings.Repeat(" ", answerMax), "got an answer of more than 1048576 bytes")
 }
 
-// TestKept has answers and failures asked for once.
+// TestKept checks that answers and failures are cached.
 func TestKept(t *testing.T) {
 	fails := true
 	p := serve(t, func(string) any {
@@ -195,8 +195,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestSlow has a source that does not answer in the time of the call. The pod is created
-// as it is, and the answer is there for the next one.
+// TestSlow has a source that answers after the call has ended. The pod gets no requests; the
+// answer is cached for the next pod.
 func TestSlow(t *testing.T) {
 	hold := make(chan struct{})
 	p := serve(t, func(string) any { <-hold; return usage{100, 30} })
@@ -239,7 +239,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestImageMax has names of images that are as long as they may be, and longer.
+// TestImageMax has names of images of the maximum length, and longer ones.
 func TestImageMax(t *testing.T) {
 	p := serve(t, func(string) any { return usage{100, 30} })
 	chain := admissiontest.MustChain(t, Plugin(), p.config(""))
@@ -248,7 +248,7 @@ func TestImageMax(t *testing.T) {
 		object := `{"spec":{"containers":[` + container("c", strings.Repeat("i", n), "") + `]}}`
 		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, pods, object))
 	}
-	var long strings.Builder // names that are too long do not count among the images that are asked about
+	var long strings.Builder // names that are too long do not count towards the limit of images
 	for i := range imagesMax {
 		long.WriteString(container("c", fmt.Sprintf("%0*d", imageMax+1, i), "") + ",")
 	}
@@ -256,7 +256,7 @@ func TestImageMax(t *testing.T) {
 		admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[`+long.String()+container("c", "a", "")+`]}}`))
 }
 
-// full returns a source with as many queries under way as there may be.
+// full returns a source with the maximum number of queries under way.
 func full(t *testing.T) *source {
 	t.Helper()
 	s, err := newSource(&configuration{Source: jsonclient.Config{URL: "http://127.0.0.1:1"}}, metrics.NewSet())
@@ -269,7 +269,8 @@ func full(t *testing.T) *source {
 	return s
 }
 
-// TestEnds has a pod whose time is over before its containers are looked at: nothing is asked.
+// TestEnds has a review whose context has ended before the containers are read: nothing is
+// asked.
 func TestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := full(t)
@@ -285,7 +286,8 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestLooksAtContext has pods with many containers, whose time is over, and one with time.
+// TestLooksAtContext has pods with many containers, with a context that has ended and one
+// that has not.
 func TestLooksAtContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -326,9 +328,9 @@ func TestLooksAtContext(t *testing.T) {
 	}
 }
 
-// TestSpare has how long a pod waits for an answer: a tenth of its time is left, at most half a
-// second. The query waits longer.
-func TestSpare(t *testing.T) {
+// TestReserve checks how long a pod waits for an answer: a tenth of its time is reserved, at
+// most half a second. The query continues.
+func TestReserve(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{
 		time.Second: 900 * time.Millisecond, 5 * time.Second: 4500 * time.Millisecond, 8 * time.Second: 7500 * time.Millisecond,
 	} {
@@ -353,15 +355,15 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// TestAskersMax has as many questions of one pod under way as there may be.
-func TestAskersMax(t *testing.T) {
+// TestQuestionsMax has one pod with the maximum number of concurrent questions.
+func TestQuestionsMax(t *testing.T) {
 	var now, most atomic.Int64
 	p := serve(t, func(string) any {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
-		time.Sleep(10 * time.Millisecond) // for the others to come
+		time.Sleep(10 * time.Millisecond) // wait for the others
 		return usage{100, 30}
 	})
 	var all []string
@@ -376,7 +378,7 @@ func TestAskersMax(t *testing.T) {
 	}
 }
 
-// TestQueriesMax has as many queries under way as there may be.
+// TestQueriesMax has the maximum number of concurrent queries.
 func TestQueriesMax(t *testing.T) {
 	arrived, hold := make(chan struct{}, 2*queriesMax), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

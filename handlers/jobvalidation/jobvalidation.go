@@ -1,7 +1,7 @@
 // Package jobvalidation is the admission plugin JobValidation.
 //
-// It denies a change of the parallelism of a Job whose pods are scheduled as a gang:
-// the group says how many pods must start together, and would not follow the change.
+// It denies changes of the parallelism of a Job whose pods are scheduled as a gang: the
+// group fixes how many pods must start together, and is not changed with the Job.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/job.
 package jobvalidation
@@ -34,15 +34,15 @@ func Plugin() admission.Plugin {
 	}
 }
 
-// lookEvery is after how many groups the plugin looks whether it still has time.
+// lookEvery is the number of groups after which the plugin checks the context.
 const lookEvery = 1024
 
 type plugin struct {
 	groups *cluster.Objects[*schedulingv1alpha2.PodGroup]
 }
 
-// validate looks at the stored Job for its group. As in-tree, a group that is not known
-// stands in nobody's way.
+// validate reads the group of the stored Job. As in-tree, it allows the change if the group
+// is not known.
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	job, old := &review.Object, &review.OldObject
 	if !job.Root().IsSet() || !old.Root().IsSet() || sameParallelism(job, old) {
@@ -67,7 +67,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return admission.Allowed()
 }
 
-// sameParallelism compares the parallelisms of Jobs, which they need not have.
+// sameParallelism compares the parallelisms of two Jobs, which may be unset.
 func sameParallelism(a, b *codec.Object) bool {
 	given, was := a.Get("spec", "parallelism"), b.Get("spec", "parallelism")
 	return given.IsSet() == was.IsSet() && (!given.IsSet() || given.Scalar() == was.Scalar())

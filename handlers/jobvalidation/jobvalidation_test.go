@@ -22,7 +22,7 @@ const jobs = "batch/v1/jobs"
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// group returns a PodGroup, a gang or not, owned by the Job of the UID if that is not
+// group returns a PodGroup, a gang or not. A Job with the UID owns it, unless the UID is
 // empty.
 func group(name string, gang bool, uid types.UID, controls bool) *schedulingv1alpha2.PodGroup {
 	g := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
@@ -70,7 +70,7 @@ func TestValidate(t *testing.T) {
 	f(update(job(`"u"`, "2", `""`), job(`"u1"`, "4", `""`)), "")
 	f(update(job(`"u"`, "2", `"a/b"`), job(`"u1"`, "4", `"a/b"`)), "")
 
-	// The old Job says which group counts.
+	// The group of the old Job counts.
 	f(update(job(`"u"`, "2", `"basic"`), job(`"u"`, "4", `"gang"`)), "gang")
 	f(update(job(`"u"`, "2", `"gang"`), job(`"u"`, "4", `"basic"`)), "")
 
@@ -82,12 +82,12 @@ func TestValidate(t *testing.T) {
 	f(update(job(`"u3"`, "2", `null`), job(`"u3"`, "4", `null`)), "")
 	f(update(job(`null`, "2", `null`), job(`null`, "4", `null`)), "")
 
-	// Parallelisms that are not there.
+	// Parallelisms that are not set.
 	f(update(job(`"u"`, "null", `"gang"`), job(`"u"`, "0", `"gang"`)), "gang")
 	f(update(job(`"u"`, "0", `"gang"`), job(`"u"`, "null", `"gang"`)), "gang")
 	f(update(job(`"u"`, "null", `"gang"`), strings.Replace(job(`"u"`, "null", `"gang"`), `"parallelism":null,`, "", 1)), "")
 
-	// What the plugin leaves alone.
+	// Requests that the plugin ignores.
 	f(admissiontest.Body(codec.Create, jobs, job(`"u"`, "2", `"gang"`)), "")
 	f(admissiontest.Body(codec.Delete, jobs, job(`"u"`, "2", `"gang"`)), "")
 	f(update("null", job(`"u"`, "4", `"gang"`)), "")
@@ -98,7 +98,7 @@ func TestValidate(t *testing.T) {
 	f([]byte(status), "")
 }
 
-// TestEnds stops when the time of the review is over, in a namespace of many groups.
+// TestEnds has a namespace with many groups and a context that has ended: the plugin stops.
 func TestEnds(t *testing.T) {
 	f := func(groups int, ends bool) {
 		t.Helper()

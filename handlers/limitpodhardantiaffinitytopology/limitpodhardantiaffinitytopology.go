@@ -1,10 +1,9 @@
 // Package limitpodhardantiaffinitytopology is the admission plugin
 // LimitPodHardAntiAffinityTopology.
 //
-// It lets a Pod's required anti-affinity keep other Pods off its node only. A
-// wider topology, such as a zone, lets one Pod close all nodes in it to
-// everybody whose Pods its selector matches; in a cluster with several tenants
-// one wants it on.
+// It limits the required anti-affinity of Pods to the topology of single nodes. With a wider
+// topology, such as a zone, one Pod could exclude all Pods that its selector matches from
+// the whole zone. Enable it in clusters with several tenants.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/antiaffinity.
 package limitpodhardantiaffinitytopology

@@ -11,8 +11,8 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// TestOddPods has what no API server sends: it is read as missing. A term
-// without a topology key is one that the in-tree plugin denies.
+// TestOddPods has pods that no API server sends: wrong values are read as missing. A term
+// without a topology key is denied, as in-tree.
 func TestOddPods(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object, want string) {

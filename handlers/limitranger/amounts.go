@@ -10,7 +10,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// An amount is a quantity that is set in an object, or zero.
+// An amount is a quantity in an object; if it is not set, it is zero.
 type amount struct {
 	resource.Quantity
 	given bool

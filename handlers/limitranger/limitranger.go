@@ -73,8 +73,8 @@ type answer struct {
 
 // Both are the same as upstream.
 const (
-	askedMax  = 10_000           // the number of namespaces with a cached answer; the least recently used is dropped
-	answerTTL = 30 * time.Second // how long
+	askedMax  = 10_000           // the number of namespaces with a cached answer; the least recently used one is dropped
+	answerTTL = 30 * time.Second // how long an answer is cached
 )
 
 // in returns the LimitRanges of a namespace, sorted by name. If the watch has none, the
@@ -93,7 +93,7 @@ func (p *plugin) in(ctx context.Context, namespace string) ([]*corev1.LimitRange
 		return nil, err
 	}
 	slices.SortFunc(live, func(a, b *corev1.LimitRange) int { return strings.Compare(a.Name, b.Name) })
-	p.keep(namespace, live)
+	p.remember(namespace, live)
 	return live, nil
 }
 
@@ -104,9 +104,9 @@ func (p *plugin) cached(namespace string) ([]*corev1.LimitRange, bool) {
 	return cached.ranges, ok && !cached.until.Before(p.now())
 }
 
-// keep caches the answer about a namespace. It copies the name. It ignores a name that is
-// too long for a namespace, because it could be as long as a request.
-func (p *plugin) keep(namespace string, ranges []*corev1.LimitRange) {
+// remember caches the answer about a namespace. It copies the name. It ignores a name that
+// is too long for a namespace, because it could be as long as a request.
+func (p *plugin) remember(namespace string, ranges []*corev1.LimitRange) {
 	if len(namespace) > validation.DNS1123LabelMaxLength {
 		return
 	}
@@ -163,7 +163,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return admission.Allowed()
 }
 
-// unknown returns the result if the LimitRanges cannot be read.
+// unknown returns the result for an error of reading the LimitRanges.
 func unknown(review *codec.Review, err error) admission.Result {
 	if cluster.IsInvalidName(err) {
 		return admission.Denied(admission.Forbidden(review, err))

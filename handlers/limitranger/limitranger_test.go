@@ -19,7 +19,7 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// list reads "cpu=1 memory=2Gi".
+// list parses text such as "cpu=1 memory=2Gi".
 func list(text string) corev1.ResourceList {
 	list := make(corev1.ResourceList)
 	for amount := range strings.FieldsSeq(text) {
@@ -39,7 +39,7 @@ func defaults(requests, limits string) corev1.LimitRangeItem {
 	return corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, DefaultRequest: list(requests), Default: list(limits)}
 }
 
-// recorded is a LimitRange where what was recorded is.
+// recorded returns a LimitRange in the namespace of the recorded pods.
 func recorded() runtime.Object {
 	object := limits("defaults", defaults("cpu=100m memory=128Mi", "cpu=500m memory=256Mi example.com/gpu=0"))
 	object.(*corev1.LimitRange).Namespace = "shop"
@@ -67,8 +67,8 @@ func TestDefaults(t *testing.T) {
 		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":`+filled+`}]}}`,
 			"cpu, memory request for container c; cpu, memory limit for container c"), both)
 
-	// What is there stays, zero too; init containers come last; ephemeral ones
-	// have no resources.
+	// Amounts that are set are not changed, even zero. Init containers come last, and
+	// ephemeral containers have no resources.
 	f(`{"spec":{"initContainers":[{"name":"i","resources":{"limits":{"cpu":"2","memory":"2Gi"}}}],`+
 		`"containers":[{"name":"a","resources":{"limits":{"cpu":"0","memory":"5Gi"},"requests":{"cpu":"0",`+
 		`"memory":"5Gi"}}},{"name":"b","resources":{"requests":{"cpu":"7"}}}],`+
@@ -81,18 +81,18 @@ func TestDefaults(t *testing.T) {
 			`"ephemeralContainers":[{"name":"e"}]}}`,
 			"memory request for container b; cpu, memory limit for container b; cpu, memory request for init container i"), both)
 
-	// Of two defaults the last one counts, which does not make it two.
+	// If there are two defaults, the last one counts; it is named once.
 	f(`{"spec":{"containers":[{"name":"c"}]}}`,
 		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}`,
 			"cpu request for container c"),
 		defaults("cpu=1", ""), defaults("cpu=2", ""))
 
-	// The resources of a sentence are in order, whichever item they are from.
+	// The annotation sorts the resources, whatever items they are from.
 	f(`{"spec":{"containers":[{"name":"c"}]}}`,
 		fmt.Sprintf(`{`+noted+`,"spec":{"containers":[{"name":"c","resources":{"requests":{"a/b":"3","cpu":"1","memory":"2"}}}]}}`,
 			"a/b, cpu, memory request for container c"), defaults("cpu=1", ""), defaults("memory=2 a/b=3", ""))
 
-	// What is no default of a container is none.
+	// Defaults of an item for whole pods are ignored.
 	pods := corev1.LimitRangeItem{Type: corev1.LimitTypePod, Default: list("cpu=1"), DefaultRequest: list("cpu=1")}
 	f(`{"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`,
 		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"1"}}}]}}`, defaults("memory=1", ""), pods)
@@ -101,7 +101,7 @@ func TestDefaults(t *testing.T) {
 			"memory request for container c"),
 		defaults("memory=1", ""), pods)
 
-	// What has no defaults changes nothing, not even the annotation.
+	// Without defaults nothing is changed, not even the annotation.
 	const full = `{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"old"}},"spec":{"containers":[{"name":"c","resources":` +
 		filled + `}]}}`
 	f(full, full, both)
@@ -110,8 +110,8 @@ func TestDefaults(t *testing.T) {
 	f(`{"spec":null}`, `{"spec":null}`, both)
 }
 
-// TestSeveral has two LimitRanges: each sets what is still missing, by name, and
-// the last one that did notes it.
+// TestSeveral has two LimitRanges: in order of their names, each sets the amounts that are
+// still missing. The annotation is that of the last one that set any.
 func TestSeveral(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", limits("b", defaults("cpu=2 memory=2", "")), limits("a", defaults("cpu=1", "")))
 	admissiontest.CheckAdmit(t, chain, "v1/pods", `{"spec":{"containers":[{"name":"c"}]}}`,
@@ -119,8 +119,8 @@ func TestSeveral(t *testing.T) {
 			`"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"2"}}}]}}`)
 }
 
-// checkViolations checks with which messages a plugin denies an object, "" for
-// none.
+// checkViolations checks the messages with which the plugin denies an object, "" if it is
+// allowed.
 func checkViolations(t *testing.T, resource, spec, want string, items ...corev1.LimitRangeItem) {
 	t.Helper()
 	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", items...))
@@ -131,7 +131,7 @@ func checkViolations(t *testing.T, resource, spec, want string, items ...corev1.
 	}
 }
 
-// pod returns the spec of a pod with containers of these requests and limits.
+// pod returns the spec of a pod whose containers have these resources.
 func pod(resources ...string) string {
 	var containers []string
 	for i, r := range resources {
@@ -164,7 +164,7 @@ func TestContainerLimits(t *testing.T) {
 
 	f(pod(`{"requests":{"cpu":"500m"},"limits":{"cpu":"500m"}}`), ``, half)
 	f(pod(`{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`), ``, one)
-	f(pod(`{"limits":{"cpu":"-2"}}`), ``, corev1.LimitRangeItem{Max: list("cpu=-1")}) // a request that is not there is not too much
+	f(pod(`{"limits":{"cpu":"-2"}}`), ``, corev1.LimitRangeItem{Max: list("cpu=-1")}) // a missing request is not too much
 
 	ratio := corev1.LimitRangeItem{MaxLimitRequestRatio: list("cpu=1500m")}
 	f(pod(`{"limits":{"cpu":"750m"},"requests":{"cpu":"500m"}}`), ``, ratio)
@@ -177,7 +177,7 @@ func TestContainerLimits(t *testing.T) {
 	f(pod(`{"requests":{"cpu":"1"}}`),
 		`cpu max limit to request ratio per Container is 1500m, but no limit is specified or limit is 0`, ratio)
 
-	// Beyond what fits into thousandths, whole units are compared.
+	// Amounts that do not fit into thousandths are compared in whole units.
 	large := corev1.LimitRangeItem{Max: list("cpu=9223372036854775807")}
 	f(pod(`{"limits":{"cpu":"9223372036854775807"}}`), ``, large)
 	f(pod(`{"requests":{"cpu":"1"},"limits":{"cpu":"2"}}`), ``, corev1.LimitRangeItem{MaxLimitRequestRatio: list("cpu=9223372036854776")})
@@ -186,7 +186,7 @@ func TestContainerLimits(t *testing.T) {
 	f(pod(`{"requests":{"cpu":"500m"},"limits":{"cpu":"9223372036854775"}}`),
 		`minimum cpu usage per Container is 600m, but request is 500m`, least)
 
-	// Init containers come after the others, and a message is shown once.
+	// Init containers come after the others, and equal messages are merged.
 	two := corev1.LimitRangeItem{Min: list("cpu=1 memory=1Ki"), Max: list("memory=2Ki")}
 	f(`{"initContainers":[{"resources":{"requests":{"cpu":"1","memory":"1Ki"},"limits":{"memory":"4Ki"}}}],`+
 		`"containers":[{"resources":{"limits":{"memory":"3Ki"}}},{"resources":{"limits":{"memory":"3Ki"}}}]}`,
@@ -220,9 +220,9 @@ func TestPodLimits(t *testing.T) {
 	f(with(`{"resources":{"limits":{"memory":"2Gi"}}},`+restarting), `maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
 	f(strings.TrimSuffix(pod(`{}`), "}")+`,"initContainers":[`+restarting+`,`+restarting+`]}`, ``, most)
 
-	// An amount of an init container counts although it is none, or the same as that
-	// of the others; what restarts counts by itself, too, should the others be less
-	// than nothing.
+	// The amount of an init container counts even if it is zero or equal to that of the
+	// others. A sidecar container counts by itself, too, in case the sum of the others is
+	// negative.
 	f(`{"containers":[{}],"initContainers":[{"resources":{"limits":{"memory":"0"}}}]}`, ``, most)
 	f(`{"containers":[{"resources":{"limits":{"memory":"2Gi"}}}],"initContainers":[{"resources":{"limits":{"memory":"2147483648"}}}]}`,
 		`maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
@@ -230,7 +230,7 @@ func TestPodLimits(t *testing.T) {
 	f(`{"containers":[{"resources":{"limits":{"memory":"-4Gi"}}}],"initContainers":[`+restarts+`,`+restarts+`]}`,
 		`maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
 
-	// What the pod as a whole says comes first, for CPU and memory.
+	// The resources of the pod itself come first, for CPU and memory.
 	whole := func(resources string) string {
 		return strings.TrimSuffix(pod(half, half), "}") + `,"resources":` + resources + `}`
 	}
@@ -260,8 +260,8 @@ func TestClaimLimits(t *testing.T) {
 		`maximum storage usage per PersistentVolumeClaim is 5Gi.  No request is specified]`)
 }
 
-// TestEveryItem has several items, of which the last one is violated, and several
-// resources, whose messages are in order.
+// TestEveryItem has several items of which the last one is violated, and several resources,
+// whose messages are sorted.
 func TestEveryItem(t *testing.T) {
 	pods := corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: list("cpu=1")}
 	containers := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=2")}
@@ -280,8 +280,8 @@ func TestEveryItem(t *testing.T) {
 		corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list(strings.Join(several, " "))})
 }
 
-// TestMessagesMax has as many bytes of messages as there may be before another
-// limit is looked at, and one more.
+// TestMessagesMax has messages of as many bytes as allowed before the next limit is checked,
+// and of one byte more.
 func TestMessagesMax(t *testing.T) {
 	for _, length := range []int{admission.MessagesBytesMax - 1, admission.MessagesBytesMax, admission.MessagesBytesMax + 1} {
 		v := violations{review: new(codec.Review), length: length}
@@ -296,8 +296,8 @@ func TestMessagesMax(t *testing.T) {
 	}
 }
 
-// TestHandles has a pod that gets a default, violates a limit and has a quantity
-// that cannot be read, of a resource that no limit names.
+// TestHandles has a pod that gets a default, violates a limit, and has an invalid quantity
+// of a resource without a limit.
 func TestHandles(t *testing.T) {
 	item := defaults("cpu=1", "")
 	item.Min = list("memory=1")
@@ -328,8 +328,8 @@ func TestHandles(t *testing.T) {
 		admission.OutcomeAllowed, admission.OutcomeAllowed)
 }
 
-// What cannot be read or changed is the plugin's failure: no panic, no patch, no
-// wrong permission.
+// Fields that cannot be read or changed are a failure of the plugin: no panic, no patch, and
+// the pod is not allowed.
 func TestFailure(t *testing.T) {
 	item := defaults("cpu=1", "")
 	item.Min = list("memory=1")
@@ -349,7 +349,7 @@ func TestFailure(t *testing.T) {
 		f(admission.Validate, `{"initContainers":[{"resources":{"requests":{"memory":"1","cpu":`+quantity+`}}}]}`)
 		f(admission.Validate, `{"resources":{"requests":{"cpu":`+quantity+`}}}`)
 	}
-	// By whichever limit the quantity is read.
+	// Each kind of limit reads the quantity.
 	for _, item := range []corev1.LimitRangeItem{{Min: list("storage=1")}, {Max: list("storage=1")},
 		{MaxLimitRequestRatio: list("storage=1")}} {
 		for kind, resource := range map[corev1.LimitType]string{"Container": "pods", "Pod": "pods",
@@ -365,8 +365,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestManyViolations would not end in time if the cost were quadratic, as that of
-// upstream's aggregate is.
+// TestManyViolations would time out if the cost were quadratic, as that of upstream's
+// aggregate is.
 func TestManyViolations(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "",
 		limits("l", corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: list("cpu=1M")}))
@@ -377,7 +377,7 @@ func TestManyViolations(t *testing.T) {
 	}
 	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Join(containers, ",")+`]}}`)
 	got := admissiontest.Answer(t, chain, admission.Validate, body)
-	var whole int // how long the message was before it was truncated
+	var whole int // the length of the message before it was truncated
 	_, note, _ := bytes.Cut(got, []byte("(truncated, "))
 	if _, err := fmt.Sscan(string(note), &whole); err != nil || whole < n*len("minimum cpu usage") {
 		t.Errorf("got a message of %d bytes, %v, want one with %d violations", whole, err, n)

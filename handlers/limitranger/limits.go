@@ -12,8 +12,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// violations are the messages of all violated limits, each once. They implement error with
-// the text of upstream's aggregate (k8s.io/apimachinery pkg/util/errors).
+// violations are the messages of all violated limits, without duplicates. They implement
+// error with the text of upstream's aggregate (k8s.io/apimachinery pkg/util/errors).
 type violations struct {
 	review   *codec.Review
 	messages []string

@@ -18,8 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A live is the plugin before an API server, with a clock that stands still
-// until it is moved.
+// A live is the plugin with an API server, and with a clock that the test sets.
 type live struct {
 	t       *testing.T
 	handler admission.Handler
@@ -50,7 +49,7 @@ func newLive(t *testing.T) *live {
 	return l
 }
 
-// create returns what becomes of a new pod without limits.
+// create returns the result for a new pod without limits.
 func (l *live) create(ctx context.Context, namespace string) admission.Result {
 	review := codec.Acquire()
 	defer review.Release()
@@ -65,8 +64,7 @@ func (l *live) create(ctx context.Context, namespace string) admission.Result {
 	return l.handler.Validate(ctx, review)
 }
 
-// TestValidateFails has nobody to say what the limits are while an object is
-// validated.
+// TestValidateFails has an API server that does not answer while an object is validated.
 func TestValidateFails(t *testing.T) {
 	l := newLive(t)
 	l.fails.Store(true)
@@ -108,8 +106,8 @@ func TestAnswersAreKept(t *testing.T) {
 	f("a", "per Pod is 8", 4)
 }
 
-// A failure is not kept, and permits nothing.
-func TestFailuresAreNotKept(t *testing.T) {
+// A failure is not cached, and does not allow the request.
+func TestFailuresAreNotCached(t *testing.T) {
 	l := newLive(t)
 	l.fails.Store(true)
 	for range 2 {
@@ -135,23 +133,23 @@ func TestManyNamespaces(t *testing.T) {
 	}
 	p := &plugin{now: time.Now, asked: asked}
 	for i := range askedMax + 1 {
-		p.keep(fmt.Sprint(i), nil)
+		p.remember(fmt.Sprint(i), nil)
 	}
 	_, first := p.cached("0")
 	_, second := p.cached("1")
 	if first || !second {
-		t.Errorf("the first answer is kept: %t, the second: %t", first, second)
+		t.Errorf("the first answer is cached: %t, the second: %t", first, second)
 	}
-	for length, want := range map[int]bool{62: true, 63: true, 64: false, 1 << 20: false} { // of a namespace at most 63
+	for length, want := range map[int]bool{62: true, 63: true, 64: false, 1 << 20: false} { // the maximum for namespaces
 		name := strings.Repeat("n", length)
-		p.keep(name, nil)
-		if _, kept := p.cached(name); kept != want {
-			t.Errorf("the answer about a name of %d bytes is kept: %t", length, kept)
+		p.remember(name, nil)
+		if _, cached := p.cached(name); cached != want {
+			t.Errorf("the answer about a name of %d bytes is cached: %t", length, cached)
 		}
 	}
 }
 
-// Many at once ask less often than they are many, and all get the answer.
+// Concurrent calls share requests, and all get the answer.
 func TestManyAtOnce(t *testing.T) {
 	l := newLive(t)
 	l.limits.Store(fmt.Sprintf(maximum, "l", "1"))
@@ -169,8 +167,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkUnlimited is what the plugin does for a pod where there is no
-// LimitRange: the rest of a review is what every plugin costs.
+// BenchmarkUnlimited measures the plugin for a pod in a namespace without LimitRanges. The
+// rest of a review costs the same as with every plugin.
 func BenchmarkUnlimited(b *testing.B) {
 	asked, err := simplelru.NewLRU[string, answer](askedMax, nil)
 	if err != nil {
@@ -182,7 +180,7 @@ func BenchmarkUnlimited(b *testing.B) {
 	}
 	p := &plugin{ranges: cluster.LimitRanges.In(state.View(cluster.LimitRanges.Watched())), now: time.Now, asked: asked}
 	for i := range askedMax {
-		p.keep(fmt.Sprint(i), nil)
+		p.remember(fmt.Sprint(i), nil)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

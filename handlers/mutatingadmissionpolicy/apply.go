@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// applyConfiguration does as upstream's patch/smd.go: it merges an Object value into
-// the object, as the schema of its kind says.
+// applyConfiguration behaves as upstream's patch/smd.go: it merges an Object value into the
+// object, according to the schema of its kind.
 func applyConfiguration(p *patch, given ref.Val) error {
 	object, ok := given.(*dynamic.ObjectVal)
 	if !ok {
@@ -74,8 +74,8 @@ func (p *patch) merge(configuration map[string]any) error {
 	return errors.Join(err, afterErr)
 }
 
-// differing returns of two objects the members that differ, which are few. Merging leaves
-// the others the same maps and slices, so that they need not be compared.
+// differing returns the members that differ between two objects, which are few. Merging
+// reuses the maps and slices of the others, so that these need not be compared.
 func differing(before, after any) (was, now any) {
 	old, isObject := before.(map[string]any)
 	merged, isStill := after.(map[string]any)
@@ -100,8 +100,8 @@ func differing(before, after any) (was, now any) {
 	return olds, news
 }
 
-// atomics returns the paths of what a configuration sets that has no parts of its
-// own: to set one field of it would remove all others.
+// atomics returns the paths of atomic values that a configuration sets. They are not
+// allowed, because setting one field of them would remove all others.
 func atomics(path []fieldpath.PathElement, s *schema.Schema, of schema.TypeRef, v value.Value) (paths []string) {
 	known, ok := s.Resolve(of)
 	if !ok {

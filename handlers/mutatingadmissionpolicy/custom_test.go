@@ -11,16 +11,19 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// The schemas of a kind of custom resources, and what an API server says about it.
+// The schemas of a kind of custom resources, and the answers of an API server about it.
 const (
-	gadgetSchemas = `{"components":{"schemas":{"Gadget":{"type":"object","x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Gadget"}],
-		"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},"metadata":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+	gadgetSchemas = `{"components":{"schemas":{"Gadget":{"type":"object",
+		"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Gadget"}],
+		"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
+		"metadata":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
 		"spec":{"type":"object","properties":{"parts":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],
-		"items":{"type":"object","properties":{"name":{"type":"string"},"size":{"type":"integer"}}}},"list":{"type":"array","items":{"type":"string"}}}}}}}}}`
+		"items":{"type":"object","properties":{"name":{"type":"string"},"size":{"type":"integer"}}}},
+		"list":{"type":"array","items":{"type":"string"}}}}}}}}}`
 	gadgetPaths = `{"paths":{"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/example.com/v1?hash=1"}}}`
 )
 
-// TestCustom merges custom resources as the schemas of an API server say.
+// TestCustom merges custom resources with the schemas of an API server.
 func TestCustom(t *testing.T) {
 	f := func(paths, expression, kind, want string) {
 		t.Helper()

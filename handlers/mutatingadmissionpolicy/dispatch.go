@@ -17,27 +17,26 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
-// A dispatch is one review on its way through the policies (upstream's
-// dispatcher.go).
+// A dispatch evaluates the policies for one review (upstream's dispatcher.go).
 type dispatch struct {
 	policy.Dispatch
 	schemas     *schemas.Schemas
-	invocations []invocation // of the pass
+	invocations []invocation // of the current pass
 
-	failures []string // the messages of what denies
+	failures []string // the messages of denials
 	reason   metav1.StatusReason
 }
 
 type boundPolicy = policy.Policy[*mutator]
 
-// An invocation is the evaluation of a policy for a binding and with a parameter.
+// An invocation is the evaluation of a policy with a binding and a parameter.
 type invocation struct {
 	policy  *boundPolicy
 	binding *policy.Binding
 	param   *policy.Param // nil for none
 }
 
-// is reports whether that is the same invocation in another pass.
+// is reports whether other is the same invocation in another pass.
 func (i *invocation) is(other invocation) bool {
 	if i.policy != other.policy || i.binding != other.binding || (i.param == nil) != (other.param == nil) {
 		return false
@@ -47,7 +46,7 @@ func (i *invocation) is(other invocation) bool {
 
 var dispatches = sync.Pool{New: func() any { return new(dispatch) }}
 
-// release gives d back, which nothing holds then.
+// release returns d to the pool. The caller must not use it after that.
 func (d *dispatch) release() {
 	d.End()
 	clear(d.invocations)
@@ -55,11 +54,11 @@ func (d *dispatch) release() {
 	dispatches.Put(d)
 }
 
-// admit evaluates policies, and those with reinvocationPolicy IfNeeded again, once.
-// kube-apiserver calls all mutating plugins again if one of them asks for it, and
-// this one does when it has evaluated a mutation. Of the policies that are not
-// evaluated again, the match conditions are: one that fails then denies.
-func (d *dispatch) admit(policies policy.Set[*mutator]) admission.Result {
+// admit evaluates all policies, and then once more those with the reinvocationPolicy
+// IfNeeded. In-tree, the second pass runs if a plugin requests a reinvocation; this plugin
+// does so after every mutation. The second pass evaluates the match conditions of all
+// policies; one that fails denies the request.
+func (d *dispatch) admit(policies *policy.Index[*mutator]) admission.Result {
 	ended := d.collect(policies)
 	if ended != nil {
 		return *ended
@@ -82,12 +81,13 @@ func (d *dispatch) admit(policies policy.Set[*mutator]) admission.Result {
 	return d.result()
 }
 
-// collect finds out which policies are for the review, all of them before the first
-// is evaluated.
-func (d *dispatch) collect(policies policy.Set[*mutator]) *admission.Result {
+// collect determines the policies for the review, all of them before the first one is
+// evaluated.
+func (d *dispatch) collect(policies *policy.Index[*mutator]) *admission.Result {
 	d.invocations = d.invocations[:0]
-	for _, p := range policies {
-		if ended := p.Dispatch(&d.Dispatch, d); ended != nil {
+	found := policies.Find(&d.Dispatch)
+	for i := range found {
+		if ended := found[i].Dispatch(&d.Dispatch, d); ended != nil {
 			return ended
 		}
 	}
@@ -110,10 +110,10 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 	d.fail(p, b, "", err)
 }
 
-// pass evaluates the invocations whose match conditions hold and that wanted wants.
-// It reports whether a mutation was evaluated, also one that changed nothing.
+// pass evaluates the invocations that wanted selects and whose match conditions are true. It
+// reports whether a mutation was evaluated, even if it changed nothing.
 func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *admission.Result) {
-	for i := range d.invocations { // one for each parameter, of which users may write any number
+	for i := range d.invocations { // one per parameter; users may create any number of them
 		if err := d.Ctx.Err(); err != nil {
 			return false, new(admission.Errored(err))
 		}
@@ -134,7 +134,7 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 			err := d.mutate(p.Evaluator.compiler, &p.Evaluator.mutations[m])
 			switch unserved, isUnserved := errors.AsType[*unservedError](err); {
 			case d.Err() != nil:
-				return false, new(admission.Allowed()) // which the chain makes a denial or a failure of
+				return false, new(admission.Allowed()) // the chain replaces it by a denial or a failure
 			case err == nil:
 				mutated = true
 			case d.Ctx.Err() != nil:
@@ -154,8 +154,8 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 	return mutated, nil
 }
 
-// mutate evaluates a mutation and does to the object what it says. An error leaves
-// the object as it is.
+// mutate evaluates a mutation and applies it to the object. After an error, the object is
+// unchanged.
 func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	if m.expression.Err != nil {
 		return m.expression.Err
@@ -177,8 +177,8 @@ func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	return diff.Change(&d.Object, p.before, p.after)
 }
 
-// fail remembers what denies the request: the first failure, and others as long as there is memory.
-// Users may write any number of parameters.
+// fail records a denial: the first one, and others as long as there is memory, because users may write
+// any number of parameters.
 func (d *dispatch) fail(p *boundPolicy, b *policy.Binding, reason metav1.StatusReason, err error) {
 	message := fmt.Sprintf("policy %q denied request: %s", p.Name, err)
 	if b != nil {
@@ -192,7 +192,7 @@ func (d *dispatch) fail(p *boundPolicy, b *policy.Binding, reason metav1.StatusR
 	d.failures = append(d.failures, message)
 }
 
-// result returns what the plugin says when all policies were evaluated.
+// result returns the result after all policies were evaluated.
 func (d *dispatch) result() admission.Result {
 	if len(d.failures) == 0 {
 		return admission.Allowed()
@@ -201,7 +201,7 @@ func (d *dispatch) result() admission.Result {
 	status := result.Denial
 	status.Message = d.failures[0]
 	if d.reason != "" {
-		status.Reason = string(d.reason) // and the code of Forbidden, as there
+		status.Reason = string(d.reason) // with the code of Forbidden, as upstream
 	}
 	for _, message := range d.failures {
 		status.Details.Causes = append(status.Details.Causes, codec.Cause{Message: message})

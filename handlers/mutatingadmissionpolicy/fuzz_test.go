@@ -101,9 +101,11 @@ func decoded(t *testing.T, text []byte) (value any) {
 // structured-merge-diff makes. e2e/policies compares it with upstream.
 func FuzzApplyConfiguration(f *testing.F) {
 	changes := []string{
-		`{}`, `{"metadata":{"labels":{"a":"c","d":""}}}`, `{"spec":{"containers":[{"name":"new"},{"name":"app","image":"i"}],"replicas":3}}`,
+		`{}`, `{"metadata":{"labels":{"a":"c","d":""}}}`,
+		`{"spec":{"containers":[{"name":"new"},{"name":"app","image":"i"}],"replicas":3}}`,
 		`{"spec":{"selector":{"matchLabels":{"a":"b"}}}}`, `{"spec":{"list":[1],"map":{"b":{}}}}`, `{"spec":null}`, `{"nope":1}`,
-		`{"spec":{"template":{"spec":{"tolerations":[{"key":"a"}],"volumes":[{"name":"v","emptyDir":{}}]}}},"metadata":{"finalizers":["a","b"]}}`,
+		`{"spec":{"template":{"spec":{"tolerations":[{"key":"a"}],"volumes":[{"name":"v","emptyDir":{}}]}}},` +
+			`"metadata":{"finalizers":["a","b"]}}`,
 	}
 	fuzz(f, changes, func(t *testing.T, p *patch, object *unstructured.Unstructured, change []byte) {
 		var configuration map[string]any
@@ -154,7 +156,8 @@ func FuzzJSONPatch(f *testing.F) {
 			`"path":"/metadata/spec"}]`,
 		`[{"op":"replace","path":"/spec/list/1","value":[1,2.50,1e3,null]},{"op":"add","path":"/spec/list/-","value":{}}]`,
 		`[{"op":"replace","path":"","value":{"a":1}}]`,
-		`[{"op":"add","path":"/spec/containers/0","value":{"name":"a"}}]`, `[{"op":"test","path":"/kind","value":"None"}]`, `[{"op":"nope"}]`,
+		`[{"op":"add","path":"/spec/containers/0","value":{"name":"a"}}]`, `[{"op":"test","path":"/kind","value":"None"}]`,
+		`[{"op":"nope"}]`,
 	}
 	fuzz(f, changes, func(t *testing.T, p *patch, _ *unstructured.Unstructured, change []byte) {
 		var given []struct {

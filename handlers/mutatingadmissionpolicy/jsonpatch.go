@@ -20,8 +20,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/patching"
 )
 
-// applyJSONPatch does as upstream's patch/json_patch.go: it applies a list of
-// JSONPatch values with kube-apiserver's library.
+// applyJSONPatch behaves as upstream's patch/json_patch.go: it applies a list of JSONPatch
+// values with kube-apiserver's library.
 func applyJSONPatch(p *patch, value ref.Val) error {
 	operations, err := operationsOf(p, value)
 	if err != nil {
@@ -29,7 +29,7 @@ func applyJSONPatch(p *patch, value ref.Val) error {
 	}
 	after, err := patching.Apply(p.ctx, operations, p.before)
 	if errors.Is(err, jsonpatch.ErrTestFailed) {
-		return nil // a patch whose test fails is not applied
+		return nil // a patch with a failed test is not applied
 	}
 	if err != nil && p.ctx.Err() == nil {
 		err = fmt.Errorf("JSON Patch: %w", err)
@@ -41,9 +41,9 @@ func applyJSONPatch(p *patch, value ref.Val) error {
 	return err
 }
 
-// withoutEmptied returns a patched object of a built-in kind without what the patch has
-// emptied in its metadata: in-tree the object then becomes a Go type, which leaves it out,
-// so the next mutation does not find it.
+// withoutEmptied removes metadata that a patch has emptied from an object of a built-in
+// kind. In-tree, the object is then decoded into a Go type, which omits empty fields, so
+// that the next mutation does not find them.
 func (p *patch) withoutEmptied(after []byte) []byte {
 	var object codec.Object
 	object.Reset(after)
@@ -60,8 +60,8 @@ func (p *patch) withoutEmptied(after []byte) []byte {
 	return object.Root().AppendJSON(nil)
 }
 
-// operationsOf returns a list of JSONPatch values as a JSON Patch. It has no more
-// operations, and no longer values, than the answer to the review may have.
+// operationsOf converts a list of JSONPatch values to a JSON Patch. Its operations and
+// values are limited to the maximum of the answer to the review.
 func operationsOf(p *patch, value ref.Val) (jsonpatch.Patch, error) {
 	list, ok := value.(traits.Lister)
 	if !ok {
@@ -91,8 +91,8 @@ func operationsOf(p *patch, value ref.Val) (jsonpatch.Patch, error) {
 	return operations, nil
 }
 
-// operationOf returns a JSONPatch value as an operation, and how many bytes its value
-// has.
+// operationOf converts a JSONPatch value to an operation. size is the length of its value in
+// bytes.
 func operationOf(p *patch, given *cel.JSONPatch) (operation jsonpatch.Operation, size int, err error) {
 	operation = jsonpatch.Operation{"op": quoted(given.Op), "path": quoted(given.Path)}
 	if given.From != "" {
@@ -122,5 +122,5 @@ func operationOf(p *patch, given *cel.JSONPatch) (operation jsonpatch.Operation,
 	return operation, len(text), p.memory.Keeps(len(text))
 }
 
-// quoted returns a string as upstream quotes it, which is not JSON for some.
+// quoted quotes a string as upstream does, which is not always valid JSON.
 func quoted(s string) *json.RawMessage { return new(json.RawMessage(strconv.Quote(s))) }

@@ -1,12 +1,11 @@
 // Package mutatingadmissionpolicy is the admission plugin MutatingAdmissionPolicy.
 //
-// It evaluates MutatingAdmissionPolicies: changes of objects that are written in CEL,
-// with bindings that say for which requests a policy counts. Whoever has defaults of
-// his own and does not want to write a webhook for them wants this.
+// It evaluates MutatingAdmissionPolicies: changes of objects in CEL, with bindings that
+// select the requests. Use it to set defaults of your own without writing a webhook.
 //
-// Behaviour: k8s.io/apiserver pkg/admission/plugin/policy/mutating and
-// mutating/patch, for policies in files (pkg/admission/plugin/policy/manifest). These
-// packages are not used: they double the binary and decode whole objects.
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/policy/mutating and mutating/patch, and
+// pkg/admission/plugin/policy/manifest for policies in files. These packages are not used,
+// because they double the size of the binary and decode whole objects.
 package mutatingadmissionpolicy
 
 import (
@@ -26,7 +25,7 @@ func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:    "MutatingAdmissionPolicy",
 		Summary: "evaluates MutatingAdmissionPolicies, changes of objects in CEL",
-		Rules: []admission.Rule{{ // nothing is changed that is deleted
+		Rules: []admission.Rule{{ // deletions have no object to change
 			Operations: []codec.Operation{codec.Create, codec.Update, codec.Connect},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
 		}},

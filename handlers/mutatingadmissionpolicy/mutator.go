@@ -26,14 +26,14 @@ type mutation struct {
 	patch      func(p *patch, value ref.Val) error
 }
 
-// A patch is what a mutation does to an object.
+// A patch collects the change of an object by a mutation.
 type patch struct {
 	ctx     context.Context
 	memory  memory
 	schemas *schemas.Schemas
 	kind    codec.GroupVersionKind
 	before  []byte // the object, as JSON
-	after   []byte // the object then; nil if nothing changes
+	after   []byte // the object after the mutation; nil if nothing changes
 }
 
 // A memory is the account of an evaluation; see cel.Evaluation.
@@ -42,7 +42,7 @@ type memory interface {
 	Keeps(n int) error
 }
 
-// newMutator compiles a policy. The error joins what is wrong with its expressions.
+// newMutator compiles a policy. The error joins the errors of all expressions.
 func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, interpretCEL bool) (*mutator, error) {
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}

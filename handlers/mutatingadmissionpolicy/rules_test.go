@@ -9,7 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 )
 
-// TestRules shows which operations are registered for a rule of all: no policy is evaluated on DELETE.
+// TestRules checks which operations are registered for a rule of all: policies do not match
+// DELETE.
 func TestRules(t *testing.T) {
 	f := func(operations, want string) {
 		t.Helper()
@@ -43,7 +44,7 @@ func TestRules(t *testing.T) {
 	f(`["*"]`, "[[CREATE UPDATE CONNECT] [*/*]]")
 	f(`["UPDATE"]`, "[[UPDATE] [*/*]]")
 	f(`["CONNECT","CREATE"]`, "[[CONNECT CREATE] [*/*]]")
-	f("", "[[CREATE UPDATE CONNECT] [*/*]]") // custom resources that are not known yet
+	f("", "[[CREATE UPDATE CONNECT] [*/*]]") // custom resources are not listed yet
 }
 
 const config = `{"apiVersion": "fastadmit.io/v1alpha1", "kind": "MutatingAdmissionPolicyConfiguration", "customResources": true}`

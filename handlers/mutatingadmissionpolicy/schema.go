@@ -19,19 +19,19 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
-// builtIn is the schema of Kubernetes' own kinds for merging: what
-// k8s.io/client-go/applyconfigurations has, which is 1,100 packages large because it
-// comes with a Go type for each. TestSchema makes it anew.
+// builtIn is the schema of built-in kinds for merging: that of
+// k8s.io/client-go/applyconfigurations. This would add 1,100 packages, because it has a Go
+// type for each kind. TestSchema generates the file.
 //
 //go:embed schema.yaml.gz
 var builtIn []byte
 
-// builtInSchemas is builtIn, parsed. That takes some tens of milliseconds and some megabytes,
-// so it is done when a policy needs it.
+// builtInSchemas is the parsed builtIn. Parsing takes tens of milliseconds and some
+// megabytes, so it is done when a policy first needs it.
 var builtInSchemas = sync.OnceValue(func() *typed.Parser {
 	r, err := gzip.NewReader(bytes.NewReader(builtIn))
 	if err != nil {
-		panic(fmt.Sprintf("schema.yaml.gz: %v", err)) // TestSchema reads it
+		panic(fmt.Sprintf("schema.yaml.gz: %v", err)) // TestSchema parses the same file
 	}
 	text, err := io.ReadAll(r)
 	parser := new(typed.Parser)
@@ -44,8 +44,8 @@ var builtInSchemas = sync.OnceValue(func() *typed.Parser {
 	return parser
 })
 
-// withoutSchema are kinds of Kubernetes that are requests for something. kube-apiserver
-// looks for their schemas where its API has none, and fails to merge them.
+// withoutSchema are kinds of Kubernetes that are requests, such as reviews. kube-apiserver
+// does not find their schemas, and fails to merge them.
 var withoutSchema = map[codec.GroupVersionKind]bool{
 	{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}: true,
 	{Group: "autoscaling", Version: "v1", Kind: "Scale"}:                  true,
@@ -58,9 +58,9 @@ var withoutSchema = map[codec.GroupVersionKind]bool{
 	{Version: "v1", Kind: "ServiceProxyOptions"}:                          true,
 }
 
-// typeOf returns the schema of a kind. One that is not Kubernetes' own has that which the
-// API server has of it now. Without an API server it has the one that
-// structured-merge-diff deduces of a value: maps are merged, lists are replaced.
+// typeOf returns the schema of a kind. For custom resources, it is the current one of the
+// API server. Without an API server, it is the type that structured-merge-diff deduces from
+// a value: it merges maps and replaces lists.
 func (p *patch) typeOf() (typed.ParseableType, error) {
 	gvk := schema.GroupVersionKind(p.kind)
 	noType := fmt.Errorf("no corresponding type for %s", gvk)
@@ -84,21 +84,20 @@ func (p *patch) typeOf() (typed.ParseableType, error) {
 	return kind, nil
 }
 
-// An unservedError says that the API server has no schemas of the group version of an
-// object. It denies the request, whatever the failurePolicy (upstream's dispatcher.go).
+// An unservedError says that the API server does not serve schemas for the group version of
+// an object. It denies the request, whatever the failurePolicy (upstream's dispatcher.go).
 type unservedError struct {
 	schemas.NoVersionError
 	kind schema.GroupVersionKind
 }
 
-// Denial is the Status with which upstream denies the request.
+// Denial returns the Status with which upstream denies the request.
 func (e *unservedError) Denial() error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. "+
 		"There can be a delay between when CustomResourceDefinitions are created and when they are available.", e.kind))
 }
 
-// typeName returns the name that a kind of Kubernetes has in the schema, or one that
-// it has not.
+// typeName returns the name of a kind in the schema. It need not exist there.
 func typeName(kind codec.GroupVersionKind) string {
 	group := strings.TrimSuffix(kind.Group, ".k8s.io")
 	switch kind.Group {

@@ -49,7 +49,7 @@ func TestSchema(t *testing.T) {
 	if got, err := io.ReadAll(r); err != nil || string(got) != text {
 		t.Errorf("schema.yaml.gz is not that of client-go (%v); go test -run TestSchema -update writes it", err)
 	}
-	if _, err := typed.NewParser(typed.YAMLObject(text)); err != nil { // which checks it, too
+	if _, err := typed.NewParser(typed.YAMLObject(text)); err != nil { // this also checks it
 		t.Fatal(err)
 	}
 }
@@ -62,7 +62,7 @@ func TestTypeName(t *testing.T) {
 		if err != nil || !builtInSchemas().Type(name).IsValid() {
 			continue
 		}
-		if !strings.HasPrefix(name, "io.k8s.api.") { // WatchEvent and such
+		if !strings.HasPrefix(name, "io.k8s.api.") { // WatchEvent and similar types
 			continue
 		}
 		if got := typeName(kindOf(gvk)); got != name {

@@ -49,9 +49,11 @@ func mutate(t *testing.T, object string, policies ...mutating) string {
 		documents = append(documents, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy",`+
 			`"metadata":{"name":"p%d"},`+
 			`"spec":{"reinvocationPolicy":%q,%s"matchConstraints":{"matchPolicy":"Equivalent","namespaceSelector":{},"objectSelector":{},`+
-			`"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["*"],"resources":["deployments"]}]},"mutations":[%s]}}`,
+			`"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["*"],"resources":["deployments"]}]},`+
+			`"mutations":[%s]}}`,
 			i, reinvocation, p.more, strings.Join(all, ",")),
-			fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"b%d"},`+
+			fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding",`+
+				`"metadata":{"name":"b%d"},`+
 				`"spec":{"policyName":"p%[1]d"%s}}`, i, p.paramRef))
 	}
 	authorize := func(_ context.Context, r *authorizationv1.SubjectAccessReview) { r.Status.Allowed = true }
@@ -69,7 +71,8 @@ func mutate(t *testing.T, object string, policies ...mutating) string {
 		JSON: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm1","namespace":"default"},"data":{"key":"10"}}`)}
 	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {
 		Manifests: []admission.File{{Name: "policies.json", Content: []byte(content), FromAPI: true}},
-		Params:    []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: []admission.ParamObject{configMap}}},
+		Params: []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true,
+			Objects: []admission.ParamObject{configMap}}},
 	}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +100,7 @@ func deployment(labels, spec string) string {
 	return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{%s},"spec":%s}`, labels, spec)
 }
 
-// sameOrSays compares an object, or looks for a text in what is no object.
+// sameOrSays compares an object, or looks for the text in a message.
 func sameOrSays(t *testing.T, got, want string) bool {
 	t.Helper()
 	if json.Valid([]byte(want)) && json.Valid([]byte(got)) {
@@ -143,7 +146,8 @@ func TestCompilationUpstream(t *testing.T) {
 	f(one, exceeded, mutating{more: list, mutations: []string{`[JSONPatch{op: "replace", path: "/spec/replicas", value: ` + loops +
 		`? 1 : 0}]`}})
 	f(one, exceeded, mutating{more: list, mutations: []string{"Object{spec: Object.spec{replicas: " + loops + "? 1 : 0}}"}})
-	f(one, replicas(10), value("request.kind.group == 'apps' && request.kind.version == 'v1' && request.kind.kind == 'Deployment' ? 10 : 0"))
+	f(one, replicas(10), value("request.kind.group == 'apps' && request.kind.version == 'v1' && "+
+		"request.kind.kind == 'Deployment' ? 10 : 0"))
 	f(one, replicas(10), value("namespaceObject.metadata.name == 'namespace' ? 10 : 0"))
 	f(one, replicas(10), value("authorizer.group('').resource('endpoints').check('create').allowed() ? 10 : 0"))
 	labelled := deployment("{}", "{}")
@@ -187,7 +191,8 @@ func TestDispatcherUpstream(t *testing.T) {
 		`== \"production\""}],`
 	f(plain, labels(`{"environment":"production","policy1invoked":"true"}`), label("", "environment", `"production"`),
 		label(production, "policy1invoked", `"true"`))
-	f(plain, labels(`{"environment":"production"}`), label(production, "policy1invoked", `"true"`), label("", "environment", `"production"`))
+	f(plain, labels(`{"environment":"production"}`), label(production, "policy1invoked", `"true"`),
+		label("", "environment", `"production"`))
 
 	// plugin_test.go: annotations and other fields, and an element of a list that has keys.
 	f(plain, deployment(`{"foo":"bar"}`, `{`+volume+`,"paused":true}`), mutating{mutations: []string{

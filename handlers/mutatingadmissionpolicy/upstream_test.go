@@ -16,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// chainOf returns the plugin with a policy for everything that has these mutations.
+// chainOf returns the plugin with a policy for all objects with these mutations.
 func chainOf(t testing.TB, mutations string) (*admission.Chain, error) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
@@ -33,12 +33,13 @@ func chainOf(t testing.TB, mutations string) (*admission.Chain, error) {
 	return admission.NewChain([]admission.Plugin{plugin}, enabled, state, nil)
 }
 
-// manifest returns a policy for everything that has these mutations, and its binding.
+// manifest returns a policy for all objects with these mutations, and its binding.
 func manifest(mutations string) string {
 	return `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicy",
 		"metadata":{"name":"p"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":["*"],
 		"apiVersions":["*"],"operations":["CREATE","UPDATE"],"resources":["*/*"]}]},"mutations":` + mutations + `}},
-		{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding","metadata":{"name":"b"},"spec":{"policyName":"p"}}]}`
+		{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding",
+		"metadata":{"name":"b"},"spec":{"policyName":"p"}}]}`
 }
 
 // mutationsOf returns mutations of one kind.
@@ -59,8 +60,8 @@ func mutationsOf(t testing.TB, patchType string, expressions ...string) string {
 	return string(text)
 }
 
-// check mutates an object. want is the object then, or part of the message of a
-// denial or of a configuration that is refused.
+// check mutates an object. want is the changed object, or part of the message of a denial or
+// of a configuration error.
 func check(t *testing.T, patchType, expression, resource, kind, object, want string) {
 	t.Helper()
 	chain, err := chainOf(t, mutationsOf(t, patchType, expression))
@@ -170,13 +171,13 @@ func TestJSONPatchUpstream(t *testing.T) {
 		"JSON Patch: replace operation does not apply: doc is missing key: /spec/template/spec/containers/-: missing value")
 	f(op("add", "/metadata/labels/x", "1.0 / 0.0"), labels("{}"),
 		"JSONPath valueExpression evaluated to a type that could not marshal to JSON")
-	// In-tree, the library panics on such an operation when it comes to it.
+	// In-tree, the library panics on such an operation.
 	f(`[JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: a value is missing or of a wrong kind in an operation")
 	f(`[JSONPatch{op: "nope", path: "/a"}, JSONPatch{op: "replace", path: ""}]`, labels("{}"), "JSON Patch: Unexpected kind: nope")
 	f(`[JSONPatch{op: "test", path: "/metadata/labels", value: {"a": "b"}}, JSONPatch{op: "replace", path: ""}]`, labels("{}"),
 		labels("{}"))
 	f(`[JSONPatch{op: "add", path: "/metadata/labels/\u0001", value: "a"}]`, labels("{}"),
-		"add operation failed to decode path") // such a path is no JSON as upstream quotes it
+		"add operation failed to decode path") // as upstream quotes such a path, it is not valid JSON
 }
 
 // TestApplyConfigurationUpstream has the cases of upstream's patch/smd_test.go.
@@ -185,7 +186,7 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 		t.Helper()
 		check(t, "ApplyConfiguration", expression, "apps/v1/deployments", deploymentKind, object, want)
 	}
-	// kube-apiserver sends these of every object.
+	// All objects from kube-apiserver have these fields.
 	apply := func(spec string) string { return `{"apiVersion":"apps/v1","kind":"Deployment","spec":` + spec + `}` }
 	pods := func(spec string) string { return apply(`{"template":{"spec":` + spec + `}}`) }
 	in := func(spec string) string {
@@ -199,7 +200,8 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 		pods(`{"volumes":[{"name":"x"},{"name":"y"}]}`), pods(`{"volumes":[{"name":"x"},{"name":"y","hostPath":{"path":"a"}}]}`))
 	f(`Object{spec: Object.spec{replicas: object.spec.replicas % 2 == 0?object.spec.replicas + 1:object.spec.replicas}}`,
 		apply(`{"replicas":2}`), apply(`{"replicas":3}`))
-	f(`Object{spec: Object.spec{replicas: 1, template: Object.spec.template{metadata: Object.spec.template.metadata{labels: {"app": "nginx"}},
+	f(`Object{spec: Object.spec{replicas: 1, template: Object.spec.template{
+		metadata: Object.spec.template.metadata{labels: {"app": "nginx"}},
 		spec: Object.spec.template.spec{containers: [`+container+`{name: "nginx", ports: [`+container+`.ports{containerPort: 80}],
 		resources: `+container+`.resources{limits: {"cpu": "128M"}}}]}}}}`, apply(`{}`),
 		apply(`{"replicas":1,"template":{"metadata":{"labels":{"app":"nginx"}},"spec":{"containers":[
@@ -223,7 +225,7 @@ func TestApplyConfigurationUpstream(t *testing.T) {
 	f(`Object.spec.metadata{}`, apply(`{}`), "must evaluate to Object but got Object.spec.metadata")
 }
 
-// TestApplyConfigurationCustom merges an object of which no schema is known.
+// TestApplyConfigurationCustom merges an object without a known schema.
 func TestApplyConfigurationCustom(t *testing.T) {
 	f := func(expression, object, want string) {
 		t.Helper()
@@ -235,8 +237,8 @@ func TestApplyConfigurationCustom(t *testing.T) {
 	f(`Object{spec: Object.spec{d: [2]}}`, head+`{"d":[1],"e":{}}}`, head+`{"d":[2],"e":{}}}`)
 }
 
-// TestApplyConfigurationRequests merges kinds that are requests for something, which
-// kube-apiserver has no schemas of.
+// TestApplyConfigurationRequests merges kinds that are requests, for which kube-apiserver
+// has no schemas.
 func TestApplyConfigurationRequests(t *testing.T) {
 	const labelled = `Object{metadata: Object.metadata{labels: {"a": "b"}}}`
 	check(t, "ApplyConfiguration", labelled, "apps/v1/deployments", `{"group":"autoscaling","version":"v1","kind":"Scale"}`,

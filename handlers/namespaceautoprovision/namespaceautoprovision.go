@@ -1,9 +1,8 @@
 // Package namespaceautoprovision is the admission plugin NamespaceAutoProvision.
 //
-// It creates the namespace of a new object if it does not exist. Who deploys
-// need not make namespaces then, and every typing error makes one: it is for
-// clusters in which whoever may create something in any namespace is trusted
-// with that.
+// It creates the namespace of a new object if it does not exist. Users need not create
+// namespaces, but every typing error creates one. Enable it only if all users who may create
+// objects in arbitrary namespaces are trusted.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/namespace/autoprovision.
 package namespaceautoprovision
@@ -33,7 +32,7 @@ func Plugin() admission.Plugin {
 		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
-			Scope: admissionregistrationv1.NamespacedScope, // namespaces themselves are not
+			Scope: admissionregistrationv1.NamespacedScope, // excludes the namespaces themselves
 		}},
 		Mutates:     true,
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
@@ -58,7 +57,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 		return admission.Allowed()
 	}
 	err := p.create(ctx, strings.Clone(review.Namespace()))
-	if err == nil || apierrors.IsAlreadyExists(err) { // the cache is behind
+	if err == nil || apierrors.IsAlreadyExists(err) { // the cache is outdated
 		return admission.Allowed()
 	}
 	if refusal, ok := errors.AsType[*apierrors.StatusError](err); ok && isFinal(refusal) {
@@ -67,9 +66,9 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 	return admission.Errored(err)
 }
 
-// create creates a namespace, once for all who want to at the same time. Each
-// waits as long as its own context allows; the request goes on without the one
-// that began it, for as long as requests of the API server may take.
+// create creates a namespace. Concurrent callers share one request. Each caller waits as
+// long as its own context allows; the request continues after that, for at most the timeout
+// of requests to the API server.
 func (p *plugin) create(ctx context.Context, name string) error {
 	creating := cluster.Detach(ctx)
 	flight := p.flights.DoChan(name, func() (any, error) {
@@ -83,9 +82,9 @@ func (p *plugin) create(ctx context.Context, name string) error {
 	}
 }
 
-// isFinal reports whether the API server does not want the namespace: its name is
-// none, or who decides about namespaces says no. Anything else may be better the
-// next time.
+// isFinal reports whether a later try would be rejected, too: the name is invalid, or
+// authorization or admission denied the namespace. After other errors, the caller may try
+// again.
 func isFinal(refusal *apierrors.StatusError) bool {
 	code := refusal.ErrStatus.Code
 	return code >= 400 && code < 500 && !apierrors.IsUnauthorized(refusal) && !apierrors.IsTooManyRequests(refusal)

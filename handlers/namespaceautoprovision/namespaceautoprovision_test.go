@@ -32,7 +32,7 @@ func dryRun() []byte {
 	return []byte(strings.Replace(string(body()), `"dryRun":false`, `"dryRun":true`, 1))
 }
 
-// TestCreates is about which namespaces there are afterwards.
+// TestCreates checks which namespaces exist after requests.
 func TestCreates(t *testing.T) {
 	f := func(want int, body []byte) {
 		t.Helper()
@@ -65,7 +65,7 @@ func TestCreates(t *testing.T) {
 	f(1, corpus.MustRead("pods-update-v1-1.json"))
 }
 
-// TestRefused is about an API server that does not create the namespace.
+// TestRefused has an API server that does not create the namespace.
 func TestRefused(t *testing.T) {
 	f := func(want admission.Outcome, message string, live any) {
 		t.Helper()
@@ -88,16 +88,16 @@ func TestRefused(t *testing.T) {
 	f(admission.OutcomeAllowed, "", status(409, metav1.StatusReasonAlreadyExists))
 	const forbidden = `pods \"web-8d7c59b89-\" is forbidden: no`
 	f(admission.OutcomeDenied, forbidden, status(422, metav1.StatusReasonInvalid))
-	f(admission.OutcomeDenied, forbidden, status(400, "")) // a webhook denies so
+	f(admission.OutcomeDenied, forbidden, status(400, "")) // a webhook denied it
 	f(admission.OutcomeDenied, forbidden, status(409, metav1.StatusReasonConflict))
-	f(admission.OutcomeDenied, "no", status(403, metav1.StatusReasonForbidden)) // as it is
+	f(admission.OutcomeDenied, "no", status(403, metav1.StatusReasonForbidden)) // the same answer
 	f(admission.OutcomeErrored, "", status(401, metav1.StatusReasonUnauthorized))
 	f(admission.OutcomeErrored, "", status(429, metav1.StatusReasonTooManyRequests))
 	f(admission.OutcomeErrored, "", status(500, metav1.StatusReasonInternalError))
 	f(admission.OutcomeErrored, "", nil)
 }
 
-// TestFinalCodes are about the code in an answer, which need not be that of HTTP.
+// TestFinalCodes has answers whose code differs from the HTTP status.
 func TestFinalCodes(t *testing.T) {
 	for code, want := range map[int32]bool{0: false, 399: false, 400: true, 401: false, 403: true, 429: false, 499: true, 500: false} {
 		reason := map[int32]metav1.StatusReason{401: metav1.StatusReasonUnauthorized, 429: metav1.StatusReasonTooManyRequests}[code]
@@ -107,8 +107,7 @@ func TestFinalCodes(t *testing.T) {
 	}
 }
 
-// TestOnce has many create something in a namespace at the same time, one of
-// which gives up.
+// TestOnce has many concurrent creations of objects in a namespace, one of which gives up.
 func TestOnce(t *testing.T) {
 	var asked atomic.Int32
 	answer := make(chan struct{})
@@ -149,7 +148,7 @@ func TestOnce(t *testing.T) {
 	for began.Load() < 10 {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(200 * time.Millisecond) // those who come later ask again, and are answered at once
+	time.Sleep(200 * time.Millisecond) // later callers send another request, which is answered at once
 	close(answer)
 	patient.Wait()
 	if got := asked.Load(); got >= 10 {
@@ -157,8 +156,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestCreationOutlivesItsCaller has the caller give up that a creation began with.
-// Others find it by its name.
+// TestCreationOutlivesItsCaller has the first caller give up. Others find the creation by
+// its name.
 func TestCreationOutlivesItsCaller(t *testing.T) {
 	var p *plugin
 	own := Plugin()
@@ -178,7 +177,7 @@ func TestCreationOutlivesItsCaller(t *testing.T) {
 		if outcome, err := chain.Review(ctx, review, admission.Mutate); outcome != admission.OutcomeErrored {
 			t.Errorf("got %s, %v, want that the namespace was not created in time", outcome, err)
 		}
-		return &p.flights // which has it by name
+		return &p.flights // the name is its key
 	})
 }
 

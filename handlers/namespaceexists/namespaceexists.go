@@ -1,8 +1,8 @@
 // Package namespaceexists is the admission plugin NamespaceExists.
 //
-// It refuses what is to be written into or deleted from a namespace that does
-// not exist. Without it, and without NamespaceLifecycle, objects get into
-// namespaces that nobody sees and nothing deletes.
+// It denies writes and deletions in a namespace that does not exist. Without it, and without
+// NamespaceLifecycle, objects could be created in namespaces that do not exist, where
+// nothing shows or deletes them.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/namespace/exists.
 package namespaceexists
@@ -27,7 +27,7 @@ func Plugin() admission.Plugin {
 		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update, codec.Delete},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
-			Scope: admissionregistrationv1.NamespacedScope, // namespaces themselves are not
+			Scope: admissionregistrationv1.NamespacedScope, // excludes the namespaces themselves
 		}},
 		Validates: true,
 		Needs:     []cluster.Need{cluster.Namespaces.Watched()},

@@ -17,7 +17,7 @@ func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
 func shop() *corev1.Namespace { return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}} }
 
-// TestLive is about a namespace that the cache lacks.
+// TestLive has a namespace that is not in the cache.
 func TestLive(t *testing.T) {
 	f := func(want admission.Outcome, requests int32, live any, cached ...corev1.Namespace) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestLive(t *testing.T) {
 	f(admission.OutcomeAllowed, 0, nil, *shop())
 	f(admission.OutcomeAllowed, 1, shop())
 	f(admission.OutcomeDenied, 1, status(404, metav1.StatusReasonNotFound))
-	f(admission.OutcomeErrored, 1, status(403, metav1.StatusReasonForbidden)) // fastadmit may not ask
+	f(admission.OutcomeErrored, 1, status(403, metav1.StatusReasonForbidden)) // fastadmit may not read namespaces
 	f(admission.OutcomeErrored, 1, status(500, metav1.StatusReasonInternalError))
 	f(admission.OutcomeErrored, 1, nil)
 }

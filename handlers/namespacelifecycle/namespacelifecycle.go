@@ -1,9 +1,9 @@
 // Package namespacelifecycle is the admission plugin NamespaceLifecycle.
 //
-// It refuses what is to be written into a namespace that does not exist, or
-// created in one that is being deleted, and the deletion of the namespaces that
-// a cluster cannot be without. kube-apiserver runs it by default: a namespace
-// that objects keep being created in is never gone.
+// It denies requests in a namespace that does not exist, creations in one that is being
+// deleted, and the deletion of system namespaces. kube-apiserver enables it by default: if
+// objects could be created in a namespace that is being deleted, its deletion might never
+// end.
 //
 // Behaviour: k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle.
 package namespacelifecycle
@@ -25,11 +25,11 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// missingWait is how long upstream waits for a namespace that its cache lacks,
-// before it asks the API server: it may have been created just now.
+// missingWait is how long upstream waits for a namespace that is not in its cache before it
+// asks the API server: the namespace may be new.
 const missingWait = 50 * time.Millisecond
 
-// immortal are the namespaces that nobody deletes.
+// immortal are the namespaces that cannot be deleted.
 var immortal = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
 var errImmortal = errors.New("this namespace may not be deleted")
@@ -42,13 +42,13 @@ func Plugin() admission.Plugin {
 		Rules: []admission.Rule{{
 			Operations: []codec.Operation{codec.Create, codec.Update},
 			Groups:     []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"},
-			Scope: admissionregistrationv1.NamespacedScope, // namespaces themselves are not
+			Scope: admissionregistrationv1.NamespacedScope, // excludes the namespaces themselves
 		}, {
 			Operations: []codec.Operation{codec.Delete},
 			Groups:     []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces"},
 		}},
-		Mutates: true, // nothing, but it takes part in the phase in which upstream denies
-		// It remembers which namespaces were deleted; a dry run deletes none.
+		Mutates: true, // it changes nothing, but upstream denies in this phase
+		// The plugin remembers deleted namespaces; a dry run deletes none.
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
 		Needs:       []cluster.Need{cluster.Namespaces.Watched()},
 		OnByDefault: true,
@@ -61,11 +61,11 @@ func Plugin() admission.Plugin {
 
 type plugin struct {
 	namespaces *cluster.Objects[*corev1.Namespace]
-	deleted    *recent // namespaces of which the cache may not know that yet
+	deleted    *recent // namespaces that may still be in the cache
 }
 
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
-	if review.Operation() == codec.Delete { // of a namespace, by the rules
+	if review.Operation() == codec.Delete { // the rules select only deletions of namespaces
 		return p.admitDeletion(review)
 	}
 	if isAccessReview(review) {
@@ -98,15 +98,15 @@ func (p *plugin) admitDeletion(review *codec.Review) admission.Result {
 	return admission.Allowed()
 }
 
-// isAccessReview reports whether somebody asks what may be done in a namespace:
-// an answer that depends on whether it exists would tell.
+// isAccessReview reports whether the request is an access review in a namespace. Its result
+// must not reveal whether the namespace exists.
 func isAccessReview(review *codec.Review) bool {
 	resource := review.Resource()
 	return resource.Resource == "localsubjectaccessreviews" && resource.Group == "authorization.k8s.io"
 }
 
-// find returns the namespace of the review: as the cache has it, or as the API
-// server does, if the cache lacks it or may be behind.
+// find returns the namespace of the review from the cache. If it is missing there, or may be
+// outdated, it asks the API server.
 func (p *plugin) find(ctx context.Context, review *codec.Review) (*corev1.Namespace, error) {
 	name := review.Namespace()
 	namespace, ok := p.namespaces.Cached("", name)
@@ -120,8 +120,8 @@ func (p *plugin) find(ctx context.Context, review *codec.Review) (*corev1.Namesp
 	return p.namespaces.GetLive(ctx, "", name)
 }
 
-// wait waits for missingWait, but leaves half of the time to an answer for the
-// API server.
+// wait waits for missingWait, but at most half of the remaining time, so that the API server
+// can still be asked.
 func wait(ctx context.Context) {
 	wait := missingWait
 	if deadline, ok := ctx.Deadline(); ok {
@@ -130,8 +130,8 @@ func wait(ctx context.Context) {
 	time.Sleep(wait)
 }
 
-// terminating returns the error for what is to be created in a namespace that is
-// being deleted. Controllers look for its cause.
+// terminating returns the error for a creation in a namespace that is being deleted.
+// Controllers look for its cause.
 func terminating(review *codec.Review) error {
 	err := admission.Forbidden(review,
 		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", review.Namespace()))

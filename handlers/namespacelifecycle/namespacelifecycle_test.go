@@ -37,7 +37,7 @@ func deletion(name string, dryRun bool) []byte {
 		`"resource":{"group":"","version":"v1","resource":"namespaces"},"dryRun":%v}}`, codec.APIVersionV1, name, dryRun)
 }
 
-// TestLive is about a cache that is behind.
+// TestLive has a cache that is outdated.
 func TestLive(t *testing.T) {
 	type step struct {
 		body     []byte
@@ -75,7 +75,8 @@ func TestLive(t *testing.T) {
 	f(status(500, metav1.StatusReasonInternalError), nil, step{create, errored, 1})
 	f(nil, nil, step{create, errored, 1})
 
-	// What was deleted is asked for, unless the cache knows that it is going.
+	// The API server is asked for a deleted namespace, unless the cache knows that it is
+	// terminating.
 	deleted, dry := step{deletion("shop", false), allowed, 0}, step{deletion("shop", true), allowed, 0}
 	other := step{deletion("other", false), allowed, 0}
 	f(shop(corev1.NamespaceTerminating), active, step{create, allowed, 0}, deleted, step{create, denied, 1}, step{update, allowed, 1})
@@ -111,7 +112,7 @@ func admit(t *testing.T, ctx context.Context, handler admission.Handler, body []
 	return handler.Admit(ctx, review)
 }
 
-// TestWait is about how long is waited for a namespace that is missing.
+// TestWait checks how long the plugin waits for a missing namespace.
 func TestWait(t *testing.T) {
 	f := func(want, budget time.Duration, body []byte, objects ...runtime.Object) {
 		t.Helper()
@@ -137,8 +138,7 @@ func TestWait(t *testing.T) {
 	f(5*time.Millisecond, 10*time.Millisecond, create)
 }
 
-// TestRecent is about for how long, and how many, deleted namespaces are
-// remembered.
+// TestRecent checks how many deleted namespaces are remembered, and for how long.
 func TestRecent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecent()
@@ -167,7 +167,7 @@ func TestRecent(t *testing.T) {
 			r.add(fmt.Sprint(i))
 		}
 		f("b", true)
-		r.add("b") // again, in nobody's place, and now it is the youngest
+		r.add("b") // again: replaces no other, and is now the newest
 		r.add("b")
 		f("1", true)
 		time.Sleep(time.Nanosecond)
@@ -179,7 +179,7 @@ func TestRecent(t *testing.T) {
 		if len(r.until) != recentMax {
 			t.Errorf("got %d names, want %d", len(r.until), recentMax)
 		}
-		for length, want := range map[int]bool{62: true, 63: true, 64: false, 1 << 20: false} { // of a namespace at most 63
+		for length, want := range map[int]bool{62: true, 63: true, 64: false, 1 << 20: false} { // the maximum for namespaces
 			name := strings.Repeat("n", length)
 			r.add(name)
 			if got := r.has(name); got != want {
@@ -189,7 +189,7 @@ func TestRecent(t *testing.T) {
 	})
 }
 
-// TestOddReviews has what no API server sends.
+// TestOddReviews has reviews that no API server sends.
 func TestOddReviews(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", shop(corev1.NamespaceTerminating))
 	f := func(want admission.Outcome, body string) {

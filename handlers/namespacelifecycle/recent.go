@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// recentTime is how long the API server is asked for a namespace that was deleted, as
-	// in-tree. The watch has reported the deletion long before.
+	// recentTime is how long the API server is asked for a deleted namespace, as in-tree.
+	// The watch reports the deletion long before that.
 	recentTime = 30 * time.Second
-	// recentMax is how many deleted namespaces are remembered: a tenth of the namespaces of
-	// a large cluster, at 64 bytes and a name each. Upstream remembers 100.
+	// recentMax is how many deleted namespaces are remembered: a tenth of those of a large
+	// cluster, at 64 bytes plus the name each. Upstream remembers 100.
 	recentMax = 1000
 )
 
-// recent are the names of namespaces that were deleted lately.
+// recent has the names of namespaces that were deleted a short time ago.
 type recent struct {
 	mu    sync.RWMutex
 	until map[string]time.Time
@@ -25,8 +25,8 @@ type recent struct {
 
 func newRecent() *recent { return &recent{until: make(map[string]time.Time)} }
 
-// add remembers a name, which is copied, unless it is too long for a namespace. If
-// there are too many, that is in place of the one that would be forgotten first.
+// add remembers a copy of the name, unless it is too long for a namespace. If there are too
+// many, it replaces the one that would expire first.
 func (r *recent) add(name string) {
 	if len(name) > validation.DNS1123LabelMaxLength {
 		return
@@ -53,5 +53,5 @@ func (r *recent) add(name string) {
 func (r *recent) has(name string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return !time.Now().After(r.until[name]) // which is long ago for others
+	return !time.Now().After(r.until[name]) // false for other names: their time is zero
 }

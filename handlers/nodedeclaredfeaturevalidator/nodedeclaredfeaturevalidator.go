@@ -1,9 +1,9 @@
 // Package nodedeclaredfeaturevalidator is the admission plugin
 // NodeDeclaredFeatureValidator.
 //
-// It denies an update of a Pod for which the Pod's node would need a feature that the
-// node does not declare, such as the resize of an init container. Without it, kubelets
-// of an older version, or with the feature off, are given what they cannot do.
+// It denies an update of a Pod that needs a feature which the Pod's node does not declare,
+// such as the resize of an init container. Without it, kubelets of an older version, or with
+// the feature disabled, would get pods that they cannot run.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/nodedeclaredfeatures.
 package nodedeclaredfeaturevalidator
@@ -45,12 +45,12 @@ func Plugin() admission.Plugin {
 
 type plugin struct {
 	nodes *cluster.Objects[*corev1.Node]
-	// release is the one of kube-apiserver that the plugin is from. A later one may
-	// take for granted that nodes have a feature.
+	// release is the kube-apiserver release of the plugin. Later releases may assume that
+	// all nodes have a feature.
 	release *version.Version
 }
 
-// validate decodes only pods on a node whose spec changes, which few updates do.
+// validate decodes only pods on a node whose spec changes, which are few.
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	if changes, result := podupdate.ChangesSpec(review); !changes {
 		return result
@@ -60,7 +60,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 
 func (p *plugin) validateUpdate(_ context.Context, review *codec.Review, pod, old *corev1.Pod) admission.Result {
 	deny := func(err error) admission.Result { return admission.Denied(admission.Forbidden(review, err)) }
-	if len(pod.Spec.InitContainers) < len(old.Spec.InitContainers) { // which the library does not survive
+	if len(pod.Spec.InitContainers) < len(old.Spec.InitContainers) { // the library would panic
 		return deny(errors.New("failed to infer pod capability requirements: init containers cannot be removed"))
 	}
 	features := nodedeclaredfeatures.DefaultFramework

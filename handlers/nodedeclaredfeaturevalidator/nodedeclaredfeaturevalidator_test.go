@@ -22,17 +22,17 @@ const (
 	podFeature  = "InPlacePodLevelResourcesVerticalScaling"
 )
 
-// pod returns a Pod on a node with more members of its spec.
+// pod returns a Pod on a node with these additional fields of its spec.
 func pod(generation int, node, spec string) string {
 	return fmt.Sprintf(`{"metadata":{"name":"p","generation":%d},"spec":{"nodeName":%q%s}}`, generation, node, spec)
 }
 
-// initial returns members of a spec: an init container with that request.
+// initial returns a field of a spec: an init container with this request.
 func initial(more, cpu string) string {
 	return `,"initContainers":[{"name":"i",` + more + `"resources":{"requests":{"cpu":"` + cpu + `"}}}]`
 }
 
-// whole returns members of a spec: the requests of the whole pod.
+// whole returns a field of a spec: the requests of the whole pod.
 func whole(cpu string) string { return `,"resources":{"requests":{"cpu":"` + cpu + `"}}` }
 
 func of(body []byte, subResource string) []byte {
@@ -47,7 +47,7 @@ func chain(t testing.TB) *admission.Chain {
 		node("init", "Another", initFeature), node("pod", podFeature, "X"))
 }
 
-// TestValidate has Kubernetes' own cases, with features that there are, and more.
+// TestValidate has Kubernetes' own cases with features that exist, and more.
 func TestValidate(t *testing.T) {
 	chain := chain(t)
 	check := func(body []byte, want string) {
@@ -94,7 +94,7 @@ func TestValidate(t *testing.T) {
 	f("none", initial("", "1"), "", "")
 	f("none", "", initial("", "1"), "failed to infer pod capability requirements: init containers cannot be removed")
 
-	// What the plugin leaves alone.
+	// Requests that the plugin ignores.
 	changed, old := pod(2, "none", whole("2")), pod(1, "none", "")
 	check(admissiontest.Body(codec.Create, "v1/pods", changed), "")
 	check(admissiontest.Body(codec.Delete, "v1/pods", changed), "")
@@ -103,7 +103,7 @@ func TestValidate(t *testing.T) {
 	check(admissiontest.UpdateBody("v1/pods", "null", old), "")
 }
 
-// TestNoPod is about what no API server sends.
+// TestNoPod has reviews that no API server sends.
 func TestNoPod(t *testing.T) {
 	chain := chain(t)
 	f := func(object, old, want string) {

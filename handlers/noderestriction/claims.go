@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// checkClaimStatus lets a kubelet say how far it is with the resizing of a volume.
+// checkClaimStatus lets a kubelet report the progress of resizing a volume.
 func checkClaimStatus(r *request) error {
 	if operation := r.Operation(); operation != codec.Update {
 		return r.forbidden("unexpected operation %q", operation)
@@ -33,7 +33,7 @@ func checkClaimStatus(r *request) error {
 	return nil
 }
 
-// claimOf returns a claim less what a kubelet may write.
+// claimOf returns a claim without the fields that a kubelet may write.
 func claimOf(object *codec.Object) (*corev1.PersistentVolumeClaim, error) {
 	claim := new(corev1.PersistentVolumeClaim)
 	if !object.Root().FitsDecoded() {
@@ -45,16 +45,15 @@ func claimOf(object *codec.Object) (*corev1.PersistentVolumeClaim, error) {
 	if err := json.Unmarshal([]byte(object.Root().JSON()), claim); err != nil {
 		return nil, &failureError{fmt.Errorf("cannot read the claim: %w", err)}
 	}
-	claim.ResourceVersion = "" // may be left out
+	claim.ResourceVersion = "" // optional in a request
 	claim.ManagedFields = nil
 	claim.Status.Capacity, claim.Status.Conditions = nil, nil
 	claim.Status.AllocatedResources, claim.Status.AllocatedResourceStatuses = nil, nil
 	return claim, nil
 }
 
-// claim is a claim as in-tree has it in the message of a denial: in JSON made of
-// Kubernetes' internal types, whose fields have no names of their own
-// (k8s.io/kubernetes pkg/apis/core/types.go).
+// claim is a claim as in-tree formats it in the message of a denial: the JSON of Kubernetes'
+// internal types, which have no JSON names (k8s.io/kubernetes pkg/apis/core/types.go).
 type claim struct {
 	metav1.ObjectMeta
 	Spec   claimSpec

@@ -9,8 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// decides checks the decision about a request of n1's: denied with that in the
-// message, or allowed if it is empty.
+// decides checks the decision about a request of n1: denied with a message that contains
+// want, or allowed if want is empty.
 func decides(t *testing.T, chain *admission.Chain, fields, want string) {
 	t.Helper()
 	if want == "" {
@@ -20,7 +20,7 @@ func decides(t *testing.T, chain *admission.Chain, fields, want string) {
 	}
 }
 
-// TestNodeUpdate has a node change its Node: one thing after the other is looked at.
+// TestNodeUpdate has a node change its Node, in the order of the checks.
 func TestNodeUpdate(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	f := func(before, after, want string) {
@@ -37,7 +37,7 @@ func TestNodeUpdate(t *testing.T) {
 		`"spec":{"configSource":{"configMap":{"name":"a"}},"taints":[{"key":"a"}]}`, "modify taints")
 	f(`"metadata":{}`, `"metadata":{"ownerReferences":[{"name":"a"}]}`, "modify ownerReferences")
 
-	// A label with two values was changed.
+	// A label with two values counts as changed.
 	const twice = `"metadata":{"labels":{"k8s.io/a":"x","k8s.io/a":"y"}}`
 	f(`"metadata":{"labels":{"k8s.io/a":"x"}}`, twice, "labels: k8s.io/a")
 	f(`"metadata":{"labels":{"k8s.io/a":"y"}}`, twice, "labels: k8s.io/a")
@@ -45,8 +45,8 @@ func TestNodeUpdate(t *testing.T) {
 	f(twice, `"metadata":{"labels":{"k8s.io/a":"y"}}`, "labels: k8s.io/a")
 }
 
-// TestLabels has a node create its Node with a label: k8s.io/kubelet
-// pkg/apis/well_known_labels.go has those that it may set.
+// TestLabels has a node create its Node with a label. The labels that it may set are in
+// k8s.io/kubelet pkg/apis/well_known_labels.go.
 func TestLabels(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	f := func(allowed bool, labels ...string) {
@@ -71,8 +71,8 @@ func TestLabels(t *testing.T) {
 		"a.node-restriction.kubernetes.io/x", "kubernetes.io/hostname/x")
 }
 
-// TestClaimStatus has a node change a claim, and shows what in-tree has in the
-// message: its internal type as JSON, whose fields have the names of Go's.
+// TestClaimStatus has a node change a claim. In-tree's message shows the internal type as
+// JSON, with the field names of Go.
 func TestClaimStatus(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	const claim = `"resource":{"group":"","version":"v1","resource":"persistentvolumeclaims"},"subResource":"status",`
@@ -98,7 +98,7 @@ func TestClaimStatus(t *testing.T) {
 		`"ModifyVolumeStatus": {`, `"TargetVolumeAttributesClassName": "gold"`, `"Status": "Pending"`, `"ModifyVolumeStatus": null`)
 }
 
-// TestTooLarge has nodes send more than may be decoded.
+// TestTooLarge has nodes send fields that are too large to be decoded.
 func TestTooLarge(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	many := "[" + strings.Repeat("{},", codec.MemoryMax>>10) + "{}]"

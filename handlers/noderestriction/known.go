@@ -27,44 +27,44 @@ type knownPod struct {
 type knownPodSpec struct {
 	NodeName           string          `json:"nodeName,omitempty"`
 	ServiceAccountName string          `json:"serviceAccountName,omitempty"`
-	Volumes            []corev1.Volume `json:"volumes,omitempty"` // by which the pod gets tokens
+	Volumes            []corev1.Volume `json:"volumes,omitempty"` // those by which the pod gets tokens
 }
 
 var knownPods = cluster.Define(cluster.Definition{
 	Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true,
-}, cluster.Type[*knownPod]{Whole: cluster.Pods.Kind, Keep: keepPod})
+}, cluster.Type[*knownPod]{Whole: cluster.Pods.Kind, Keep: trimPod})
 
-func keepPod(p *knownPod) *knownPod {
-	kept := &knownPod{
+func trimPod(p *knownPod) *knownPod {
+	trimmed := &knownPod{
 		knownMeta: knownMeta{Name: p.Name, Namespace: shared(p.Namespace), UID: p.UID, ResourceVersion: p.ResourceVersion},
 		Spec: knownPodSpec{
-			NodeName: shared(p.Spec.NodeName), ServiceAccountName: shared(p.Spec.ServiceAccountName), Volumes: keptVolumes(p.Spec.Volumes),
+			NodeName: shared(p.Spec.NodeName), ServiceAccountName: shared(p.Spec.ServiceAccountName), Volumes: trimVolumes(p.Spec.Volumes),
 		},
 	}
 	if mirror, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-		kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
+		trimmed.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
 	}
-	return kept
+	return trimmed
 }
 
-// shared returns a text that all pods with an equal text share.
+// shared returns a single copy of a text, shared by all pods with an equal text.
 func shared(text string) string { return unique.Make(text).Value() }
 
-// GetObjectKind implements runtime.Object. The kind is not kept.
+// GetObjectKind implements runtime.Object. The kind is not cached.
 func (p *knownPod) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject implements runtime.Object. Nobody changes volumes.
+// DeepCopyObject implements runtime.Object. It shares the volumes, which are never changed.
 func (p *knownPod) DeepCopyObject() runtime.Object {
 	c := *p
 	c.Annotations = maps.Clone(p.Annotations)
 	return &c
 }
 
-// Reset and Unmarshal read a pod from protobuf.
+// Reset and Unmarshal decode a pod from protobuf.
 func (p *knownPod) Reset() { *p = knownPod{} }
 
-// Unmarshal reads the cached fields. The numbers are those of k8s.io/api
-// core/v1/generated.proto, Pod and PodSpec.
+// Unmarshal reads the cached fields. The field numbers of Pod and PodSpec are in k8s.io/api
+// core/v1/generated.proto.
 func (p *knownPod) Unmarshal(wire []byte) error {
 	return protobuf.Fields(wire, func(number protobuf.Number, field []byte) error {
 		switch number {
@@ -124,7 +124,7 @@ func (p *knownPod) unmarshalAnnotation(wire []byte) error {
 		return nil
 	})
 	switch string(key) {
-	case corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey: // of the bookmark behind all that there is
+	case corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey: // the latter ends the initial list of a watch
 		if p.Annotations == nil {
 			p.Annotations = make(map[string]string)
 		}
@@ -133,33 +133,33 @@ func (p *knownPod) unmarshalAnnotation(wire []byte) error {
 	return err
 }
 
-// migrated knows which volumes of Kubernetes' own a CSI driver mounts.
+// migrated tells which in-tree volumes are mounted by a CSI driver.
 var migrated = csitranslation.New()
 
-// plainVolumes are what is kept of the volumes of nearly every pod: the token for
-// the API server that the admission plugin ServiceAccount adds. They share it.
+// plainVolumes are the cached volumes of nearly every pod, which share them: the token that
+// the admission plugin ServiceAccount adds.
 var plainVolumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: projectedTokens("")}}}
 
-// madeClaim stands for any template of a claim.
+// madeClaim replaces every template of a claim.
 var madeClaim = &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}
 
-// keptVolumes keeps the volumes of a pod by which it gets tokens, itself or for
-// the CSI driver that mounts them.
-func keptVolumes(volumes []corev1.Volume) []corev1.Volume {
+// trimVolumes returns the volumes by which a pod gets tokens: those that project tokens, and
+// those that a CSI driver mounts.
+func trimVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var trimmed []corev1.Volume
 	for i := range volumes {
-		if source := keptSource(&volumes[i]); source != (corev1.VolumeSource{}) {
+		if source := trimSource(&volumes[i]); source != (corev1.VolumeSource{}) {
 			trimmed = append(trimmed, corev1.Volume{Name: volumes[i].Name, VolumeSource: source})
 		}
 	}
 	if len(trimmed) == 1 && apiequality.Semantic.DeepEqual(trimmed[0].VolumeSource, plainVolumes[0].VolumeSource) {
 		return plainVolumes
 	}
-	return slices.Clone(trimmed) // without room for more
+	return slices.Clone(trimmed) // without unused capacity
 }
 
-func keptSource(volume *corev1.Volume) (trimmed corev1.VolumeSource) {
-	tokens := keptTokens(volume.Projected)
+func trimSource(volume *corev1.Volume) (trimmed corev1.VolumeSource) {
+	tokens := trimTokens(volume.Projected)
 	switch {
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		trimmed.Ephemeral = madeClaim
@@ -174,8 +174,8 @@ func keptSource(volume *corev1.Volume) (trimmed corev1.VolumeSource) {
 	return trimmed
 }
 
-// keptTokens keeps the audiences of the tokens in a volume; nil if there are none.
-func keptTokens(projected *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
+// trimTokens returns a volume with only the audiences of its tokens; nil if it has none.
+func trimTokens(projected *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
 	if projected == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 func TestKept(t *testing.T) {
 	f := func(volumes, want []corev1.Volume) {
 		t.Helper()
-		if got := keptVolumes(volumes); !reflect.DeepEqual(got, want) {
+		if got := trimVolumes(volumes); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: got %v, want %v", volumes, got, want)
 		}
 	}
@@ -52,17 +52,18 @@ func TestKept(t *testing.T) {
 	disk := corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}
 	f(volume(disk), volume(disk))
 
-	// Whatever else it mounts, a pod with a token for the API server shares that.
+	// A pod with only a token for the API server shares that volume, whatever else it
+	// mounts.
 	plain := append(volume(projected(config, token(""))), volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})...)
 	f(plain, plainVolumes)
 	csi := volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})
 	f(append(volume(projected(token(""))), csi...), append(volume(corev1.VolumeSource{Projected: projectedTokens("")}), csi...))
-	if got := keptVolumes(plain); &got[0] != &plainVolumes[0] {
+	if got := trimVolumes(plain); &got[0] != &plainVolumes[0] {
 		t.Error("got volumes of its own, want those that all pods share")
 	}
 }
 
-// wirePod returns a pod as a Deployment makes it, with the volume that the admission
+// wirePod returns a pod as a Deployment creates it, with the volume that the admission
 // plugin ServiceAccount adds. One in ten has a claim, too.
 func wirePod(i int) *corev1.Pod {
 	container := corev1.Container{
@@ -110,8 +111,8 @@ func wireNodeName(i int) string {
 	return fmt.Sprintf("ip-10-%d-%d-%d.eu-west-1.compute.internal", i>>16, i>>8&255, i&255)
 }
 
-// TestKnownPod reads random pods from protobuf and from JSON, and has k8s.io/api say what
-// is in them.
+// TestKnownPod decodes random pods from protobuf and from JSON, and compares them with the
+// decoders of k8s.io/api.
 func TestKnownPod(t *testing.T) {
 	start := seed.Of(t)
 	fill := randfill.NewWithSeed(int64(start)).NilChance(0.3).NumElements(0, 3).Funcs(
@@ -124,7 +125,7 @@ func TestKnownPod(t *testing.T) {
 		fill.Fill(&pod.Spec.Volumes)
 		fill.Fill(&pod.Spec.NodeName)
 		fill.Fill(&pod.Spec.ServiceAccountName)
-		pod.Spec.HostNetwork, pod.Spec.TerminationGracePeriodSeconds = true, new(int64(30)) // numbers, to be skipped
+		pod.Spec.HostNetwork, pod.Spec.TerminationGracePeriodSeconds = true, new(int64(30)) // skipped
 		if i%3 == 0 {
 			if pod.Annotations == nil {
 				pod.Annotations = make(map[string]string)
@@ -136,7 +137,7 @@ func TestKnownPod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var again corev1.Pod // empty slices and times as they are after the wire
+		var again corev1.Pod // with empty slices and times as decoding returns them
 		if err := again.Unmarshal(wire); err != nil {
 			t.Fatal(err)
 		}
@@ -156,19 +157,19 @@ func TestKnownPod(t *testing.T) {
 		}
 		meta := knownMeta{Name: again.Name, Namespace: again.Namespace, UID: again.UID, ResourceVersion: again.ResourceVersion,
 			Annotations: again.Annotations}
-		want := keepPod(&knownPod{knownMeta: meta, Spec: knownPodSpec{
+		want := trimPod(&knownPod{knownMeta: meta, Spec: knownPodSpec{
 			NodeName: again.Spec.NodeName, ServiceAccountName: again.Spec.ServiceAccountName, Volumes: again.Spec.Volumes,
 		}})
 		mirrors += len(want.Annotations)
 		for _, got := range []*knownPod{&fromWire, &fromText} {
-			if got := keepPod(got); !reflect.DeepEqual(got, want) {
+			if got := trimPod(got); !reflect.DeepEqual(got, want) {
 				t.Fatalf("got %+v\nwant %+v", got, want)
 			}
 		}
-		if kept := keepPod(want); !reflect.DeepEqual(kept, want) {
-			t.Fatalf("kept twice:\n got %+v\nwant %+v", kept, want)
+		if again := trimPod(want); !reflect.DeepEqual(again, want) {
+			t.Fatalf("trimmed twice:\n got %+v\nwant %+v", again, want)
 		}
-		for n := range wire { // cut off: an error or less, and no panic
+		for n := range wire { // a truncated pod gives an error or fewer fields, and no panic
 			_ = new(knownPod).Unmarshal(wire[:n])
 		}
 	}
@@ -177,15 +178,15 @@ func TestKnownPod(t *testing.T) {
 	}
 }
 
-// BenchmarkKnownPods says how many bytes of the heap a pod takes of many that came over
-// the wire, less its place in maps.
+// BenchmarkKnownPods reports how many bytes of the heap a decoded pod takes, without its
+// entry in maps.
 func BenchmarkKnownPods(b *testing.B) {
 	const pods = 50_000
-	kept := make([]*knownPod, pods)
+	all := make([]*knownPod, pods)
 	for b.Loop() {
-		clear(kept)
+		clear(all)
 		before := admissiontest.LiveHeap()
-		for i := range kept {
+		for i := range all {
 			wire, err := wirePod(i).Marshal()
 			if err != nil {
 				b.Fatal(err)
@@ -194,14 +195,14 @@ func BenchmarkKnownPods(b *testing.B) {
 			if err := got.Unmarshal(wire); err != nil {
 				b.Fatal(err)
 			}
-			kept[i] = keepPod(&got)
+			all[i] = trimPod(&got)
 		}
 		b.ReportMetric(float64(admissiontest.LiveHeap()-before)/pods, "B/object")
 	}
-	runtime.KeepAlive(kept)
+	runtime.KeepAlive(all)
 }
 
-// BenchmarkUnmarshal reads a pod from protobuf, and as k8s.io/api does.
+// BenchmarkUnmarshal decodes a pod from protobuf, here and with k8s.io/api.
 func BenchmarkUnmarshal(b *testing.B) {
 	wire, err := wirePod(1).Marshal()
 	if err != nil {

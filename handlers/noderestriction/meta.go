@@ -5,9 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// knownMeta is the metadata that are kept of a pod. It takes 72 bytes, a metav1.ObjectMeta
-// 248. It implements metav1.Object: fields that are not kept are empty, whatever they are
-// set to.
+// knownMeta is the cached metadata of a pod. It takes 72 bytes; a metav1.ObjectMeta takes
+// 248. It implements metav1.Object: setting a field that is not cached has no effect.
 type knownMeta struct {
 	Name            string            `json:"name,omitempty"`
 	Namespace       string            `json:"namespace,omitempty"`

@@ -61,7 +61,7 @@ func rules() []admission.Rule {
 		rule("certificates.k8s.io", "v1", []codec.Operation{create}, "certificatesigningrequests"),
 		rule("coordination.k8s.io", "v1", all, "leases"),
 		rule("storage.k8s.io", "v1", all, "csinodes"),
-		{ // all that there are; before v1.34 there was no v1
+		{ // all versions; v1 is new in v1.34
 			Operations: []codec.Operation{create, remove},
 			Groups:     []string{"resource.k8s.io"},
 			Versions:   []string{"v1", "v1beta2", "v1beta1"},
@@ -115,8 +115,8 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 	return admission.Allowed()
 }
 
-// nodeOf returns the name of the node that sent the review; isNode is false if
-// somebody else did (k8s.io/kubernetes pkg/auth/nodeidentifier).
+// nodeOf returns the name of the node that sent the review. isNode is false if the user is
+// not a node (k8s.io/kubernetes pkg/auth/nodeidentifier).
 func nodeOf(review *codec.Review) (name string, isNode bool) {
 	user := review.UserInfo()
 	name, isNode = strings.CutPrefix(user.Get("username").String(), "system:node:")
@@ -182,9 +182,8 @@ func (r *request) nameWritten() string {
 // A failureError is not a denial: the plugin could not decide.
 type failureError struct{ error }
 
-// lookup returns an object that the cache has, or in-tree's error: its listers
-// name a resource in the singular (k8s.io/client-go listers), and none of them
-// asks the API server.
+// lookup returns a cached object, or the same error as in-tree, which names the resource in
+// the singular (k8s.io/client-go listers) and does not ask the API server.
 func lookup[T cluster.Object](objects *cluster.Objects[T], resource schema.GroupResource, namespace, name string) (T, error) {
 	object, ok := objects.Cached(namespace, name)
 	if !ok {

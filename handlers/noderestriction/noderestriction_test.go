@@ -23,7 +23,7 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// objects are a node and a pod on it.
+// objects returns a node and a pod on it.
 func objects() []runtime.Object {
 	return []runtime.Object{
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1"}},
@@ -31,8 +31,8 @@ func objects() []runtime.Object {
 	}
 }
 
-// chainWith returns a chain whose API server answers as authorize does, nil for
-// one that cannot be asked.
+// chainWith returns a chain whose API server answers access reviews with authorize; if that
+// is nil, the API server cannot be asked.
 func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.SubjectAccessReview),
 	objects ...runtime.Object) *admission.Chain {
 	t.Helper()
@@ -50,7 +50,7 @@ func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.Su
 	return chain
 }
 
-// body returns a review of n1's; the fields of the request follow.
+// body returns a review of a request by n1 with these fields.
 func body(fields string) []byte {
 	return bodyOf(`{"username":"system:node:n1","groups":["system:nodes"]}`, fields)
 }
@@ -60,10 +60,10 @@ func bodyOf(user, fields string) []byte {
 		codec.APIVersionV1, user, fields)
 }
 
-// pods are the fields that say that a request is about pods.
+// pods is the resource of a request about pods.
 const pods = `"resource":{"group":"","version":"v1","resource":"pods"},`
 
-// message returns the message with which a review is denied.
+// message returns the message of the denial of a review.
 func message(t *testing.T, chain *admission.Chain, body []byte) string {
 	t.Helper()
 	response, outcome := admissiontest.Respond(t, chain, admission.Mutate, body, nil)
@@ -73,7 +73,7 @@ func message(t *testing.T, chain *admission.Chain, body []byte) string {
 	return string(response)
 }
 
-// TestPodStatus has a node change what it must not through the status of a Pod on it.
+// TestPodStatus has a node change forbidden fields through the status of a Pod on it.
 func TestPodStatus(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	f := func(before, after, want string) {
@@ -133,7 +133,7 @@ func TestNodes(t *testing.T) {
 	f(admission.OutcomeAllowed, `null`)
 }
 
-// mirror returns the creation of a mirror pod with that in its spec.
+// mirror returns the creation of a mirror pod with these fields in its spec.
 func mirror(spec string) []byte {
 	return body(pods + `"operation":"CREATE","object":{"metadata":{"name":"static","annotations":{"kubernetes.io/config.mirror":"h"},` +
 		`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","uid":"u1","controller":true}]},"spec":{"nodeName":"n1",` +
@@ -163,13 +163,13 @@ func TestReferences(t *testing.T) {
 	f(`"initContainers":[{"env":[{"valueFrom":{"secretKeyRef":{"name":"x"}}}]}]`, "reference secrets")
 	f(`"resourceClaims":[{}]`, "reference resourceclaims")
 
-	// What looks at names goes before what looks at volumes.
+	// References by name are checked before volumes.
 	f(`"volumes":[{"configMap":{}},{"secret":{"secretName":"x"}}]`, "reference secrets\"")
 	f(`"volumes":[{"csi":{}},{"configMap":{"name":"x"}}]`, "reference configmaps\"")
 	f(`"volumes":[{"csi":{}},{"configMap":{}}]`, "csidrivers (via CSI volumes)")
 	f(`"resourceClaims":[{}],"volumes":[{"csi":{}}]`, "reference resourceclaims")
 
-	// Of two sources, a local one counts; for secrets, the one that is asked first.
+	// If a volume has two sources, the local one counts. Secrets are checked before that.
 	allowed(`"volumes":[{"emptyDir":{},"configMap":{}}]`)
 	allowed(`"volumes":[{"hostPath":{},"azureFile":{},"secret":{"secretName":"x"}}]`)
 	f(`"volumes":[{"emptyDir":{},"secret":{"secretName":"x"}}]`, "reference secrets")
@@ -185,7 +185,7 @@ func TestReferences(t *testing.T) {
 	f(`"volumes":[{"name":"v","projected":{"sources":[null]}}]`, `unknown source for projected volume \"v\"`)
 }
 
-// TestUnreadable shows that what cannot be read is the plugin's failure, or denied.
+// TestUnreadable has unreadable fields: the plugin fails or denies the request.
 func TestUnreadable(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	f := func(want admission.Outcome, fields string) {
@@ -234,8 +234,7 @@ func TestUnreadable(t *testing.T) {
 	denied(pods + `"subResource":"eviction","operation":"CREATE","object":{"metadata":{"name":7}}`)
 }
 
-// TestAuthorizer shows what the API server is asked, and what becomes of its
-// answers.
+// TestAuthorizer checks which access reviews are sent, and the results of the answers.
 func TestAuthorizer(t *testing.T) {
 	tokenFor := func(audience string) []byte {
 		return bodyOf(`{"username":"system:node:n1","uid":"7","groups":["g","system:nodes"],"extra":{"k":["v","w"]}}`,
@@ -280,7 +279,7 @@ func TestAuthorizer(t *testing.T) {
 		t.Errorf("asked %v, want %v", asked, want)
 	}
 
-	// An audience is a user's value: one that is too long to ask about is no failure.
+	// An audience comes from the user. One that is too long to ask about is denied.
 	token = tokenFor(strings.Repeat("v", 1<<20))
 	f(admission.OutcomeDenied, `audience \"vvvv`, &authorizationv1.SubjectAccessReviewStatus{Allowed: true})
 	if !reflect.DeepEqual(asked, want) {
@@ -288,7 +287,7 @@ func TestAuthorizer(t *testing.T) {
 	}
 }
 
-// asNode makes a recorded review one of the node n1, about what is its own.
+// asNode makes a recorded review one of the node n1 about its own objects.
 func asNode(t testing.TB, recording string) []byte {
 	t.Helper()
 	body, err := jsonpatch.MergePatch(corpus.MustRead(recording), []byte(`{"request":{"name":"n1","namespace":"kube-node-lease",`+
@@ -304,7 +303,7 @@ func TestNoAllocations(t *testing.T) {
 	for _, recording := range []string{"pods-create-v1-1.json", "nodes-status-update-v1-1.json", "leases-update-v1-1.json"} {
 		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, corpus.MustRead(recording))
 	}
-	// What each kubelet writes all the time.
+	// Every kubelet sends these regularly.
 	for _, recording := range []string{"nodes-status-update-v1-1.json", "leases-update-v1-1.json"} {
 		admissiontest.NoAllocations(t, chain, admission.Mutate, admission.OutcomeAllowed, asNode(t, recording))
 	}

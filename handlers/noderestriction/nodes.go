@@ -58,8 +58,8 @@ func checkNodeUpdate(r *request) error {
 	return nil
 }
 
-// isSame reports whether the object and the old object have the same there. An
-// API server writes what is the same in the same way, so this hardly ever decodes.
+// isSame reports whether a field is equal in the object and the old object. Equal values
+// nearly always have equal JSON, so this hardly ever decodes.
 func isSame[T any](r *request, path ...string) (bool, error) {
 	now, was := r.Object.Get(path...), r.OldObject.Get(path...)
 	if now.JSON() == was.JSON() {
@@ -80,14 +80,14 @@ func isSame[T any](r *request, path ...string) (bool, error) {
 	return apiequality.Semantic.DeepEqual(a, b), nil
 }
 
-// forbiddenLabels returns the labels of the node that were added, changed or
-// removed and that a kubelet may not touch, sorted.
+// forbiddenLabels returns the labels of the node that were added, changed or removed, and
+// that a kubelet may not change, sorted.
 func forbiddenLabels(r *request) []string {
 	now, was := r.Object.Get("metadata", "labels"), r.OldObject.Get("metadata", "labels")
 	if now.JSON() == was.JSON() {
 		return nil
 	}
-	// A label with two values, which no API server sends, was changed, whichever is kept.
+	// A label with two values, which no API server sends, counts as changed.
 	values := func(labels codec.Value) map[string]string {
 		values := make(map[string]string)
 		for name, value := range labels.Members() {
@@ -118,9 +118,10 @@ var kubeletLabels = []string{
 	"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// isForbidden reports whether a kubelet may not touch the label: those of Kubernetes
-// that are not known to be a kubelet's. Among them are those for the isolation of
-// nodes, in node-restriction.kubernetes.io, which in-tree asks about separately.
+// isForbidden reports whether a kubelet may not change the label. It may not change
+// Kubernetes' labels, except kubelet labels. Labels that isolate nodes, in
+// node-restriction.kubernetes.io, are among the forbidden ones; in-tree checks them
+// separately.
 func isForbidden(label string) bool {
 	namespace, _, ok := strings.Cut(label, "/")
 	return ok && (isIn(namespace, "kubernetes.io") || isIn(namespace, "k8s.io")) &&
@@ -128,7 +129,7 @@ func isForbidden(label string) bool {
 		!isIn(namespace, corev1.LabelNamespaceSuffixKubelet) && !isIn(namespace, corev1.LabelNamespaceSuffixNode)
 }
 
-// isIn reports whether a namespace of labels is a domain or below it.
+// isIn reports whether the namespace of a label is the domain or a subdomain of it.
 func isIn(namespace, domain string) bool {
 	before, ok := strings.CutSuffix(namespace, domain)
 	return ok && (before == "" || strings.HasSuffix(before, "."))

@@ -32,8 +32,8 @@ func checkCSINode(r *request) error {
 	return nil
 }
 
-// checkResourceSlice lets a kubelet create and delete the slices of its node. The
-// Node authorizer looks after all other requests.
+// checkResourceSlice lets a kubelet create and delete the slices of its node. The Node
+// authorizer restricts all other requests.
 func checkResourceSlice(r *request) error {
 	verb, slice := "create", &r.Object
 	if r.Operation() == codec.Delete {
@@ -45,7 +45,7 @@ func checkResourceSlice(r *request) error {
 	return nil
 }
 
-// checkCertificate lets a kubelet ask for certificates in its own name only.
+// checkCertificate lets a kubelet request certificates only in its own name.
 func checkCertificate(r *request) error {
 	switch r.Object.Get("spec", "signerName").String() {
 	case certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName:
@@ -66,8 +66,8 @@ func checkCertificate(r *request) error {
 	return nil
 }
 
-// parseCertificateRequest reads a request as k8s.io/kubernetes
-// pkg/apis/certificates ParseCSR does.
+// parseCertificateRequest parses a request as ParseCSR in k8s.io/kubernetes
+// pkg/apis/certificates does.
 func parseCertificateRequest(text []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -76,9 +76,9 @@ func parseCertificateRequest(text []byte) (*x509.CertificateRequest, error) {
 	return x509.ParseCertificateRequest(block.Bytes)
 }
 
-// checkPodCertificate lets a kubelet ask for certificates for pods that it runs.
-// In-tree denies everything while the feature gate PodCertificateRequest is off,
-// but then no API server has the resource.
+// checkPodCertificate lets a kubelet request certificates for the pods that it runs. In-tree
+// denies all requests while the feature gate PodCertificateRequest is off, but then the API
+// server does not serve the resource.
 func (p *plugin) checkPodCertificate(r *request) error {
 	if operation := r.Operation(); operation != codec.Create {
 		return r.forbidden("unexpected operation %v", operation)
@@ -152,7 +152,7 @@ func (p *plugin) checkAccountOf(r *request, spec codec.Value) error {
 	return nil
 }
 
-// named returns the name in a field of the spec with the request's namespace.
+// named returns the name in a field of the spec, with the namespace of the request.
 func (r *request) named(spec codec.Value, field string) string {
 	return r.Namespace() + "/" + spec.Get(field).String()
 }

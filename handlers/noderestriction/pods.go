@@ -39,8 +39,8 @@ func (p *plugin) checkPod(r *request) error {
 	}
 }
 
-// checkMirrorPod lets a kubelet show a static pod, which is its own and refers to
-// nothing in the API.
+// checkMirrorPod lets a kubelet create a mirror pod that belongs to its node and refers to
+// no objects of the API.
 func (p *plugin) checkMirrorPod(r *request) error {
 	if !r.Object.Get("metadata", "annotations", corev1.MirrorPodAnnotationKey).Exists() {
 		return r.forbidden("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, r.node)
@@ -62,8 +62,8 @@ func (p *plugin) checkMirrorPod(r *request) error {
 	return nil
 }
 
-// checkOwner has a mirror pod belong to the node, and to this one, not to another
-// that had its name before.
+// checkOwner requires that the mirror pod is owned by this node, and not by an earlier one
+// with the same name.
 func (p *plugin) checkOwner(r *request) error {
 	owners := r.Object.Get("metadata", "ownerReferences")
 	if owners.Len() > 1 {

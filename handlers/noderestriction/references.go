@@ -7,11 +7,10 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// referenceOf returns which objects of the API a PodSpec refers to, as messages
-// call them; empty if to none (k8s.io/kubernetes pkg/api/pod/util.go
-// HasAPIObjectReference).
+// referenceOf returns what objects of the API a PodSpec refers to, in the words of the
+// message; empty if none (k8s.io/kubernetes pkg/api/pod/util.go HasAPIObjectReference).
 func referenceOf(spec codec.Value) (string, error) {
-	// The API server sets both, to the same.
+	// The API server sets both fields to the same value.
 	if spec.Get("serviceAccountName").String() != "" || spec.Get("serviceAccount").String() != "" {
 		return "serviceaccounts", nil
 	}
@@ -75,14 +74,14 @@ func projectsConfigMap(projected codec.Value) bool {
 	return false
 }
 
-// localSources are those that need nothing of the API, but for secrets.
+// localSources are the sources that refer to no objects of the API, except secrets.
 var localSources = [...]string{
 	"awsElasticBlockStore", "azureDisk", "cephfs", "cinder", "downwardAPI", "emptyDir", "fc", "flexVolume", "flocker",
 	"gcePersistentDisk", "gitRepo", "hostPath", "image", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "quobyte",
 	"rbd", "scaleIO", "storageos", "vsphereVolume",
 }
 
-// A named source is one that refers to objects, and what these are called.
+// named is a source that refers to objects, and the name of these in messages.
 type named struct{ source, resource string }
 
 var volumeSources = [...]named{
@@ -103,7 +102,7 @@ var projectedSources = [...]named{
 	{"podCertificate", "podcertificates"},
 }
 
-// volumeReference returns what a volume refers to; empty for nothing.
+// volumeReference returns what objects a volume refers to; empty if none.
 func volumeReference(volume codec.Value) (string, error) {
 	for _, source := range localSources {
 		if volume.Get(source).IsSet() {

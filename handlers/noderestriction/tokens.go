@@ -39,8 +39,8 @@ func (p *plugin) checkToken(ctx context.Context, r *request) error {
 	return p.checkAudience(ctx, r, pod)
 }
 
-// checkAudience lets a token be for an audience that a volume of the pod asks for,
-// or that the cluster's authorizer lets the node ask for.
+// checkAudience allows a token for an audience that a volume of the pod requests, or that
+// the cluster's authorizer lets the node request.
 func (p *plugin) checkAudience(ctx context.Context, r *request, pod *knownPod) error {
 	audience := ""
 	for i, element := range r.Object.Get("spec", "audiences").Elements() {
@@ -70,8 +70,8 @@ func (p *plugin) checkAudience(ctx context.Context, r *request, pod *knownPod) e
 		audience, r.Username())
 }
 
-// review asks the API server whether the node may ask for tokens for an audience,
-// each time, as in-tree does.
+// review asks the API server whether the node may request tokens for an audience. As
+// in-tree, it does not cache the answer.
 func (p *plugin) review(ctx context.Context, r *request, audience string) (status authorizationv1.SubjectAccessReviewStatus, err error) {
 	spec, err := accessreview.Spec(r.Review, &authorizationv1.ResourceAttributes{
 		Namespace: r.Namespace(), Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: audience, Name: r.Name(),
@@ -82,9 +82,9 @@ func (p *plugin) review(ctx context.Context, r *request, audience string) (statu
 	return p.access.ReviewUncached(ctx, spec)
 }
 
-// asksFor reports whether a volume of the pod asks for tokens for the audience:
-// itself, or by its CSI driver. What cannot be found out about one volume matters
-// only if no other one asks.
+// asksFor reports whether a volume of the pod, or the volume's CSI driver, requests tokens
+// for the audience. It returns the errors of volumes that could not be looked up only if no
+// other volume requests them.
 func (p *plugin) asksFor(ctx context.Context, pod *knownPod, audience string) (bool, error) {
 	var errs []error
 	for i := range pod.Spec.Volumes {
@@ -101,7 +101,7 @@ func (p *plugin) asksFor(ctx context.Context, pod *knownPod, audience string) (b
 		}
 		errs = append(errs, err)
 	}
-	return false, utilerrors.NewAggregate(errs) // leaves out those that are nil
+	return false, utilerrors.NewAggregate(errs) // without nil errors
 }
 
 func projectsToken(volume *corev1.Volume, audience string) bool {
@@ -116,12 +116,12 @@ func projectsToken(volume *corev1.Volume, audience string) bool {
 	return false
 }
 
-// driverOf returns the name of the CSI driver that mounts a volume, empty if there
-// is none, and with an error.
+// driverOf returns the name of the CSI driver that mounts a volume, empty if there is none
+// or if it is unknown.
 func (p *plugin) driverOf(ctx context.Context, pod *knownPod, volume *corev1.Volume) (string, error) {
 	switch {
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
-		// As k8s.io/component-helpers storage/ephemeral VolumeClaimName.
+		// The name is that of VolumeClaimName in k8s.io/component-helpers storage/ephemeral.
 		return p.driverOfClaim(ctx, pod.Namespace, pod.Name+"-"+volume.Name)
 	case volume.PersistentVolumeClaim != nil:
 		return p.driverOfClaim(ctx, pod.Namespace, volume.PersistentVolumeClaim.ClaimName)

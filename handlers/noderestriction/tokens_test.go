@@ -16,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 )
 
-// token returns the request of a token for that audience, bound to that.
+// token returns a request for a token for the audience, bound to the object.
 func token(audience, bound string) []byte {
 	return body(fmt.Sprintf(`"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token",`+
 		`"name":"web","operation":"CREATE",`+
@@ -25,7 +25,7 @@ func token(audience, bound string) []byte {
 
 const boundToWeb = `{"apiVersion":"v1","kind":"Pod","name":"web","uid":"u2"}`
 
-// claimed returns a claim and its volume.
+// claimed returns a claim and its bound volume.
 func claimed(name, volume string, source corev1.PersistentVolumeSource, labels map[string]string) []runtime.Object {
 	return []runtime.Object{
 		&corev1.PersistentVolumeClaim{
@@ -36,8 +36,8 @@ func claimed(name, volume string, source corev1.PersistentVolumeSource, labels m
 	}
 }
 
-// TestVolumes shows which volumes of a pod ask for tokens: those that project one,
-// and those whose CSI driver does, also where Kubernetes translates to one.
+// TestVolumes has volumes by which a pod requests tokens: those that project one, those
+// whose CSI driver requests them, and in-tree volumes that are migrated to such a driver.
 func TestVolumes(t *testing.T) {
 	asks := []storagev1.TokenRequest{{Audience: "other"}, {Audience: "vault"}}
 	state := []runtime.Object{
@@ -92,7 +92,7 @@ func TestVolumes(t *testing.T) {
 	f("vault", passed, hostPath, driver("csi.example.com"))
 	f("else", `audience \"else\" not found`, driver("csi.example.com"))
 	f("vault", `error validating audience \"vault\": csidriver.storage.k8s.io \"unknown\" not found`, driver("unknown"))
-	f("vault", passed, driver("unknown"), driver("csi.example.com")) // one that asks is enough
+	f("vault", passed, driver("unknown"), driver("csi.example.com")) // one that requests the audience is enough
 
 	template := &corev1.PersistentVolumeClaimTemplate{}
 	f("vault", passed, corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}})
@@ -102,14 +102,14 @@ func TestVolumes(t *testing.T) {
 	f("vault", `persistentvolume \"gone\" not found`, claim("lost"))
 	f("vault", `[persistentvolumeclaim \"none\" not found, persistentvolume \"gone\" not found]`, claim("none"), hostPath, claim("lost"))
 
-	// Volumes of Kubernetes' own that a CSI driver mounts.
+	// In-tree volumes that a CSI driver mounts.
 	f("vault", passed, claim("ebs"))
 	f("vault", no, claim("host"))
 	f("vault", `error validating audience \"vault\": failed to get region from zones`, claim("zones"))
 	f("vault", passed, corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}})
 }
 
-// TestBoundObject shows what a token must be bound to.
+// TestBoundObject checks which object a token must be bound to.
 func TestBoundObject(t *testing.T) {
 	chain := chainWith(t, func(_ context.Context, review *authorizationv1.SubjectAccessReview) { review.Status.Allowed = true },
 		objects()...)
@@ -128,9 +128,11 @@ func TestBoundObject(t *testing.T) {
 	}
 }
 
-// TestUnreadableUser has a user about whom nothing can be asked.
+// TestUnreadableUser has a user whose fields cannot be read, so the API server is not asked.
 func TestUnreadableUser(t *testing.T) {
-	chain := chainWith(t, func(context.Context, *authorizationv1.SubjectAccessReview) { t.Error("asked about nobody") }, objects()...)
+	chain := chainWith(t, func(context.Context, *authorizationv1.SubjectAccessReview) {
+		t.Error("got an access review for an unreadable user")
+	}, objects()...)
 	text := strings.Replace(string(token("vault", boundToWeb)), `"groups":`, `"extra":5,"groups":`, 1)
 	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeErrored, []byte(text))
 }

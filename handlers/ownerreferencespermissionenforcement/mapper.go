@@ -16,23 +16,22 @@ import (
 )
 
 const (
-	// mapperTTL is how long it is remembered what a group version has, or that it
-	// is not served: as long as kube-apiserver does (k8s.io/kubernetes
+	// mapperTTL is how long the resources of a group version are cached, also if it is not
+	// served: the same as in kube-apiserver (k8s.io/kubernetes
 	// pkg/kubeapiserver/admission/config.go).
 	mapperTTL = 30 * time.Second
 
-	// mapperMax is the number of group versions whose mappings are cached: several times
-	// what a cluster has. Users may name others.
+	// mapperMax is the number of group versions whose mappings are cached: several times as
+	// many as a cluster has, because users may name versions that do not exist.
 	mapperMax = 512
 
-	// apiVersionMax is how long a served group version may be. A longer one, which could
-	// be as long as a request, is neither asked for nor remembered.
+	// apiVersionMax is the maximum length of a served group version. Longer ones, which
+	// could be as long as a request, are neither looked up nor cached.
 	apiVersionMax = validation.DNS1123SubdomainMaxLength + len("/") + validation.DNS1123LabelMaxLength
 )
 
-// A mapper finds the resources of kinds, as the discovery RESTMapper of
-// kube-apiserver does (k8s.io/client-go/restmapper). It asks for a group version
-// when that is needed.
+// A mapper finds the resources of kinds, as the discovery RESTMapper of kube-apiserver does
+// (k8s.io/client-go/restmapper). It looks up group versions on demand.
 type mapper struct {
 	discovery *cluster.Discovery
 	known     *cache.LRUExpireCache // *meta.DefaultRESTMapper, by schema.GroupVersion
@@ -47,16 +46,16 @@ type undiscoveredError struct{ error }
 
 func (e *undiscoveredError) Unwrap() error { return e.error }
 
-// mappings returns the resources that the kind of an owner may be. An error
-// that is no undiscoveredError says why there are none.
+// mappings returns the resources that the kind of an owner may be. If there are none, the
+// error says why. An undiscoveredError means that they are unknown.
 func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]*meta.RESTMapping, error) {
-	version, err := schema.ParseGroupVersion(strings.Clone(owner.APIVersion)) // which becomes a key
+	version, err := schema.ParseGroupVersion(strings.Clone(owner.APIVersion)) // a copy, because it becomes a key of the cache
 	if err != nil {
 		return nil, err
 	}
 	asked := version.Version
 	if version.Empty() {
-		version.Version = "v1" // in-tree takes any version of the core group, which has one
+		version.Version = "v1" // in-tree accepts any version of the core group, which has only this one
 	}
 	known, ok := m.known.Get(version)
 	switch {
@@ -79,10 +78,10 @@ func (m *mapper) mappings(ctx context.Context, owner *metav1.OwnerReference) ([]
 	return mappings, err
 }
 
-// mapperOf returns a mapper for the resources of a group version; without a list
-// it knows none. It adds what upstream's does, such as the kinds of lists.
+// mapperOf returns a mapper for the resources of a group version, without resources if the
+// list is nil. It adds the same kinds as upstream, such as those of lists.
 func mapperOf(version schema.GroupVersion, list *metav1.APIResourceList) *meta.DefaultRESTMapper {
-	mapper := meta.NewDefaultRESTMapper(nil) // which asks for a version always
+	mapper := meta.NewDefaultRESTMapper(nil) // without default versions: all callers give one
 	if list == nil {
 		return mapper
 	}
@@ -95,7 +94,7 @@ func mapperOf(version schema.GroupVersion, list *metav1.APIResourceList) *meta.D
 			scope = meta.RESTScopeNamespace
 		}
 		kind, plural := version.WithKind(resource.Kind), version.WithResource(resource.Name)
-		singular := version.WithResource(resource.SingularName) // which nobody asks for here
+		singular := version.WithResource(resource.SingularName) // not used here
 		mapper.AddSpecific(version.WithKind(strings.ToLower(resource.Kind)), plural, singular, scope)
 		mapper.AddSpecific(kind, plural, singular, scope)
 		mapper.Add(version.WithKind(resource.Kind+"List"), scope)

@@ -1,10 +1,10 @@
 // Package ownerreferencespermissionenforcement is the admission plugin
 // OwnerReferencesPermissionEnforcement.
 //
-// The garbage collector deletes an object when its owners are gone, and an owner
-// that is deleted in the foreground waits for what blocks that. So whoever may
-// change metadata.ownerReferences can have objects deleted, and can keep others
-// from being deleted. This plugin asks for the permission to do that by hand.
+// The garbage collector deletes an object when its owners are gone, and an owner that is
+// deleted in the foreground waits for the objects that block its deletion. A user who may
+// change metadata.ownerReferences can therefore have objects deleted, or block their
+// deletion. This plugin demands the permission to do that directly.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/gc.
 package ownerreferencespermissionenforcement
@@ -63,7 +63,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	if err != nil {
 		return admission.Errored(err)
 	}
-	// Whoever creates an object might as well not have.
+	// The creator of an object does not need the permission to delete it.
 	if review.Operation() != codec.Create {
 		resource := review.Resource()
 		if refused := a.demand("cannot set an ownerRef on a resource you can't delete", authorizationv1.ResourceAttributes{
@@ -77,7 +77,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	if len(blocking) == 0 {
 		return admission.Allowed()
 	}
-	// So that who may do anything does not depend on discovery.
+	// Users with all permissions are allowed even if discovery fails.
 	status, err := a.ask(authorizationv1.ResourceAttributes{
 		Verb: "update", Group: "*", Version: "*", Resource: "*", Subresource: "finalizers", Name: "*",
 	})
@@ -88,8 +88,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 		return admission.Allowed()
 	}
 	blocking = distinct(blocking)
-	// Objects have one owner, some have two. Kubernetes has no limit, so a request with
-	// more is denied here that may be allowed there.
+	// Objects have one owner, some have two. Kubernetes has no limit, so this denies
+	// requests with very many owners that Kubernetes would allow.
 	if most, ok := p.access.MayAsk(len(blocking)); !ok {
 		return admission.Denied(admission.Forbidden(review, fmt.Errorf("cannot set blockOwnerDeletion for %d owners in one request: "+
 			"want at most %d, because each needs a check whether you can set its finalizers", len(blocking), most)))
@@ -102,8 +102,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return admission.Allowed()
 }
 
-// demandFinalizers refuses the request unless the user may set the finalizers of
-// the owner.
+// demandFinalizers denies the request unless the user may set the finalizers of the owner.
 func (p *plugin) demandFinalizers(a *permissions, owner *metav1.OwnerReference) *admission.Result {
 	mappings, err := p.mapper.mappings(a.ctx, owner)
 	if fault, failed := errors.AsType[*undiscoveredError](err); failed {
@@ -130,14 +129,14 @@ func (p *plugin) demandFinalizers(a *permissions, owner *metav1.OwnerReference) 
 	return nil
 }
 
-// isPodStatus reports whether the status of a Pod is written, which upstream
-// leaves alone: that does not change owners.
+// isPodStatus reports whether the review updates the status of a Pod, which cannot change
+// owners. Upstream ignores it, too.
 func isPodStatus(review *codec.Review) bool {
 	resource := review.Resource()
 	return resource.Group == "" && resource.Resource == "pods" && review.SubResource() == "status"
 }
 
-// Permissions ask what the user of a review may do.
+// Permissions answer what the user of a review may do.
 type permissions struct {
 	ctx    context.Context
 	access *cluster.Access
@@ -163,7 +162,7 @@ func mayDo(status authorizationv1.SubjectAccessReviewStatus) bool {
 	return status.Allowed && !status.Denied
 }
 
-// demand refuses the request unless the user may do that; nil if so.
+// demand denies the request unless the user has the permission; it returns nil if so.
 func (a *permissions) demand(otherwise string, attributes authorizationv1.ResourceAttributes) *admission.Result {
 	status, err := a.ask(attributes)
 	if err != nil {
@@ -172,7 +171,7 @@ func (a *permissions) demand(otherwise string, attributes authorizationv1.Resour
 	if mayDo(status) {
 		return nil
 	}
-	fault := "<nil>" // as upstream shows it
+	fault := "<nil>" // as upstream formats it
 	if status.EvaluationError != "" {
 		fault = status.EvaluationError
 	}
@@ -201,13 +200,12 @@ func referencesOf(list codec.Value) []metav1.OwnerReference {
 	return references
 }
 
-// newlyBlocking returns the references that block their owner's deletion and did
-// not before.
+// newlyBlocking returns the references that block their owner's deletion and did not before.
 func newlyBlocking(references, was []metav1.OwnerReference) []metav1.OwnerReference {
 	blocks := func(r *metav1.OwnerReference) bool { return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion }
 	blocked := make(map[types.UID]bool)
 	for i := range was {
-		blocked[was[i].UID] = blocks(&was[i]) // the last of several counts
+		blocked[was[i].UID] = blocks(&was[i]) // if there are several, the last one counts
 	}
 	var newly []metav1.OwnerReference
 	for i := range references {
@@ -218,8 +216,8 @@ func newlyBlocking(references, was []metav1.OwnerReference) []metav1.OwnerRefere
 	return newly
 }
 
-// distinct returns the first reference to each owner: the answers about the same
-// owner are the same. UIDs are not asked about.
+// distinct returns the first reference to each owner: the permission does not depend on the
+// UID, so others would get the same answer.
 func distinct(references []metav1.OwnerReference) []metav1.OwnerReference {
 	type owner struct{ apiVersion, kind, name string }
 	seen := make(map[owner]bool, len(references))

@@ -27,12 +27,11 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// An apiServer stands for one: it has apps/v1, and says of each review that is
-// created what status is.
+// An apiServer serves apps/v1, and answers each access review with status.
 type apiServer struct {
 	status     string
-	finalizers string // instead, of the finalizers of one kind; the same if empty
-	broken     string // requests with that in their body fail, unless it is empty
+	finalizers string // status for the finalizers of one kind; status if empty
+	broken     string // requests with this text in the body fail; none if empty
 	asked      []string
 	bodies     []string
 }
@@ -108,7 +107,7 @@ func ownedBy(version, kind string, blocking bool) string {
 	return owned(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":"o","uid":"1","blockOwnerDeletion":%t}`, version, kind, blocking))
 }
 
-// from returns a review as that of a request of jane's.
+// from returns a review of a request by jane.
 func from(body []byte, more string) []byte {
 	return bytes.Replace(body, []byte(`"operation"`), []byte(`"userInfo":{"username":"jane"},`+more+`"operation"`), 1)
 }
@@ -121,7 +120,7 @@ func update(object, old string) []byte {
 	return from(admissiontest.UpdateBody("v1/pods", object, old), "")
 }
 
-// TestAsked says what the API server is asked, and what comes of it.
+// TestAsked checks which access reviews are sent, and the results.
 func TestAsked(t *testing.T) {
 	const allowed, denied = `{"allowed":true}`, `{"allowed":false,"reason":"no","evaluationError":"lost"}`
 	f := func(status string, body []byte, want string, wantAsked ...string) {
@@ -159,7 +158,7 @@ func TestAsked(t *testing.T) {
 	f(denied, create(ownedBy("a/b/c", "ReplicaSet", true)), "unexpected GroupVersion string: a/b/c", review)
 	f(`{"allowed":true,"denied":true}`, create(blocking), "can't set finalizers on", review, "/apis/apps/v1", review)
 
-	// What is another reference and what only looks like one.
+	// References that differ, and references that only look as if they did.
 	absent := owned(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"1"}`)
 	f(denied, update(absent, plain), cannotDelete, review)
 	both := owned(`{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"o","uid":"1",` +
@@ -167,7 +166,7 @@ func TestAsked(t *testing.T) {
 	f(allowed, update(both, blocking), yes, review)
 	f(`{"allowed":false,"reason":"no"}`, update(plain, none), `you can't delete: no, <nil>`, review)
 
-	// Nobody knows.
+	// The API server does not answer.
 	a := new(apiServer)
 	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored, create(blocking))
 	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored, update(plain, none))
@@ -177,9 +176,9 @@ func TestAsked(t *testing.T) {
 	admissiontest.CheckOutcome(t, admissiontest.MustChain(t, Plugin(), ""), admission.Validate, admission.OutcomeErrored,
 		create(blocking)) // files
 	admissiontest.CheckOutcome(t, a.chain(t), admission.Validate, admission.OutcomeErrored,
-		admissiontest.Body(codec.Create, "v1/pods", blocking)) // of nobody
+		admissiontest.Body(codec.Create, "v1/pods", blocking)) // without a user
 
-	// What no API server sends.
+	// No API server sends these.
 	for _, odd := range []string{`null`, `{}`, `{"metadata":null}`, `{"metadata":{"ownerReferences":null}}`,
 		`{"metadata":{"ownerReferences":{}}}`} {
 		f(denied, create(odd), yes)
@@ -190,14 +189,14 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestOwnersScope has owners in the namespace and in none.
+// TestOwnersScope has namespaced and cluster-scoped owners.
 func TestOwnersScope(t *testing.T) {
 	f := func(kind, want string, namespaced bool) {
 		t.Helper()
 		a := &apiServer{status: `{"allowed":true}`, finalizers: `{"allowed":false,"reason":"no"}`, broken: "\x01*"}
 		chain := a.chain(t)
 		body := create(ownedBy("apps/v1", kind, true))
-		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, body) // who may do everything is not known
+		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, body) // the answer about all permissions is not known
 		a.broken, a.status = "", `{"allowed":false,"reason":"no"}`
 		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, body)
 		last := a.bodies[len(a.bodies)-1]
@@ -209,7 +208,7 @@ func TestOwnersScope(t *testing.T) {
 	f("Shop", "shops", false)
 }
 
-// TestRemembered has two requests ask once.
+// TestRemembered has two requests with the same questions, which are asked once.
 func TestRemembered(t *testing.T) {
 	a := &apiServer{status: `{"allowed":false}`}
 	chain := a.chain(t)
@@ -222,8 +221,8 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestManyOwners has the API server asked once about each owner, and about no more
-// than fit into a second.
+// TestManyOwners checks that there is one access review for each owner, and no more than fit
+// into a second.
 func TestManyOwners(t *testing.T) {
 	f := func(status string, names int, copies int, want string, wantAsked int) {
 		t.Helper()
@@ -242,7 +241,7 @@ func TestManyOwners(t *testing.T) {
 				len(a.asked), want, wantAsked)
 		}
 	}
-	const all, discovery = 1, 1 // what is asked besides
+	const all, discovery = 1, 1 // other requests to the API server
 	const ownersMax = 50
 	const yes, tooMany = `"allowed":true`, `cannot set blockOwnerDeletion for 51 owners in one request: want at most 50`
 	const allowed, denied = `{"allowed":true}`, `{"allowed":false,"reason":"no"}`
@@ -252,7 +251,7 @@ func TestManyOwners(t *testing.T) {
 	f(allowed, ownersMax+1, 1, tooMany, all)
 	f(denied, ownersMax, 1, "can't set finalizers on: no", all+discovery+1)
 
-	// Who may do everything may have any number.
+	// A user with all permissions may set any number of owners.
 	a := &apiServer{status: allowed}
 	var references []string
 	for i := range 10 * ownersMax {
@@ -304,8 +303,8 @@ func TestMapper(t *testing.T) {
 	f("Other", `no matches for kind "Other" in version "apps/v1"`)
 }
 
-// TestLongVersions has an owner of the longest group version there can be, and of longer
-// ones, which are neither asked for nor remembered.
+// TestLongVersions has an owner with the longest possible group version, and longer ones,
+// which are neither looked up nor cached.
 func TestLongVersions(t *testing.T) {
 	a := new(apiServer)
 	a.status = `{"allowed":false}`
@@ -352,7 +351,7 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// TestNoAllocations has what nearly all requests are, and a Pod of a controller.
+// TestNoAllocations has a review as nearly all are, and one of a Pod of a controller.
 func TestNoAllocations(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	for _, name := range []string{"configmaps-create-v1-1.json", "deployments-create-v1-1.json", "pods-update-v1-1.json",

@@ -1,9 +1,9 @@
 // Package persistentvolumeclaimresize is the admission plugin
 // PersistentVolumeClaimResize.
 //
-// It denies updates that make a PersistentVolumeClaim larger whose volume cannot
-// grow. Without it, the claim would ask for what it never gets, and could not be
-// made smaller again.
+// It denies updates that increase the size of a PersistentVolumeClaim whose volume cannot
+// grow. Without it, the claim would request a size that it never gets, and that cannot be
+// reduced again.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/persistentvolume/resize.
 package persistentvolumeclaimresize
@@ -23,7 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// What the user is told, as in-tree.
+// Messages of denials, as in-tree.
 var (
 	errNotBound = errors.New("Only bound persistent volume claims can be expanded")
 	errClass    = errors.New("only dynamically provisioned pvc can be resized and " +
@@ -52,7 +52,7 @@ type plugin struct {
 
 func (p *plugin) validate(_ context.Context, review *codec.Review) admission.Result {
 	was, is := review.OldObject.Root(), review.Object.Root()
-	if !was.IsSet() || !is.IsSet() { // what is no claim is left alone, as in-tree
+	if !was.IsSet() || !is.IsSet() { // as in-tree, objects that are not claims are ignored
 		return admission.Allowed()
 	}
 	switch grows, err := grows(was, is); {
@@ -70,8 +70,8 @@ func (p *plugin) validate(_ context.Context, review *codec.Review) admission.Res
 	return admission.Allowed()
 }
 
-// grows reports whether the claim asks for more than it did. Nearly all updates
-// leave the size as it is written.
+// grows reports whether the claim requests more than before. Nearly all updates leave the
+// text of the size unchanged.
 func grows(was, is codec.Value) (bool, error) {
 	old := was.Get("spec", "resources", "requests", "storage")
 	now := is.Get("spec", "resources", "requests", "storage")
@@ -89,7 +89,7 @@ func grows(was, is codec.Value) (bool, error) {
 	return after.Cmp(before) > 0, nil
 }
 
-// size reads a quantity. A claim without one asks for nothing.
+// size parses a quantity. A claim without one requests nothing.
 func size(v codec.Value) (resource.Quantity, error) {
 	if !v.IsSet() {
 		return resource.Quantity{}, nil
@@ -101,8 +101,8 @@ func size(v codec.Value) (resource.Quantity, error) {
 	return q, nil
 }
 
-// mayGrow reports whether the class of the claim, which must not change at the
-// same time, lets its volumes grow.
+// mayGrow reports whether the class of the claim lets its volumes grow. The class must not
+// change in the same update.
 func (p *plugin) mayGrow(was, is codec.Value) bool {
 	name := className(is)
 	if name != className(was) {
@@ -112,9 +112,9 @@ func (p *plugin) mayGrow(was, is codec.Value) bool {
 	return ok && class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion
 }
 
-// className is the class that a claim names; empty for none, and for the class of
-// volumes that are made by hand. The annotation of old goes before the field
-// (k8s.io/kubernetes pkg/apis/core/helper GetPersistentVolumeClaimClass).
+// className returns the class of a claim; empty if it has none, or the class without dynamic
+// provisioning. The deprecated annotation takes precedence over the field (k8s.io/kubernetes
+// pkg/apis/core/helper GetPersistentVolumeClaimClass).
 func className(claim codec.Value) string {
 	if old := claim.Get("metadata", "annotations", corev1.BetaStorageClassAnnotation); old.Exists() {
 		return old.String()

@@ -29,14 +29,14 @@ func chain(t testing.TB) *admission.Chain {
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// claim returns a claim of that class, as the fields of its spec name it, and of
-// that size in JSON.
+// claim returns a claim with these fields of its spec for the class, and with this size in
+// JSON.
 func claim(phase, class, size string) string {
 	return `{"metadata":{"name":"data"},"spec":{` + class + `"resources":{"requests":{"storage":` + size +
 		`}}},"status":{"phase":"` + phase + `"}}`
 }
 
-// TestSizes tries what counts as larger.
+// TestSizes checks which sizes count as larger.
 func TestSizes(t *testing.T) {
 	chain := chain(t)
 	f := func(was, is string, want admission.Outcome) {
@@ -65,18 +65,18 @@ func TestSizes(t *testing.T) {
 	f(`"1Gi"`, `"1024Mi"`, admission.OutcomeAllowed)
 	f(`"1e3"`, `"1000"`, admission.OutcomeAllowed)
 	f(`null`, `"0"`, admission.OutcomeAllowed)
-	f(`"8Ei"`, `"9Ei"`, admission.OutcomeAllowed) // more than quantities can tell apart
+	f(`"8Ei"`, `"9Ei"`, admission.OutcomeAllowed) // larger than the maximum of quantities
 
-	// What is no quantity cannot be told.
+	// Texts that are not quantities.
 	f(`"1Gi"`, `"much"`, admission.OutcomeErrored)
 	f(`"much"`, `"1Gi"`, admission.OutcomeErrored)
-	f(`"much"`, `"much"`, admission.OutcomeAllowed) // but it is no more than before
+	f(`"much"`, `"much"`, admission.OutcomeAllowed) // the same text is not larger
 	f(`"1Gi"`, `""`, admission.OutcomeErrored)
 	f(`"1Gi"`, `true`, admission.OutcomeErrored)
 	f(`"1Gi"`, `{}`, admission.OutcomeErrored)
 }
 
-// TestSizeErrors shows what the operator reads of a size that is none.
+// TestSizeErrors checks the error about an invalid size.
 func TestSizeErrors(t *testing.T) {
 	f := func(was, is, want string) {
 		t.Helper()
@@ -91,7 +91,7 @@ func TestSizeErrors(t *testing.T) {
 	f(`{"a":1}`, `"1Gi"`, `oldObject: spec.resources.requests.storage: got {"a":1}: quantities must match`)
 }
 
-// TestGrowing tries which claims may grow.
+// TestGrowing checks which claims may grow.
 func TestGrowing(t *testing.T) {
 	chain := chain(t)
 	f := func(was, is string, want admission.Outcome) {
@@ -114,12 +114,12 @@ func TestGrowing(t *testing.T) {
 	class(gold, ``, admission.OutcomeDenied)
 	class(`"storageClassName":"silver",`, gold, admission.OutcomeDenied)
 
-	// The phase that counts is the one before.
+	// The phase of the old object counts.
 	f(claim("Pending", gold, `"1Gi"`), claim("Bound", gold, `"2Gi"`), admission.OutcomeDenied)
 	f(claim("bound", gold, `"1Gi"`), claim("Bound", gold, `"2Gi"`), admission.OutcomeDenied)
 	f(claim("Bound", gold, `"1Gi"`), claim("Lost", gold, `"2Gi"`), admission.OutcomeAllowed)
 
-	// The annotation goes before the field.
+	// The annotation takes precedence over the field.
 	annotated := func(class, field, size string) string {
 		return `{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":` + class + `}},` +
 			`"spec":{"storageClassName":"` + field + `","resources":{"requests":{"storage":"` + size + `"}}},"status":{"phase":"Bound"}}`
@@ -128,9 +128,9 @@ func TestGrowing(t *testing.T) {
 	f(annotated(`"gold"`, "silver", "1Gi"), claim("Bound", gold, `"2Gi"`), admission.OutcomeAllowed)
 	f(annotated(`"silver"`, "gold", "1Gi"), annotated(`"silver"`, "gold", "2Gi"), admission.OutcomeDenied)
 	f(annotated(`""`, "gold", "1Gi"), annotated(`""`, "gold", "2Gi"), admission.OutcomeDenied)
-	f(annotated(`null`, "gold", "1Gi"), annotated(`null`, "gold", "2Gi"), admission.OutcomeDenied) // an API server reads ""
+	f(annotated(`null`, "gold", "1Gi"), annotated(`null`, "gold", "2Gi"), admission.OutcomeDenied) // an API server reads null as ""
 
-	// What has no size does not grow.
+	// A claim without a size does not grow.
 	f(`null`, claim("Bound", gold, `"2Gi"`), admission.OutcomeAllowed)
 	f(claim("Bound", gold, `"1Gi"`), `null`, admission.OutcomeAllowed)
 	f(claim("Bound", gold, `"1Gi"`), `{}`, admission.OutcomeAllowed)
@@ -171,8 +171,7 @@ func BenchmarkValidate(b *testing.B) {
 	f("denied", admission.OutcomeDenied, grown(b, body, "silver"))
 }
 
-// grown makes of a recording the update of a bound claim of that class from a
-// smaller size.
+// grown changes a recording into an update that enlarges a bound claim of this class.
 func grown(t testing.TB, body []byte, class string) []byte {
 	t.Helper()
 	body = bytes.ReplaceAll(body, []byte(`"storageClassName":"fast"`), []byte(`"storageClassName":"`+class+`"`))

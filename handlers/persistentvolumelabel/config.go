@@ -18,17 +18,18 @@ const (
 	configAPIVersion = "fastadmit.io/v1alpha1"
 	configKind       = "PersistentVolumeLabelConfiguration"
 
-	// answerMax is how many bytes of an answer are read: a few labels have less than 1 KB.
+	// answerMax is the maximum length of an answer, in bytes: a few labels have less than 1
+	// KB.
 	answerMax = 64 << 10
 )
 
-// configuration is the plugin's configuration file. Upstream's was that of the cloud.
+// configuration is the plugin's configuration file. Upstream reads the cloud provider's.
 type configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Volumes are disks whose labels are known.
+	// Volumes are disks with their labels.
 	Volumes []volume `json:"volumes"`
-	// Endpoint is asked for disks that are not among Volumes.
+	// Endpoint is a server that is asked about disks that are not in Volumes.
 	Endpoint *jsonclient.Config `json:"endpoint"`
 }
 
@@ -57,7 +58,7 @@ func (v *volume) validate(at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// checkLabel says why nothing can have the label.
+// checkLabel returns an error if the label is invalid.
 func checkLabel(key, value string) error {
 	for _, fault := range slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)) {
 		return errors.New(fault)
@@ -81,7 +82,7 @@ func names() (names []string) {
 	return names
 }
 
-// sources are the labelers of a configuration.
+// sources look up labels in the configuration and at its endpoint.
 type sources struct {
 	table  map[key]map[string]string
 	server *jsonclient.Client // nil for none
@@ -152,7 +153,7 @@ func (s *sources) labels(ctx context.Context, d disk) (map[string]string, error)
 	return answer.Labels, nil
 }
 
-// labelError says that the endpoint gave a label that nothing can have.
+// labelError says that the endpoint returned an invalid label.
 type labelError struct {
 	key, value string
 	err        error

@@ -1,12 +1,12 @@
 // Package persistentvolumelabel is the admission plugin PersistentVolumeLabel.
 //
-// It labels new PersistentVolumes with the zone and region of the disk behind them, and
-// limits them to nodes there. A pod that is put into another zone than its disk never
-// starts; whoever writes such volumes by hand forgets it.
+// It labels new PersistentVolumes with the zone and region of their disk, and restricts them
+// to nodes there. A pod in another zone than its disk never starts, and authors of volumes
+// forget the labels.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/persistentvolume/label, of
-// each provider as in the last release that had it: v1.30.14 GCE, v1.29.15 Azure and
-// vSphere, v1.26.15 AWS.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/storage/persistentvolume/label. Each
+// provider behaves as in the last release that had it: v1.30.14 for GCE, v1.29.15 for Azure
+// and vSphere, v1.26.15 for AWS.
 package persistentvolumelabel
 
 import (
@@ -25,58 +25,58 @@ import (
 )
 
 const (
-	// provisionedBy is the annotation of volumes that a provisioner made
+	// provisionedBy is the annotation of dynamically provisioned volumes
 	// (k8s.io/component-helpers storage/volume AnnDynamicallyProvisioned).
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
-	// placeholder is the name of a disk that is being made (k8s.io/cloud-provider
+	// placeholder is the name of a disk that is still being created (k8s.io/cloud-provider
 	// volume ProvisionedVolumeName).
 	placeholder = "placeholder-for-provisioning"
-	// zoneDelimiter is between the zones of a disk that is in several (k8s.io/cloud-provider
+	// zoneDelimiter separates the zones of a disk in several zones (k8s.io/cloud-provider
 	// volume LabelMultiZoneDelimiter).
 	zoneDelimiter = "__"
-	// idMax is how many bytes the name of a disk may have. The longest is a resource ID
-	// of Azure: less than 1,000 with the limits of its parts (subscription 36, resource
+	// idMax is the maximum length of the name of a disk, in bytes. The longest is a resource
+	// ID of Azure: less than 1,000 with the limits of its parts (subscription 36, resource
 	// group 90, name 80).
 	idMax = 1024
-	// labelMax is how many bytes of a label are put into each term of the affinity: far more
-	// than the 63 that kube-apiserver takes afterwards, so that decisions are as in-tree.
+	// labelMax is the maximum length of a label in the terms of the affinity, in bytes. It
+	// is far above kube-apiserver's limit of 63, so that decisions are the same as in-tree.
 	labelMax = 1024
-	// termsCheck is how many terms are worked on between two looks at the context.
+	// termsCheck is the number of terms after which the context is checked.
 	termsCheck = 1024
 )
 
-// errUnknown says that nobody knows the disk.
+// errUnknown says that the labels of the disk are not known.
 var errUnknown = errors.New("the volume is not known")
 
-// A disk is what a PersistentVolume says of the disk behind it.
+// A disk is the disk of a PersistentVolume.
 type disk struct {
 	provider *provider
-	id       string // by which it is known
-	name     string // by which upstream's messages call it
-	zone     string // in which to look for it, as the volume's labels say; empty for anywhere
+	id       string // the name in the configuration and at the endpoint
+	name     string // the name in upstream's messages
+	zone     string // the zone to search, from the volume's labels; empty for all
 }
 
-// A labeler knows the labels of disks. The error is errUnknown if there is no such disk;
-// another one says that it cannot be told now.
+// A labeler returns the labels of disks. The error is errUnknown if there is no such disk;
+// any other error means that the labels cannot be determined now.
 type labeler interface {
 	labels(ctx context.Context, d disk) (map[string]string, error)
 }
 
-// A provider is a cloud whose disks PersistentVolumes name.
+// A provider is a cloud with disks for PersistentVolumes.
 type provider struct {
-	name   string // as upstream's cloud providers are called
+	name   string // the name of upstream's cloud provider
 	source string // the field of a PersistentVolume's spec
-	id     string // the field of the source by which the disk is known
-	called string // the field of the source that upstream's messages show
-	title  string // what upstream's messages call a disk
-	// provisions says that disks with the placeholder's name are left alone.
+	id     string // the field of the source with the disk's identifier
+	called string // the field of the source in upstream's messages
+	title  string // the word for a disk in upstream's messages
+	// provisions says that disks with the placeholder's name are ignored.
 	provisions bool
-	// zonal says that several zones may have disks of the same name. That of the volume's
-	// zone label is meant, if it has one (k8s.io/legacy-cloud-providers gce GetLabelsForVolume).
+	// zonal says that disks in different zones may have the same name. The volume's zone
+	// label, if set, selects one (k8s.io/legacy-cloud-providers gce GetLabelsForVolume).
 	zonal bool
 }
 
-// providers are in the order in which upstream looks for them.
+// providers are in the order of upstream's checks.
 var providers = []*provider{
 	{"aws", "awsElasticBlockStore", "volumeID", "volumeID", "AWS EBS volume", true, false},
 	{"gce", "gcePersistentDisk", "pdName", "pdName", "GCE PD volume", true, true},
@@ -120,7 +120,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 	return label(ctx, review, labels)
 }
 
-// provisioned returns the labels that a provisioner gave the volume. They are trusted.
+// provisioned returns the labels of a dynamically provisioned volume, which are trusted.
 func provisioned(review *codec.Review) (labels map[string]string, ok bool) {
 	metadata := review.Object.Get("metadata")
 	if !metadata.Get("annotations", provisionedBy).Exists() {
@@ -138,7 +138,7 @@ func provisioned(review *codec.Review) (labels map[string]string, ok bool) {
 	return nil, false
 }
 
-// ask returns the labels of the volume's disk. Without any, the result is the answer.
+// ask returns the labels of the volume's disk. If there are none, the result is the answer.
 func (p *plugin) ask(ctx context.Context, review *codec.Review) (map[string]string, admission.Result) {
 	d, ok := diskOf(review)
 	if !ok {
@@ -158,8 +158,7 @@ func (p *plugin) ask(ctx context.Context, review *codec.Review) (map[string]stri
 	return labels, admission.Allowed()
 }
 
-// diskOf returns the disk of the volume, if it is of a provider that is known and if it
-// is there already.
+// diskOf returns the volume's disk, if its provider is known and the disk already exists.
 func diskOf(review *codec.Review) (disk, bool) {
 	spec := review.Object.Get("spec")
 	for _, p := range providers {
@@ -177,15 +176,15 @@ func diskOf(review *codec.Review) (disk, bool) {
 	return disk{}, false
 }
 
-// label sets the labels, in place of those that the user gave, and adds them to each
-// term of the node affinity, unless one of them has such a key already.
+// label replaces the volume's labels. It also adds them to each term of the node affinity,
+// unless a term already has one of the keys.
 func label(ctx context.Context, review *codec.Review, labels map[string]string) admission.Result {
 	keys := slices.Sorted(maps.Keys(labels))
 	expressions := make([]string, len(keys))
 	for i, key := range keys {
 		value := labels[key]
 		if len(value) > labelMax {
-			return admission.Allowed() // only the user's: kube-apiserver takes no such label
+			return admission.Allowed() // all labels are the user's: kube-apiserver rejects such a label
 		}
 		values := []string{value}
 		if key == corev1.LabelTopologyZone || key == corev1.LabelFailureDomainBetaZone {
@@ -220,7 +219,7 @@ func label(ctx context.Context, review *codec.Review, labels map[string]string) 
 	return admission.Allowed()
 }
 
-// hasKeys reports whether a term of a node affinity selects by one of the labels.
+// hasKeys reports whether a term of a node affinity uses one of the labels.
 func hasKeys(ctx context.Context, terms codec.Value, labels map[string]string) (bool, error) {
 	n := 0
 	for _, term := range terms.Elements() {
@@ -237,7 +236,7 @@ func hasKeys(ctx context.Context, terms codec.Value, labels map[string]string) (
 	return false, nil
 }
 
-// zonesOf returns the zones in the value of a label, sorted (k8s.io/cloud-provider
+// zonesOf returns the sorted zones in the value of a label (k8s.io/cloud-provider
 // volume/helpers LabelZonesToSet).
 func zonesOf(value string) (zones []string, ok bool) {
 	for zone := range strings.SplitSeq(value, zoneDelimiter) {

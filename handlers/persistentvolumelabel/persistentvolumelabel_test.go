@@ -22,7 +22,7 @@ const (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// table is a configuration with the disk 123 of each provider, which has the labels.
+// table returns a configuration with disk 123 of each provider, which has these labels.
 func table(labels string) string {
 	var b strings.Builder
 	b.WriteString(head + "volumes:\n")
@@ -32,7 +32,7 @@ func table(labels string) string {
 	return b.String()
 }
 
-// in returns the expression that selects nodes by a label.
+// in returns an expression that selects nodes by a label.
 func in(key string, values ...string) string {
 	return fmt.Sprintf(`{"key":%q,"operator":"In","values":["%s"]}`, key, strings.Join(values, `","`))
 }
@@ -84,7 +84,7 @@ func TestUpstream(t *testing.T) {
 			affinity(old+","+in("d", "1")+","+in("e", "2")+","+in("f", "3"))+`}}`)
 }
 
-// TestTerms has node affinities that are there already.
+// TestTerms has volumes with a node affinity.
 func TestTerms(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), table(`"k": v`))
 	f := func(spec, want string) {
@@ -98,7 +98,7 @@ func TestTerms(t *testing.T) {
 	f(`,"nodeAffinity":{"required":{"nodeSelectorTerms":[]}}`, affinity(in("k", "v")))
 	f(`,"nodeAffinity":{"required":{"nodeSelectorTerms":[{}]}}`, affinity(in("k", "v")))
 	f(","+affinity(in("a", "1"), in("b", "2")), affinity(in("a", "1")+","+in("k", "v"), in("b", "2")+","+in("k", "v")))
-	f(","+affinity(in("a", "1"), in("k", "2")), affinity(in("a", "1"), in("k", "2"))) // one has the key: left alone
+	f(","+affinity(in("a", "1"), in("k", "2")), affinity(in("a", "1"), in("k", "2"))) // one has the key, so all are unchanged
 	f(`,"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchFields":[{"key":"k"}]}]}}`,
 		`"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchFields":[{"key":"k"}],"matchExpressions":[`+in("k", "v")+`]}]}}`)
 }
@@ -116,7 +116,7 @@ func TestOutcomes(t *testing.T) {
 	f(codec.Create, "v1/persistentvolumeclaims", known, admission.OutcomeAllowed)
 	f(codec.Create, volumes, `null`, admission.OutcomeAllowed)
 
-	// Disks that nobody knows, also by names that cannot be.
+	// Unknown disks, also with invalid names.
 	for _, id := range []string{"", ".", "..", "a/b", "%2F", strings.Repeat("x", idMax), strings.Repeat("x", idMax+1)} {
 		for _, p := range providers {
 			f(codec.Create, volumes, fmt.Sprintf(`{"spec":{%q:{%q:%q}}}`, p.source, p.id, id), admission.OutcomeDenied)
@@ -126,7 +126,7 @@ func TestOutcomes(t *testing.T) {
 	f(codec.Create, volumes, `{"spec":{"gcePersistentDisk":{"pdName":null}}}`, admission.OutcomeDenied)
 	f(codec.Create, volumes, `{"spec":{"gcePersistentDisk":null}}`, admission.OutcomeAllowed)
 
-	// Disks that are being made.
+	// Disks that are still being created.
 	for _, p := range providers {
 		want := admission.OutcomeAllowed
 		if p.name == "vsphere" {
@@ -135,7 +135,7 @@ func TestOutcomes(t *testing.T) {
 		f(codec.Create, volumes, fmt.Sprintf(`{"spec":{%q:{%q:%q}}}`, p.source, p.called, placeholder), want)
 	}
 
-	// Labels that a provisioner gave, and such that nothing can have.
+	// Labels of a provisioner, valid and invalid.
 	provisioned := func(zone string) string {
 		return `{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":""},"labels":{"topology.kubernetes.io/region":"r",` +
 			`"topology.kubernetes.io/zone":"` + zone + `"}},"spec":{"hostPath":{}}}`
@@ -147,7 +147,7 @@ func TestOutcomes(t *testing.T) {
 	f(codec.Create, volumes, provisioned(strings.Repeat("x", labelMax+1)), admission.OutcomeAllowed)
 }
 
-// TestEndpoint asks a server for the labels.
+// TestEndpoint asks an endpoint for the labels.
 func TestEndpoint(t *testing.T) {
 	answers := map[string]string{
 		"ok": `{"labels":{"topology.kubernetes.io/zone":"z"}}`, "none": `{}`, "odd": `{"labels":{"a b":"c"}}`,
@@ -183,13 +183,13 @@ func TestEndpoint(t *testing.T) {
 	f(ebs, "known", admission.OutcomePatched)
 	f(ebs, "none", admission.OutcomeAllowed)
 	f(ebs, "missing", admission.OutcomeDenied)
-	f(ebs, "ok&provider=gce", admission.OutcomeDenied) // a name is never more than a name
+	f(ebs, "ok&provider=gce", admission.OutcomeDenied) // the name is escaped in the URL
 	f(ebs, "odd", admission.OutcomeErrored)
 	f(ebs, "value", admission.OutcomeErrored)
 	f(ebs, "broken", admission.OutcomeErrored)
 	f(ebs, "long", admission.OutcomeErrored)
 	f("gcePersistentDisk", "ok", admission.OutcomeErrored)
-	// The zone label says which of several disks of GCE is meant.
+	// The zone label selects one of several GCE disks.
 	zoned := func(source, labels, zone string, want admission.Outcome) {
 		t.Helper()
 		answers["zoned"+zone] = `{"labels":{"k":"v"}}`

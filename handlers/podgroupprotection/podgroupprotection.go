@@ -1,8 +1,8 @@
 // Package podgroupprotection is the admission plugin PodGroupProtection.
 //
-// It gives every new PodGroup a finalizer, so that none is deleted as long as pods
-// belong to it. Without it, the scheduler would lose the group of pods that run or
-// wait. kube-controller-manager takes the finalizer away.
+// It gives every new PodGroup a finalizer, so that it is not deleted while pods belong to
+// it. Without it, the scheduler would lose the group of pods that run or wait.
+// kube-controller-manager removes the finalizer.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/scheduling/podgroupprotection.
 package podgroupprotection
@@ -31,7 +31,7 @@ func Plugin() admission.Plugin {
 	}
 }
 
-// admit leaves alone what is no object, as in-tree.
+// admit ignores values that are not objects, as in-tree.
 func admit(_ context.Context, review *codec.Review) admission.Result {
 	if !review.Object.Root().IsSet() {
 		return admission.Allowed()

@@ -1,8 +1,8 @@
 // Package podgroupworkloadexists is the admission plugin PodGroupWorkloadExists.
 //
-// It denies a PodGroup made from a template of a Workload that does not exist, is
-// being deleted, or has no such template. Without it, such a group waits for ever for
-// what it was made from.
+// It denies a PodGroup that refers to a template of a Workload, if the Workload does not
+// exist, is being deleted, or has no such template. Without it, such a group would wait
+// forever.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/podgroup.
 package podgroupworkloadexists
@@ -39,8 +39,8 @@ type plugin struct {
 	workloads *cluster.Objects[*schedulingv1alpha2.Workload]
 }
 
-// validate asks the API server for a Workload that is not known: it may have been
-// created just now.
+// validate asks the API server for a Workload that is not in the cache, because it may be
+// new.
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	of := review.Object.Get("spec", "podGroupTemplateRef", "workload")
 	if !of.IsSet() {
@@ -48,7 +48,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	}
 	name, template := of.Get("workloadName").String(), of.Get("podGroupTemplateName").String()
 	workload, err := p.workloads.Get(ctx, review.Namespace(), name)
-	if err != nil { // else IsNotFound would allocate
+	if err != nil { // IsNotFound would allocate without an error
 		return failed(review, name, err)
 	}
 	if workload.DeletionTimestamp != nil {
@@ -62,7 +62,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return deny(review, "PodGroup rejected: PodGroupTemplate %q not found in Workload %q", template, name)
 }
 
-// failed says what becomes of a PodGroup whose Workload could not be had.
+// failed returns the result for a PodGroup whose Workload could not be read.
 func failed(review *codec.Review, name string, err error) admission.Result {
 	switch {
 	case apierrors.IsNotFound(err):

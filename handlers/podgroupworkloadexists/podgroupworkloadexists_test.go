@@ -27,7 +27,8 @@ func workload(name string, templates ...string) *schedulingv1alpha2.Workload {
 	return w
 }
 
-// group returns the review of a group from a template, both as JSON.
+// group returns the review of a PodGroup with this reference to a template, both parts as
+// JSON.
 func group(workload, template string) []byte {
 	return admissiontest.Body(codec.Create, groups,
 		`{"spec":{"podGroupTemplateRef":{"workload":{"workloadName":`+workload+`,"podGroupTemplateName":`+template+`}}}}`)
@@ -60,7 +61,7 @@ func TestValidate(t *testing.T) {
 	f(group(`"elsewhere"`, `"worker"`), rejected+`Workload \"elsewhere\" not found`)
 	f(group(`"deleted"`, `"worker"`), rejected+`Workload \"deleted\" is being deleted`)
 
-	// Names that no Workload can have.
+	// Names that are invalid for Workloads.
 	f(group(`"UPPER"`, `"worker"`), rejected+`Workload \"UPPER\" not found`)
 	f(group(`""`, `"worker"`), "Internal error occurred: resource name may not be empty")
 	f(group(`null`, `"worker"`), "Internal error occurred: resource name may not be empty")
@@ -72,7 +73,7 @@ func TestValidate(t *testing.T) {
 		f(admissiontest.Body(codec.Create, groups, `{"spec":`+spec+`}`), "")
 	}
 
-	// What the plugin leaves alone.
+	// Requests that the plugin ignores.
 	object := `{"spec":{"podGroupTemplateRef":{"workload":{"workloadName":"missing"}}}}`
 	f(admissiontest.UpdateBody(groups, object, object), "")
 	f(admissiontest.Body(codec.Delete, groups, object), "")
@@ -81,7 +82,7 @@ func TestValidate(t *testing.T) {
 		`"subResource":"status","operation"`, 1)), "")
 }
 
-// TestLive asks the API server about what is not known.
+// TestLive has Workloads that are not in the cache.
 func TestLive(t *testing.T) {
 	f := func(answer func(w http.ResponseWriter), isDenied, fails bool) {
 		t.Helper()

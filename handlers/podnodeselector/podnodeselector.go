@@ -1,9 +1,9 @@
 // Package podnodeselector is the admission plugin PodNodeSelector.
 //
-// It keeps the pods of a namespace on the nodes that are meant for it: it adds
-// the namespace's node selector to each new pod, and refuses pods that ask for
-// other nodes. Where teams or tenants have nodes of their own, one wants it on,
-// for nobody can be trusted to write the selector into every pod.
+// It restricts the pods of a namespace to certain nodes: it adds the namespace's node
+// selector to each new pod, and denies pods that select other nodes. Enable it if teams or
+// tenants have nodes of their own, because authors of pods cannot be trusted to set the
+// selector.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/podnodeselector.
 package podnodeselector
@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// annotation of a namespace has its node selector.
+	// annotation is the key of a namespace's node selector.
 	annotation = "scheduler.alpha.kubernetes.io/node-selector"
-	// clusterDefault is the name in the configuration under which the selector is
-	// of namespaces without one of their own. No namespace can be called that.
+	// clusterDefault is the key in the configuration of the selector for namespaces without
+	// one. It is not a valid name of a namespace.
 	clusterDefault = "clusterDefaultNodeSelector"
 )
 
-// The denials, in upstream's words.
+// The errors of denials, in upstream's words.
 var (
 	errConflict   = errors.New("pod node label selector conflicts with its namespace node label selector")
 	errNotListed  = errors.New("pod node label selector labels conflict with its namespace whitelist")
@@ -57,24 +57,23 @@ func Plugin() admission.Plugin {
 
 // configuration is the plugin's configuration file (upstream's readConfig).
 type configuration struct {
-	// Selectors are by namespace the only labels that pods may select nodes by,
-	// and by clusterDefault the selector of namespaces without annotation.
+	// Selectors has for each namespace the labels by which its pods may select nodes, and
+	// for clusterDefault the selector of namespaces without the annotation.
 	Selectors map[string]string `json:"podNodeSelectorPluginConfig"`
 }
 
-// plugin is the configuration parsed.
+// plugin is the parsed configuration.
 type plugin struct {
 	namespaces *cluster.Objects[*corev1.Namespace]
-	standard   *selector             // of namespaces without annotation
-	allowed    map[string]labels.Set // by namespace, all of them not empty
+	standard   *selector             // of namespaces without the annotation
+	allowed    map[string]labels.Set // by namespace; none is empty
 	known      *memo.Memo[*selector]
 }
 
-// A selector is a parsed node selector: what there is to add to a pod, sorted
-// by label.
+// A selector is a parsed node selector: the members to add to a pod, sorted by label.
 type selector struct {
 	labels []label
-	err    error // why it is none
+	err    error // why it is invalid
 }
 
 type label struct{ key, value string }
@@ -92,8 +91,8 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 	return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 }
 
-// load parses the configuration. Upstream finds out with the first pod that a
-// selector in it is none, and fails all pods of the namespace.
+// load parses the configuration. Upstream parses a selector when the first pod needs it; if
+// it is invalid, all pods of the namespace fail.
 func (p *plugin) load(c *configuration) (errs field.ErrorList) {
 	p.standard = parse(c.Selectors[clusterDefault])
 	for _, name := range slices.Sorted(maps.Keys(c.Selectors)) {
@@ -102,7 +101,7 @@ func (p *plugin) load(c *configuration) (errs field.ErrorList) {
 		case err != nil:
 			errs = append(errs, field.Invalid(fieldOfConfig.Key(name), c.Selectors[name], err.Error()))
 		case len(set) > 0:
-			p.allowed[name] = set // that of clusterDefault, too, which can be no namespace's name
+			p.allowed[name] = set // including clusterDefault, which no namespace can have as a name
 		}
 	}
 	return errs
@@ -117,7 +116,7 @@ func parse(text string) *selector {
 	return s
 }
 
-// admit adds the labels that the pod lacks, and then denies what validate does.
+// admit adds the missing labels to the pod, and then runs the checks of validate.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	s, result, ok := p.check(ctx, review)
 	if !ok {
@@ -139,8 +138,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return p.checkAllowed(review)
 }
 
-// check returns the selector of the pod's namespace. If there is no telling, or
-// the pod contradicts it, ok is false, and the result is what to answer.
+// check returns the selector of the pod's namespace. ok is false if it is not known or the
+// pod contradicts it; result is the answer then.
 func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, result admission.Result, ok bool) {
 	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
 	if err != nil {
@@ -161,14 +160,14 @@ func (p *plugin) check(ctx context.Context, review *codec.Review) (s *selector, 
 	return s, admission.Result{}, true
 }
 
-// lookedUpMax is how many labels are looked up in a pod's node selector one by one,
-// which takes no memory. A namespace and a pod may have thousands.
+// lookedUpMax is the number of labels up to which each is looked up in the pod's node
+// selector without allocating. A namespace and a pod may have thousands.
 const lookedUpMax = 32
 
 // asked is the node selector of a pod.
 type asked struct {
 	value codec.Value
-	known map[string]string // instead, if many labels are looked up
+	known map[string]string // used instead of many look-ups
 }
 
 func askedOf(review *codec.Review, s *selector) asked {
@@ -194,16 +193,16 @@ func (a *asked) get(key string) (value string, ok bool) {
 	return has.String(), has.Exists()
 }
 
-// unknown says what to answer when the namespace cannot be had.
+// unknown returns the result if the namespace cannot be read.
 func unknown(review *codec.Review, err error) admission.Result {
-	if apierrors.IsNotFound(err) || cluster.IsInvalidName(err) { // as upstream, which takes that for a failure
+	if apierrors.IsNotFound(err) || cluster.IsInvalidName(err) { // upstream returns an internal error for this
 		return admission.Denied(apierrors.NewInternalError(fmt.Errorf("namespace %s does not exist", review.Namespace())))
 	}
 	return admission.Errored(err)
 }
 
-// checkAllowed denies a pod that selects nodes by another label than those that
-// the configuration has for its namespace, if it has any.
+// checkAllowed denies a pod that selects nodes by labels that the configuration does not
+// allow for its namespace, if it lists any.
 func (p *plugin) checkAllowed(review *codec.Review) admission.Result {
 	allowed, ok := p.allowed[review.Namespace()]
 	if !ok {

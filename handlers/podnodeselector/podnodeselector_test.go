@@ -18,7 +18,7 @@ const pods = "v1/pods"
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// namespace returns one with that selector, without annotations if it is "none".
+// namespace returns a namespace with this selector, or without annotations if it is "none".
 func namespace(name, selector string) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if selector != "none" {
@@ -33,8 +33,7 @@ func TestMutates(t *testing.T) {
 	admissiontest.MutatesChain(t, chain, nil, "/spec/nodeSelector", "/spec/nodeSelector/*")
 }
 
-// TestSelectors has what a pod's selector becomes in a namespace with the
-// selector a=1,b/c=2.
+// TestSelectors checks the selectors of pods in a namespace with the selector a=1,b/c=2.
 func TestSelectors(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", "b.c/d=2,a=1"))
 	const both = `{"spec":{"nodeSelector":{"a":"1","b.c/d":"2"}}}`
@@ -56,13 +55,13 @@ func TestSelectors(t *testing.T) {
 		admissiontest.CheckOutcome(t, chain, admission.Mutate, want, admissiontest.Body(codec.Create, pods, object))
 	}
 	fails(`{"spec":{"nodeSelector":{"a":""}}}`, admission.OutcomeDenied)
-	fails(`{"spec":{"nodeSelector":{"a":null}}}`, admission.OutcomeDenied) // as the empty text, to Go
+	fails(`{"spec":{"nodeSelector":{"a":null}}}`, admission.OutcomeDenied) // decodes as ""
 	fails(`{"spec":{"nodeSelector":"a=1"}}`, admission.OutcomeErrored)
 	fails(`{"spec":[]}`, admission.OutcomeErrored)
 	fails(`null`, admission.OutcomeErrored)
 }
 
-// TestHandles has the operations and resources of upstream.
+// TestHandles has upstream's operations and resources.
 func TestHandles(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", "a=1"))
 	f := func(operation codec.Operation, resource string, want admission.Outcome) {
@@ -79,7 +78,7 @@ func TestHandles(t *testing.T) {
 
 const listed = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: pool=general, shop: 'pool=shop,pool2=shop'}"
 
-// TestListed has namespaces that the configuration lists, one of them with nothing.
+// TestListed has namespaces in the configuration, one of them with an empty list.
 func TestListed(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "podNodeSelectorPluginConfig: {namespace: 'a=1,b=', empty: ''}",
 		namespace("namespace", "a=1"), namespace("empty", "a=1"))
@@ -95,7 +94,7 @@ func TestListed(t *testing.T) {
 	f("empty", `{"a":"1","c":"2"}`, admission.OutcomeAllowed)
 }
 
-// TestLive is about a namespace that the cache does not have.
+// TestLive has a namespace that is not in the cache.
 func TestLive(t *testing.T) {
 	for code, want := range map[int32]admission.Outcome{404: admission.OutcomeDenied, 403: admission.OutcomeErrored,
 		500: admission.OutcomeErrored} {

@@ -21,7 +21,7 @@ func merge[K comparable, T any](list []T, presets []*PodPreset, of func(*Spec) [
 	conflict func(*PodPreset, *T) string) ([]T, string) {
 	known := make(map[K]*T, len(list))
 	for i := range list {
-		known[key(&list[i])] = &list[i] // of several, the last one counts
+		known[key(&list[i])] = &list[i] // if there are several, the last one counts
 	}
 	merged := slices.Clip(list)
 	for _, preset := range presets {

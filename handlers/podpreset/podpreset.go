@@ -1,8 +1,8 @@
 // Package podpreset is the admission plugin PodPreset.
 //
-// It adds environment variables, volumes and mounts to new pods that have certain
-// labels: what every pod of a kind needs, such as the address of a database and its
-// credentials, is said in one place, and whoever writes pods need not know it.
+// It adds environment variables, volumes and mounts to new pods with certain labels.
+// Settings that many pods share, such as the address of a database and its credentials, are
+// then in one place.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/podpreset v1.19.16, the last
 // release that had it.
@@ -30,9 +30,9 @@ import (
 const (
 	annotationPrefix = "podpreset.admission.kubernetes.io/"
 
-	// addedMax is how many bytes presets may add to the containers of a pod: as many as
-	// kube-apiserver takes in a request (k8s.io/apiserver pkg/server/config.go
-	// MaxRequestBodyBytes), and more than etcd takes.
+	// addedMax is how many bytes presets may add to the containers of a pod:
+	// kube-apiserver's limit for a request (k8s.io/apiserver pkg/server/config.go
+	// MaxRequestBodyBytes), which is more than etcd's.
 	addedMax = 3 << 20
 )
 
@@ -75,7 +75,7 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 
 // addFile adds the preset in a file.
 func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
-	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // UnmarshalJSON forgives
+	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // because UnmarshalJSON reports no errors
 		return errs
 	}
 	preset := new(PodPreset)

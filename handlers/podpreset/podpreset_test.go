@@ -21,7 +21,7 @@ const pods = "v1/pods"
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// preset returns one with this spec in the namespace.
+// preset returns a preset with this spec in the namespace.
 func preset(t testing.TB, namespace, name, spec string) *PodPreset {
 	t.Helper()
 	p := new(PodPreset)
@@ -41,9 +41,9 @@ func TestMutates(t *testing.T) {
 		"/spec/containers/*/*", "/spec/containers/*/*/*", "/spec/initContainers/*/*", "/spec/initContainers/*/*/*")
 }
 
-// TestContainer has what upstream's tests have of a container and a preset: what the
-// container becomes, and "" if they are at odds (admission_test.go TestMergeEnv,
-// TestMergeEnvFrom, TestMergeVolumeMounts).
+// TestContainer has upstream's cases of a container and a preset. The want is the merged
+// container, "" if they conflict (admission_test.go TestMergeEnv, TestMergeEnvFrom,
+// TestMergeVolumeMounts).
 func TestContainer(t *testing.T) {
 	f := func(container, spec, want string) {
 		t.Helper()
@@ -82,7 +82,7 @@ func TestContainer(t *testing.T) {
 		`{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"s"}}]}`)
 	f(`{"envFrom":[{"secretRef":{"name":"s"}}]}`, `{"envFrom":[{"secretRef":{"name":"t"}}]}`,
 		`{"envFrom":[{"secretRef":{"name":"s"}},{"secretRef":{"name":"t"}}]}`)
-	f(`{"envFrom":[{"configMapRef":{"name":"abc","optional":true}}]}`, `{"envFrom":[`+from+`]}`, "") // in-tree takes all away
+	f(`{"envFrom":[{"configMapRef":{"name":"abc","optional":true}}]}`, `{"envFrom":[`+from+`]}`, "") // in-tree loses all
 
 	const opt, etc = `{"name":"simply-mounted-volume","mountPath":"/opt/"}`, `{"name":"etc-volume","mountPath":"/etc/"}`
 	f(`{}`, `{"volumeMounts":[`+opt+`]}`, `{"volumeMounts":[`+opt+`]}`)
@@ -95,8 +95,8 @@ func TestContainer(t *testing.T) {
 	f(`{"volumeMounts":[`+etc+`,{"name":"etc-volume","mountPath":"/b/"}]}`, `{"volumeMounts":[`+etc+`]}`, "") // the last one counts
 }
 
-// TestVolumes has upstream's cases of volumes (TestMergeVolumes), and the defaults of
-// each kind of volume: a pod that has what the preset has with defaults gets nothing.
+// TestVolumes has upstream's cases of volumes (TestMergeVolumes), and the defaults of each
+// kind of volume: a preset without defaults does not conflict with a pod that has them.
 func TestVolumes(t *testing.T) {
 	f := func(volumes, spec, want string) {
 		t.Helper()
@@ -115,7 +115,7 @@ func TestVolumes(t *testing.T) {
 	f(vol3, `{"name":"vol3","hostPath":{"path":"/etc/apparmor.d"}},`+vol, "")
 	const set = `{"name":"v","hostPath":{"path":"/a","type":"Directory"}},{"name":"w","iscsi":{"targetPortal":"p","iqn":"q",` +
 		`"lun":1,"iscsiInterface":"i"}}`
-	f(set, set, set) // which says what there are defaults for
+	f(set, set, set) // sets the fields that have defaults
 	for _, volume := range [][2]string{
 		{`"emptyDir":{}`, ``},
 		{`"hostPath":{"path":"/a","type":""}`, `"hostPath":{"path":"/a"}`},
@@ -162,7 +162,7 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// TestSelects has which pods get what a preset has.
+// TestSelects checks which pods a preset applies to.
 func TestSelects(t *testing.T) {
 	const selector = `"selector":{"matchExpressions":[{"key":"security","operator":"In","values":["S2"]}]}`
 	env := func(selector string) string { return `{` + selector + `"env":[{"name":"A"}]}` }
@@ -180,7 +180,7 @@ func TestSelects(t *testing.T) {
 	f(create(`{"labels":{"security":"S2"},"annotations":{"kubernetes.io/config.mirror":""}}`), admission.OutcomeAllowed)
 	f(create(`{"labels":{"security":"S3"}}`), admission.OutcomeAllowed)
 	f(admissiontest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S3"}},"spec":{"containers":{}}}`),
-		admission.OutcomeAllowed) // is not decoded
+		admission.OutcomeAllowed) // not decoded
 	f(create(`{"labels":null}`), admission.OutcomeAllowed)
 	f(create(`null`), admission.OutcomeAllowed)
 	f(admissiontest.UpdateBody(pods, `{"metadata":{"labels":{"security":"S2"}}}`, `{}`), admission.OutcomeAllowed)
@@ -188,11 +188,11 @@ func TestSelects(t *testing.T) {
 		admission.OutcomeAllowed)
 	f(admissiontest.Body(codec.Create, pods, `null`), admission.OutcomeAllowed)
 	f(admissiontest.Body(codec.Create, pods, `{"metadata":{"labels":{"security":"S2"}},"spec":{"containers":{}}}`),
-		admission.OutcomeDenied) // no Pod
+		admission.OutcomeDenied) // not a Pod
 }
 
-// TestInvalid has presets that no CustomResourceDefinition refuses: they do nothing,
-// and others do what they say.
+// TestInvalid has invalid presets that no CustomResourceDefinition rejects: they are not
+// applied, and others are.
 func TestInvalid(t *testing.T) {
 	const good = `{"env":[{"name":"A"}]}`
 	f := func(spec string) {
@@ -217,11 +217,11 @@ func TestInvalid(t *testing.T) {
 	if err := new(PodPreset).UnmarshalJSON([]byte(`{"metadata":[]}`)); err == nil {
 		t.Error("got no error, want one of the metadata")
 	}
-	chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `null`)) // which selects everything and adds nothing
+	chain := admissiontest.MustChain(t, Plugin(), "", preset(t, "namespace", "a", `null`)) // selects all pods and adds nothing
 	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomePatched, admissiontest.Body(codec.Create, pods, `{}`))
 }
 
-// TestFields has presets in files with one of the fields of which one must be there.
+// TestFields has presets in files with only one of the fields that a preset must have.
 func TestFields(t *testing.T) {
 	for _, field := range []string{"env", "envFrom", "volumes", "volumeMounts", "selector"} {
 		p := preset(t, "shop", "a", `{"`+field+`":`+map[bool]string{true: "{}", false: "[]"}[field == "selector"]+`}`)
@@ -231,7 +231,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestCopy changes a copy.
+// TestCopy changes a deep copy.
 func TestCopy(t *testing.T) {
 	p := preset(t, "shop", "a", `{"env":[{"name":"A"}]}`)
 	p.Labels = map[string]string{"k": "v"}
@@ -241,7 +241,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestAddedMax has presets that add just as much as they may, and more.
+// TestAddedMax has presets that add exactly the maximum, and more.
 func TestAddedMax(t *testing.T) {
 	const containers = 4
 	f := func(more int, want admission.Outcome) {
@@ -268,12 +268,12 @@ func TestAddedMax(t *testing.T) {
 			t.Errorf("%d containers and %d bytes: got error %v, want %q", containers, bytes, err, want)
 		}
 	}
-	size(1, addedMax+1, "") // a preset may be larger than what it may add to several containers
+	size(1, addedMax+1, "") // a preset may be larger than the maximum for all containers
 	size(2, addedMax+1, "3145729 bytes to each of 2 containers: want at most 3145728 bytes in all")
 	size(727, (addedMax+1)/727, "want at most")
 }
 
-// TestUnapplied has what is said and counted of presets that are not applied.
+// TestUnapplied checks the warnings and counters of presets that are not applied.
 func TestUnapplied(t *testing.T) {
 	f := func(container, spec, want, series string) {
 		t.Helper()
@@ -323,7 +323,7 @@ func TestUnapplied(t *testing.T) {
 	f(mounts("v", "/a"), mounts("w", "/a"), head+"volume mounts for a has a conflict on mount path /a", "conflict")
 }
 
-// TestKeeps has what is kept of a preset.
+// TestKeeps checks which fields of a preset are cached.
 func TestKeeps(t *testing.T) {
 	given := &PodPreset{
 		TypeMeta: metav1.TypeMeta{APIVersion: "settings.k8s.io/v1alpha1", Kind: "PodPreset"},
@@ -349,7 +349,7 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
-// TestWithoutTheKind has an API server that does not have presets.
+// TestWithoutTheKind has an API server without presets.
 func TestWithoutTheKind(t *testing.T) {
 	chain := admissiontest.LiveChain(t, Plugin(), func(*http.Request) any {
 		return &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
@@ -357,7 +357,7 @@ func TestWithoutTheKind(t *testing.T) {
 	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, admissiontest.Body(codec.Create, pods, `{"spec":{}}`))
 }
 
-// TestNamesShown has a conflict of more presets than a warning can name.
+// TestNamesShown has a conflict of more presets than a warning names.
 func TestNamesShown(t *testing.T) {
 	var all []*PodPreset
 	for i := range 100 {

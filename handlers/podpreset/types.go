@@ -22,13 +22,13 @@ type PodPreset struct {
 	Spec              Spec `json:"spec"`
 
 	selector labels.Selector
-	bytes    int   // of what the preset adds to a container, as JSON
+	bytes    int   // added to a container, as JSON
 	fault    error // why the preset cannot be applied
 }
 
-// Spec is what a PodPreset adds to pods, and to which.
+// Spec says what a PodPreset adds, and to which pods.
 type Spec struct {
-	// Selector selects pods by their labels. An empty one selects all of the namespace.
+	// Selector selects pods by their labels. An empty one selects all pods of the namespace.
 	Selector metav1.LabelSelector `json:"selector"`
 	// Env, EnvFrom and VolumeMounts are added to each container and init container.
 	Env     []corev1.EnvVar        `json:"env,omitempty"`
@@ -87,14 +87,14 @@ func (p *PodPreset) check() error {
 	case p.Namespace == "":
 		return fmt.Errorf("%s: %w", name,
 			field.Required(field.NewPath("metadata", "namespace"), "want the namespace to whose pods the preset applies"))
-	case s.Env == nil && s.EnvFrom == nil && s.Volumes == nil && s.VolumeMounts == nil: // as there
+	case s.Env == nil && s.EnvFrom == nil && s.Volumes == nil && s.VolumeMounts == nil: // as upstream
 		return fmt.Errorf("%s: %w", name,
 			field.Required(field.NewPath("spec").Child("volumes", "env", "envFrom", "volumeMounts"), "must specify at least one"))
 	}
 	return nil
 }
 
-// DeepCopyObject implements runtime.Object. Nobody changes the spec.
+// DeepCopyObject implements runtime.Object. It shares the spec, which is never changed.
 func (p *PodPreset) DeepCopyObject() runtime.Object {
 	c := *p
 	c.ObjectMeta = *p.DeepCopy()

@@ -1,7 +1,7 @@
 // Package podresizevalidator is the admission plugin PodResizeValidator.
 //
-// It denies the resize of a Pod to more than its node has, or on a node that does not
-// run Linux. Without it, such a resize waits for ever for a kubelet that cannot do it.
+// It denies the resize of a Pod to more than its node has, or on a node that does not run
+// Linux. Without it, such a resize would wait forever, because the kubelet cannot do it.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/podresize.
 package podresizevalidator
@@ -70,17 +70,18 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	})(ctx, review)
 }
 
-// deny denies with the reason as a cause.
+// deny returns a denial with the reason as a cause.
 func deny(review *codec.Review, err error, reason metav1.CauseType) admission.Result {
 	result := admission.Denied(admission.Forbidden(review, err))
 	result.Denial.Details.Causes = append(result.Denial.Details.Causes, codec.Cause{Type: string(reason)})
 	return result
 }
 
-// lacking says what the pod requests more of than a node has. It writes to the pod.
+// lacking lists the resources of which the pod requests more than the node has. It changes
+// the pod.
 func lacking(pod *corev1.Pod, allocatable corev1.ResourceList) []string {
-	// For each init container, PodRequests goes through all resources that those before
-	// it request. Others than these two do not matter.
+	// For each init container, PodRequests adds all resources of those before it. Only these
+	// two resources matter.
 	for _, containers := range [...][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
 			requests := containers[i].Resources.Requests

@@ -17,12 +17,12 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// pod returns a Pod with these members of its spec.
+// pod returns a Pod with these fields of its spec.
 func pod(generation int, spec string) string {
 	return fmt.Sprintf(`{"metadata":{"name":"p","generation":%d},"spec":{%s}}`, generation, spec)
 }
 
-// on returns members of a spec: the node, and containers with these requests.
+// on returns fields of a spec: the node, and containers with these requests.
 func on(node string, requests ...string) string {
 	var containers []string
 	for _, r := range requests {
@@ -90,7 +90,7 @@ func TestValidate(t *testing.T) {
 	f(resize(on("empty", `"cpu":"1m"`)), lacks+"cpu, requested: 1, allocatable: 0", capacity)
 	f(resize(on("empty")), "", "")
 
-	// What a pod requests.
+	// The requests of a pod.
 	f(resize(on("linux", `"cpu":"2"`, `"cpu":"2"`)), "", "")
 	f(resize(on("linux", `"cpu":"2"`, `"cpu":"3"`)), lacks+"cpu, requested: 5000, allocatable: 4000", capacity)
 	f(resize(on("linux", `"cpu":"2","pods":"7","example.com/gpu":"9"`)), "", "")
@@ -104,7 +104,7 @@ func TestValidate(t *testing.T) {
 	f(resize(initial("")), "", "")
 	f(resize(initial(`"restartPolicy":"Always",`)), lacks+"cpu, requested: 5000, allocatable: 4000", capacity)
 
-	// What the plugin leaves alone.
+	// Requests that the plugin ignores.
 	much := pod(2, on("linux", `"cpu":"10"`))
 	f(admissiontest.UpdateBody("v1/pods", much, pod(1, "")), "", "")
 	f(of(admissiontest.UpdateBody("v1/pods", much, pod(1, "")), "status"), "", "")
@@ -114,7 +114,7 @@ func TestValidate(t *testing.T) {
 	f(of(admissiontest.UpdateBody("apps/v1/pods", much, pod(1, "")), "resize"), "", "")
 }
 
-// TestNoPod is about what no API server sends.
+// TestNoPod has reviews that no API server sends.
 func TestNoPod(t *testing.T) {
 	chain := chain(t)
 	f := func(body []byte, want string) {

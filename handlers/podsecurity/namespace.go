@@ -23,15 +23,14 @@ import (
 )
 
 const (
-	// podsMax is how many pods of a namespace are held against a new standard, and
-	// podsTimeout how long that may take: upstream's defaultNamespaceMaxPodsToCheck
-	// and defaultNamespacePodCheckTimeout.
+	// podsMax is how many pods of a namespace are compared with a new standard, and
+	// podsTimeout how long that may take: upstream's defaultNamespaceMaxPodsToCheck and
+	// defaultNamespacePodCheckTimeout.
 	podsMax     = 3000
 	podsTimeout = time.Second
 )
 
-// modes are the labels of a namespace that say what it wants, in upstream's
-// order.
+// modes are the labels of a namespace that select standards, in upstream's order.
 var modes = [...]struct {
 	name, level, version string
 	of                   func(*api.Policy) *api.LevelVersion
@@ -41,7 +40,7 @@ var modes = [...]struct {
 	{"warn", api.WarnLevelLabel, api.WarnVersionLabel, func(p *api.Policy) *api.LevelVersion { return &p.Warn }},
 }
 
-// labelsOf returns the labels of a namespace that this plugin reads.
+// labelsOf returns the labels of a namespace that the plugin reads.
 func labelsOf(namespace *codec.Object) map[string]string {
 	all := namespace.Get("metadata", "labels")
 	var labels map[string]string
@@ -60,8 +59,8 @@ func labelsOf(namespace *codec.Object) map[string]string {
 	return labels
 }
 
-// validateNamespace does as upstream's ValidateNamespace: labels must be right,
-// and where more is enforced than before, the user learns which pods violate it.
+// validateNamespace behaves as upstream's ValidateNamespace: it checks the labels. If the
+// enforced standard becomes stricter, it warns of pods that violate it.
 func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) admission.Result {
 	labels := labelsOf(&review.Object)
 	wanted, faults := api.PolicyToEvaluate(labels, p.defaults)
@@ -88,7 +87,7 @@ func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) ad
 	return admission.Allowed()
 }
 
-// enforcesMore reports whether pods may violate wanted that did not violate was.
+// enforcesMore reports whether pods may violate wanted that do not violate was.
 func enforcesMore(wanted, was api.LevelVersion) bool {
 	if wanted == was || wanted.Level == api.LevelPrivileged {
 		return false
@@ -96,8 +95,8 @@ func enforcesMore(wanted, was api.LevelVersion) bool {
 	return wanted.Version != was.Version || api.CompareLevels(wanted.Level, was.Level) > 0
 }
 
-// exemptionWarning says that what an exempt namespace asks for is not done; ""
-// if it asks for nothing.
+// exemptionWarning says that labels of an exempt namespace have no effect; "" if they demand
+// nothing beyond the defaults.
 func (p *plugin) exemptionWarning(name string, labels map[string]string, wanted api.Policy) string {
 	if wanted.FullyPrivileged() || wanted.Equivalent(&p.defaults) {
 		return ""
@@ -113,14 +112,14 @@ func (p *plugin) exemptionWarning(name string, labels map[string]string, wanted 
 	return fmt.Sprintf("namespace %q is exempt from Pod Security, and the policy (%s) will be ignored", name, strings.Join(ignored, ", "))
 }
 
-// offenders are pods that violate a standard in the same way.
+// offenders are the pods that violate a standard in the same way.
 type offenders struct {
-	first string // of their names
+	first string // the first of their names
 	count int
 }
 
-// podsTime returns how long to wait for the pods of a namespace: at most half of the time that
-// is left, the rest is for what comes after.
+// podsTime returns how long to wait for the pods of a namespace: at most half of the
+// remaining time, because they must be evaluated after that.
 func podsTime(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(podsTimeout, time.Until(deadline)/2)
@@ -128,13 +127,13 @@ func podsTime(ctx context.Context) time.Duration {
 	return podsTimeout
 }
 
-// violations returns warnings of the pods of a namespace that violate a
-// standard, as upstream's EvaluatePodsInNamespace does.
+// violations returns warnings about the pods of a namespace that violate a standard, as
+// upstream's EvaluatePodsInNamespace does.
 func (p *plugin) violations(ctx context.Context, namespace string, standard api.LevelVersion) []string {
 	ctx, cancel := context.WithTimeout(ctx, podsTime(ctx))
 	defer cancel()
 	pods, err := p.pods.ListLive(ctx, namespace)
-	if err != nil && !cluster.IsInvalidName(err) { // upstream has all pods in memory
+	if err != nil && !cluster.IsInvalidName(err) { // no error in-tree, where all pods are cached
 		return []string{"failed to list pods while checking new PodSecurity enforce level"}
 	}
 	pods = p.prioritized(pods)
@@ -183,8 +182,8 @@ func (o offenders) String() string {
 	return fmt.Sprintf("%s (and %d other pods)", o.first, o.count-1)
 }
 
-// prioritized returns the pods that are not exempt: one of each controller
-// first, for the others are like it.
+// prioritized returns the pods that are not exempt. The first pod of each controller comes
+// first, because the others are similar.
 func (p *plugin) prioritized(pods []*corev1.Pod) []*corev1.Pod {
 	var first, others []*corev1.Pod
 	seen := make(map[types.UID]bool)

@@ -12,7 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// templateOf returns the template of the pods that a controller makes.
+// templateOf returns the template for the pods of a controller.
 func templateOf(resource string, object *codec.Object) codec.Value {
 	switch resource {
 	case "podtemplates":
@@ -23,9 +23,9 @@ func templateOf(resource string, object *codec.Object) codec.Value {
 	return object.Get("spec", "template")
 }
 
-// unread are members of a PodSpec and of its containers that are long and that
-// no check is about. Without them decoding takes a third of the time. All else is
-// decoded, for what the checks read changes with each release of Kubernetes.
+// unread are long fields of a PodSpec and of its containers that no check reads. Without
+// them decoding takes a third of the time. All other fields are decoded, because each
+// release of Kubernetes may add checks of them.
 var unread = map[string]bool{
 	// of a PodSpec
 	"affinity": true, "tolerations": true, "topologySpreadConstraints": true,
@@ -33,8 +33,8 @@ var unread = map[string]bool{
 	"args": true, "command": true, "env": true, "envFrom": true, "resources": true, "volumeMounts": true,
 }
 
-// specOf decodes the spec of a Pod or of a template, but for what is unread. Of
-// one that is too large it decodes nothing: then the review is denied.
+// specOf decodes the spec of a Pod or of a template without the fields in unread. If it is
+// too large, nothing is decoded, and the review is denied.
 func specOf(pod codec.Value) (*corev1.PodSpec, error) {
 	spec := new(corev1.PodSpec)
 	value := pod.Get("spec")
@@ -44,8 +44,7 @@ func specOf(pod codec.Value) (*corev1.PodSpec, error) {
 	return spec, json.UnmarshalCaseSensitivePreserveInts(appendRead(nil, value), spec)
 }
 
-// appendRead appends the JSON text of a PodSpec or a container, but for what is
-// unread.
+// appendRead appends the JSON of a PodSpec or a container without the fields in unread.
 func appendRead(dst []byte, value codec.Value) []byte {
 	if value.Kind() != codec.KindObject {
 		return value.AppendJSON(dst)
@@ -69,7 +68,7 @@ func appendRead(dst []byte, value codec.Value) []byte {
 	return append(dst, '}')
 }
 
-// separate appends a comma, unless what follows is the first of its kind.
+// separate appends a comma, except before the first element.
 func separate(dst []byte) []byte {
 	if last := dst[len(dst)-1]; last == '{' || last == '[' {
 		return dst
@@ -77,7 +76,7 @@ func separate(dst []byte) []byte {
 	return append(dst, ',')
 }
 
-// metaOf returns what the checks read of the metadata of a Pod or of a template.
+// metaOf returns the metadata of a Pod or of a template that the checks read.
 func metaOf(pod codec.Value) *metav1.ObjectMeta {
 	meta := new(metav1.ObjectMeta)
 	for key, value := range pod.Get("metadata", "annotations").Members() {
@@ -89,9 +88,8 @@ func metaOf(pod codec.Value) *metav1.ObjectMeta {
 	return meta
 }
 
-// changesImages reports whether an update of a Pod changes what the checks look
-// at, as upstream's isSignificantPodUpdate does: images, and how many containers
-// there are.
+// changesImages reports whether an update of a Pod changes fields that matter to the checks,
+// as upstream's isSignificantPodUpdate does: the images and the number of containers.
 func changesImages(spec, was codec.Value) bool {
 	if !spec.FitsDecoded() || !was.FitsDecoded() {
 		return true // the review is denied
@@ -112,8 +110,8 @@ func imagesOf(containers codec.Value) []string {
 	return images
 }
 
-// changesEphemeral is changesImages of ephemeral containers, which are known by
-// their names, and may go.
+// changesEphemeral is changesImages for ephemeral containers, which are compared by name.
+// They may be removed.
 func changesEphemeral(containers, before codec.Value) bool {
 	if containers.Len() == 0 {
 		return false

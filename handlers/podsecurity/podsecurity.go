@@ -1,16 +1,15 @@
 // Package podsecurity is the admission plugin PodSecurity.
 //
-// It holds pods against the Pod Security Standards (privileged, baseline,
-// restricted) that labels of their namespace name. It denies what violates the
-// enforced one, and warns of and audits what violates the others. A Pod that may
-// do as it likes on its node owns the cluster: whoever lets others make pods wants
-// this.
+// It compares pods with the Pod Security Standards (privileged, baseline, restricted) that
+// the labels of their namespace select. It denies pods that violate the enforced one, and
+// warns of or audits pods that violate the others. A privileged pod can take over its node,
+// and so the cluster. Enable it if other users may create pods.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/security/podsecurity
-// and k8s.io/pod-security-admission/admission. The checks themselves are
-// those of k8s.io/pod-security-admission/policy. Its package admission is not
-// used: it comes with kubernetes.Clientset and Prometheus' client, which make the
-// binary larger by half.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/security/podsecurity and
+// k8s.io/pod-security-admission/admission. The checks are those of
+// k8s.io/pod-security-admission/policy. Its package admission is not used, because it
+// depends on kubernetes.Clientset and Prometheus' client, which would make the binary larger
+// by half.
 package podsecurity
 
 import (
@@ -57,7 +56,7 @@ func Plugin() admission.Plugin {
 	}
 }
 
-// errorAnnotationKey is a key of audit annotations beside those of package api.
+// errorAnnotationKey is a key of audit annotations that package api does not define.
 const errorAnnotationKey = "error"
 
 type plugin struct {
@@ -103,7 +102,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return p.validateController(ctx, review)
 }
 
-// validatePod does as upstream's ValidatePod.
+// validatePod behaves as upstream's ValidatePod.
 func (p *plugin) validatePod(ctx context.Context, review *codec.Review) admission.Result {
 	if p.exempts(review) {
 		return admission.Allowed()
@@ -129,8 +128,8 @@ func (p *plugin) validatePod(ctx context.Context, review *codec.Review) admissio
 	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(object), spec, true)
 }
 
-// validateController does as upstream's ValidatePodController: nothing of it is
-// denied, for the pods that come of it are.
+// validateController behaves as upstream's ValidatePodController: it denies nothing, because
+// the controller's pods are denied.
 func (p *plugin) validateController(ctx context.Context, review *codec.Review) admission.Result {
 	if p.exempts(review) {
 		return admission.Allowed()
@@ -147,7 +146,7 @@ func (p *plugin) validateController(ctx context.Context, review *codec.Review) a
 	resource := review.Resource().Resource
 	template := templateOf(resource, &review.Object)
 	if resource == "replicationcontrollers" && !template.IsSet() {
-		return admission.Allowed() // of those alone the template is optional
+		return admission.Allowed() // only here the template is optional
 	}
 	spec, err := specOf(template)
 	if err != nil {
@@ -157,7 +156,7 @@ func (p *plugin) validateController(ctx context.Context, review *codec.Review) a
 	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(template), spec, false)
 }
 
-// evaluate does as upstream's EvaluatePod.
+// evaluate behaves as upstream's EvaluatePod.
 func (p *plugin) evaluate(
 	review *codec.Review, wanted api.Policy, fault error, meta *metav1.ObjectMeta, spec *corev1.PodSpec, enforce bool,
 ) admission.Result {
@@ -171,7 +170,7 @@ func (p *plugin) evaluate(
 	var last api.LevelVersion
 	var result policy.AggregateCheckResult
 	check := func(standard api.LevelVersion) policy.AggregateCheckResult {
-		if last != standard { // nearly always all are the same
+		if last != standard { // nearly always all are equal
 			last, result = standard, policy.AggregateCheckResults(p.evaluator.EvaluatePod(standard, meta, spec))
 		}
 		return result
@@ -224,20 +223,20 @@ func (p *plugin) exemptsRuntimeClass(spec *corev1.PodSpec) bool {
 	return class != nil && *class != "" && slices.Contains(p.exemptions.RuntimeClasses, *class)
 }
 
-// privilegedLatest is what is enforced where nothing is.
+// privilegedLatest is the default enforced standard.
 var privilegedLatest = api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}.String()
 
-// refused denies a request that cannot be decided on, as upstream does.
+// refused denies a request that cannot be evaluated, as upstream does.
 func refused(review *codec.Review, status *apierrors.StatusError, err error) admission.Result {
 	annotate(review, errorAnnotationKey, fmt.Sprintf("%v: %v", status, err))
-	// Details that the status has not are those of any denial of upstream's.
+	// Missing details are those of all of upstream's denials.
 	if other, ok := errors.AsType[*apierrors.StatusError](admission.Forbidden(review, err)); ok && status.ErrStatus.Details == nil {
 		status.ErrStatus.Details = other.ErrStatus.Details
 	}
 	return admission.Denied(status)
 }
 
-// annotate adds an audit annotation. The keys are constants that are accepted.
+// annotate adds an audit annotation. The key must be valid.
 func annotate(review *codec.Review, key, value string) {
 	_ = review.Response.Annotate(key, value)
 }

@@ -32,8 +32,8 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// namespaceWith returns a namespace with labels of this plugin: "enforce",
-// "baseline".
+// namespaceWith returns a namespace with labels of the plugin, given as "enforce",
+// "baseline" and so on.
 func namespaceWith(name string, labels ...string) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}
 	for pair := range slices.Chunk(labels, 2) {
@@ -42,7 +42,7 @@ func namespaceWith(name string, labels ...string) *corev1.Namespace {
 	return n
 }
 
-// TestOddPods has what no API server sends. What cannot be read is not allowed.
+// TestOddPods has pods that no API server sends. Unreadable ones are not allowed.
 func TestOddPods(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "",
 		namespaceWith("namespace", "enforce", "baseline", "warn", "privileged", "audit", "baseline"))
@@ -61,7 +61,7 @@ func TestOddPods(t *testing.T) {
 	f(pod(`{"spec":[]}`), undecoded)
 	f(pod(`{"spec":{"hostNetwork":"yes"}}`), undecoded)
 	f(pod(`{"spec":{"hostNetwork":"yes"}}`), `"code":400,"details":{"kind":"pods","name":"name"},"message":"failed to decode object"`)
-	f(pod(`{"spec":{"HostNetwork":true}}`), allowed) // not a field of Kubernetes'
+	f(pod(`{"spec":{"HostNetwork":true}}`), allowed) // not a field of Kubernetes
 	f(pod(`{"spec":{"containers":"all"}}`), undecoded)
 	f(pod(`{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"unconfined","other":"x"}},`+
 		`"spec":{"containers":[{"name":"c"}]}}`),
@@ -131,8 +131,8 @@ func podsOf(count int, owner string) []runtime.Object {
 	return pods
 }
 
-// TestPodsMax has two more pods that are not like the others: they come first,
-// whatever their names.
+// TestPodsMax has two pods that differ from all others: they are evaluated first, whatever
+// their names.
 func TestPodsMax(t *testing.T) {
 	f := func(others int, want ...string) {
 		t.Helper()
@@ -156,7 +156,7 @@ func TestPodsMax(t *testing.T) {
 		violated...)...)
 }
 
-// TestPrioritized has pods of two controllers, of none, and of an exempt class.
+// TestPrioritized has pods of two controllers, of none, and with an exempt class.
 func TestPrioritized(t *testing.T) {
 	p := &plugin{exemptions: admissionapi.PodSecurityExemptions{RuntimeClasses: []string{"exempt"}}}
 	pod := func(name, owner, class string) *corev1.Pod {
@@ -205,8 +205,8 @@ func TestEnforcesMore(t *testing.T) {
 	f("privileged:v1.20", "privileged:latest", false)
 }
 
-// TestExemptNamespaces writes namespaces that are exempt: what their labels ask for
-// is not done, of which the user is warned.
+// TestExemptNamespaces writes exempt namespaces: their labels have no effect, and the user
+// gets a warning.
 func TestExemptNamespaces(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), `apiVersion: pod-security.admission.config.k8s.io/v1
 kind: PodSecurityConfiguration
@@ -231,8 +231,8 @@ exemptions: {namespaces: [namespace]}
 	f(level+`enforce":"restricted"`, ignored+`enforce=restricted:latest) will be ignored`)
 }
 
-// TestTemplates has controllers without a template of pods, in a namespace whose
-// labels are wrong: of ReplicationControllers alone the template is optional.
+// TestTemplates has controllers without a pod template in a namespace with invalid labels:
+// the template is optional only in ReplicationControllers.
 func TestTemplates(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", namespaceWith("namespace", "warn", "restricted", "enforce", "bogus"))
 	f := func(resource, template string, want bool) {
@@ -248,7 +248,7 @@ func TestTemplates(t *testing.T) {
 	f("apps/v1/deployments", `null`, true)
 }
 
-// TestNoTime has no time left to check pods, and no API server to list them.
+// TestNoTime has neither time to check pods nor an API server to list them.
 func TestNoTime(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -296,7 +296,7 @@ func TestPodsTime(t *testing.T) {
 func TestPodsNotListed(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer server.Close()
-	defer server.CloseClientConnections() // watches among them
+	defer server.CloseClientConnections() // including watches
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],` +
 		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
@@ -343,7 +343,7 @@ func BenchmarkDenied(b *testing.B) {
 	benchmark(b, admission.OutcomeDenied, corpus.MustRead("pods-create-v1-1.json"), "enforce", "restricted")
 }
 
-// restricted returns the recorded Pod as one that keeps to the standard.
+// restricted returns the recorded Pod, changed to conform to the standard.
 func restricted(t testing.TB) []byte {
 	t.Helper()
 	body := corpus.MustRead("pods-create-v1-1.json")
@@ -356,8 +356,7 @@ func restricted(t testing.TB) []byte {
 	return changed
 }
 
-// TestSpecOf compares with what decoding all of it gives, less what no check is
-// about.
+// TestSpecOf compares specOf with decoding the whole spec and removing the unread fields.
 func TestSpecOf(t *testing.T) {
 	compared := 0
 	for _, name := range corpus.Names() {

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// A subject is a pod that is compared with policies. Nothing of it is written to.
+// A subject is a pod that is compared with policies. The comparison does not write to it.
 type subject struct {
 	pod        *corev1.Pod
 	context    *corev1.PodSecurityContext // never nil
 	containers []container
-	mounts     map[string][]mount // that can be written to, by the name of the volume; nil until asked for
-	// translates says that annotations of seccomp count where the fields say nothing, as
-	// they do in a pod that is created.
+	mounts     map[string][]mount // writable mounts by the name of the volume; nil until they are needed
+	// translates says that seccomp annotations count where the fields are not set. It is
+	// true for pods that are created.
 	translates bool
 }
 
@@ -28,7 +28,7 @@ type container struct {
 
 func (c *container) path() *field.Path { return field.NewPath("spec", c.list).Index(c.index) }
 
-// A mount is one of a container.
+// A mount is the index of a volume mount of a container.
 type mount struct{ container, index int }
 
 func newSubject(pod *corev1.Pod, translates bool) *subject {
@@ -66,7 +66,7 @@ func (s *subject) writableMounts(volume string) []mount {
 	return s.mounts[volume]
 }
 
-// podProfile returns the seccomp profile that the pod says, and whether it says one.
+// podProfile returns the pod's seccomp profile, and whether the pod sets one.
 func (s *subject) podProfile() (name string, says bool) {
 	if p := s.context.SeccompProfile; p != nil {
 		return seccompName(p), true
@@ -77,8 +77,8 @@ func (s *subject) podProfile() (name string, says bool) {
 	return name, name != ""
 }
 
-// containerProfile returns the seccomp profile that the container says, and whether it
-// says one.
+// containerProfile returns the container's seccomp profile, and whether the container sets
+// one.
 func (s *subject) containerProfile(c *container) (name string, says bool) {
 	if c.SecurityContext != nil && c.SecurityContext.SeccompProfile != nil {
 		return seccompName(c.SecurityContext.SeccompProfile), true
@@ -89,7 +89,7 @@ func (s *subject) containerProfile(c *container) (name string, says bool) {
 	return canonical(name), says
 }
 
-// canonical returns the name of a profile that stands for all its names.
+// canonical returns one name for a profile that has several.
 func canonical(name string) string {
 	if p := seccompField(name); p != nil {
 		return seccompName(p)
@@ -98,8 +98,8 @@ func canonical(name string) string {
 }
 
 // apparmorProfile returns the name of the AppArmor profile of a container. API servers
-// make fields of annotations, and none of these of those. Where a container has both,
-// they are the same.
+// derive the field from the annotation, but not the annotation from the field. If a
+// container has both, they are equal.
 func (s *subject) apparmorProfile(annotations map[string]string, c *container) string {
 	if sc := c.SecurityContext; sc != nil && sc.AppArmorProfile != nil {
 		return apparmorName(sc.AppArmorProfile)
@@ -123,22 +123,22 @@ func apparmorName(p *corev1.AppArmorProfile) string {
 	case p.Type == corev1.AppArmorProfileTypeLocalhost && p.LocalhostProfile != nil:
 		return corev1.DeprecatedAppArmorBetaProfileNamePrefix + *p.LocalhostProfile
 	}
-	return string(p.Type) // which is no name of a profile, and not none
+	return string(p.Type) // not the name of a profile, but not empty either
 }
 
-// A candidate is what a policy makes of a pod: what it does not change is the pod's.
+// A candidate is the pod as a policy changes it. It shares unchanged parts with the pod.
 type candidate struct {
 	*subject
 	context          *corev1.PodSecurityContext
 	runtimeClassName *string
 	annotations      map[string]string
-	contexts         []*corev1.SecurityContext // of the containers
-	profile          string                    // of seccomp, of the pod
-	inherited        string                    // the same as containers have it
+	contexts         []*corev1.SecurityContext // by container
+	profile          string                    // the pod's seccomp profile
+	inherited        string                    // the same profile as containers inherit it
 	mutated          bool
 }
 
-// mutate returns what a policy makes of the pod.
+// mutate returns the pod as the policy changes it.
 func (s *subject) mutate(p *PodSecurityPolicy) *candidate {
 	c := &candidate{
 		subject: s, context: s.context, runtimeClassName: s.pod.Spec.RuntimeClassName, annotations: s.pod.Annotations,
@@ -152,7 +152,7 @@ func (s *subject) mutate(p *PodSecurityPolicy) *candidate {
 	return c
 }
 
-// own returns the context of the pod to write to.
+// own returns the pod's security context as a copy that may be changed.
 func (c *candidate) own() *corev1.PodSecurityContext {
 	if c.context == c.subject.context {
 		copied := *c.context
@@ -162,7 +162,7 @@ func (c *candidate) own() *corev1.PodSecurityContext {
 	return c.context
 }
 
-// ownOf returns the context of a container to write to.
+// ownOf returns a container's security context as a copy that may be changed.
 func (c *candidate) ownOf(i int) *corev1.SecurityContext {
 	c.mutated = true
 	switch c.contexts[i] {
@@ -193,7 +193,7 @@ func (c *candidate) mutatePod(p *PodSecurityPolicy) {
 	} else {
 		c.inherited = canonical(c.profile)
 	}
-	if p.rules.apparmor.standard != "" { // is an annotation of each container that has none
+	if p.rules.apparmor.standard != "" { // sets an annotation for each container without one
 		c.annotations = make(map[string]string, len(c.pod.Annotations)+len(c.containers))
 		maps.Copy(c.annotations, c.pod.Annotations)
 	}
@@ -231,8 +231,8 @@ func (c *candidate) mutateContainer(p *PodSecurityPolicy, i int) {
 	}
 }
 
-// escalation returns what containers get that do not say whether they may gain
-// privileges, nil for nothing.
+// escalation returns the value of allowPrivilegeEscalation for containers that do not set
+// it, nil to leave it unset.
 func escalation(spec *Spec) *bool {
 	switch {
 	case spec.DefaultAllowPrivilegeEscalation != nil:
@@ -282,8 +282,8 @@ func (c *candidate) capabilities(i int) *corev1.Capabilities {
 	return nil
 }
 
-// withCapabilities returns what a container adds and drops with what the policy adds
-// and drops, given itself if that is the same.
+// withCapabilities returns a container's capabilities with those that the policy adds and
+// drops. It returns given itself if nothing changes.
 func withCapabilities(given *corev1.Capabilities, r *rules) *corev1.Capabilities {
 	if r.defaultAdd.Len() == 0 && r.requiredDrop.Len() == 0 {
 		return given
@@ -306,8 +306,8 @@ func sorted(set sets.Set[string]) (list []corev1.Capability) {
 	return slices.Clip(list)
 }
 
-// apply makes the pod what the candidate is. What older manifests say of seccomp in
-// annotations becomes fields, as API servers did until v1.26.
+// apply writes the candidate to the pod. It converts seccomp annotations of older manifests
+// to fields, as API servers did until v1.26.
 func (c *candidate) apply(pod *corev1.Pod) {
 	if c.context.SeccompProfile == nil {
 		if p := seccompField(c.profile); p != nil {

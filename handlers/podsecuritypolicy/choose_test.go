@@ -20,7 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// viewOf returns a cluster with policies, of which everybody may use those whose name may lists.
+// viewOf returns a cluster with policies. Every user may use those whose names are in may.
 func viewOf(t *testing.T, may []string, policies ...runtime.Object) *cluster.View {
 	t.Helper()
 	needs := Plugin().Needs
@@ -39,7 +39,7 @@ func viewOf(t *testing.T, may []string, policies ...runtime.Object) *cluster.Vie
 	return state.View(needs...)
 }
 
-// TestFiles has policies of files beside those of the cluster.
+// TestFiles has policies in files as well as in the cluster.
 func TestFiles(t *testing.T) {
 	const readOnly = `{"readOnlyRootFilesystem":true,` + anys + `}`
 	f := func(used, want string, cluster ...runtime.Object) {
@@ -71,11 +71,10 @@ func TestFiles(t *testing.T) {
 	f("", "a")
 	f("", "a", policy(t, "b", all, ""))
 	f("b", "b", policy(t, "b", all, ""))
-	f("c", "a", policy(t, "c", all, "")) // in whose place that of the file is
+	f("c", "a", policy(t, "c", all, "")) // replaced by the policy of the file
 }
 
-// TestMayNot has policies that are not allowed: by an authorizer that denies, or by whom it does
-// not know.
+// TestMayNot has an authorizer that denies, and one that does not allow.
 func TestMayNot(t *testing.T) {
 	denied := func(r *authorizationv1.SubjectAccessReview) { r.Status.Allowed, r.Status.Denied = true, true }
 	body := admissiontest.Body(codec.Create, pods, `{"spec":{}}`)
@@ -92,7 +91,7 @@ func TestMayNot(t *testing.T) {
 	}
 }
 
-// TestEnds has reviews whose context ends.
+// TestEnds has reviews whose context has ended.
 func TestEnds(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -114,12 +113,12 @@ func TestEnds(t *testing.T) {
 		t.Fatalf("got %v and error %v, want that it may be used", may, err)
 	}
 	a.ctx = ended
-	if may, err := a.may("p"); may || !errors.Is(err, context.Canceled) { // though the answer is remembered
+	if may, err := a.may("p"); may || !errors.Is(err, context.Canceled) { // although the answer is cached
 		t.Errorf("got %v and error %v, want the error %v", may, err, context.Canceled)
 	}
 }
 
-// TestMessages has how much is said of what is wrong, and by which policies.
+// TestMessages checks how many faults a message lists, and of which policies.
 func TestMessages(t *testing.T) {
 	if f := (&faultsOf{bytes: admission.MessagesBytesMax + 1}); !f.full() {
 		t.Errorf("got room after %d bytes, want none", f.bytes)
@@ -148,7 +147,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestFaults has policies that cannot be used (k8s.io/kubernetes v1.24
+// TestFaults has invalid policies (k8s.io/kubernetes v1.24
 // pkg/security/podsecuritypolicy/factory.go).
 func TestFaults(t *testing.T) {
 	f := func(spec, annotations, want string) {
@@ -172,7 +171,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestKeeps has what is kept of a policy.
+// TestKeeps checks which fields of a policy are cached.
 func TestKeeps(t *testing.T) {
 	given := &PodSecurityPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: "policies.fastadmit.io/v1beta1", Kind: "PodSecurityPolicy"},

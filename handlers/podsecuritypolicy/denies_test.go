@@ -9,8 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// checkDenies asks about a pod under one policy: want is what is wrong with it, empty if nothing
-// is.
+// checkDenies validates a pod against one policy. Want is the fault in the message, empty if
+// the pod is allowed.
 func checkDenies(t *testing.T, phase admission.Phase, spec, annotations, pod, want string) {
 	t.Helper()
 	chain := chainOf(t, everybody, policy(t, "p", spec, annotations))
@@ -29,7 +29,7 @@ func instead(field, value string) string {
 	return strings.Replace(all, `"`+field+`":{"rule":"RunAsAny"}`, `"`+field+`":`+value, 1)
 }
 
-// TestDeniesPods has what is wrong with a pod.
+// TestDeniesPods has pods that violate a policy.
 func TestDeniesPods(t *testing.T) {
 	f := func(spec, pod, want string) {
 		t.Helper()
@@ -83,7 +83,7 @@ func TestDeniesPods(t *testing.T) {
 		at+`seLinuxOptions.level: Invalid value: "s1": must be s0`)
 }
 
-// TestEqualLevels has levels of SELinux. Those without a colon have no categories.
+// TestEqualLevels compares SELinux levels. Those without a colon have no categories.
 func TestEqualLevels(t *testing.T) {
 	f := func(a, b string, want bool) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestEqualLevels(t *testing.T) {
 	f("s0:", "s0:", true)
 }
 
-// TestDeniesProfiles has profiles of seccomp and AppArmor.
+// TestDeniesProfiles has seccomp and AppArmor profiles.
 func TestDeniesProfiles(t *testing.T) {
 	f := func(annotations, pod, want string) {
 		t.Helper()
@@ -141,7 +141,7 @@ func TestDeniesProfiles(t *testing.T) {
 	f(names, both(`{}`, apparmor("Other")), forbidden+`Other`+other)
 }
 
-// TestDeniesContainers has what is wrong with a container.
+// TestDeniesContainers has containers that violate a policy.
 func TestDeniesContainers(t *testing.T) {
 	f := func(spec, context, want string) {
 		t.Helper()
@@ -199,7 +199,7 @@ func TestDeniesContainers(t *testing.T) {
 	f(with(`"allowedProcMountTypes":["Unmasked"]`), `{}`, mount("Default"))
 }
 
-// TestDeniesPorts has the ports of nodes.
+// TestDeniesPorts has host ports.
 func TestDeniesPorts(t *testing.T) {
 	f := func(port, want string) {
 		t.Helper()
@@ -215,7 +215,8 @@ func TestDeniesPorts(t *testing.T) {
 	}
 }
 
-// TestMutatesOnlyWhatIsMissing has fields that a policy fills in, and that a pod has.
+// TestMutatesOnlyWhatIsMissing has fields that a policy sets, and pods that set them
+// already.
 func TestMutatesOnlyWhatIsMissing(t *testing.T) {
 	chain := chainOf(t, everybody,
 		policy(t, "p", `{"volumes":["*"],"allowPrivilegeEscalation":false,`+strings.TrimPrefix(instead("runAsUser",

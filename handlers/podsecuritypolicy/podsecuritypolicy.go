@@ -1,8 +1,9 @@
 // Package podsecuritypolicy is the admission plugin PodSecurityPolicy.
 //
-// It lets pods do what a policy allows that their creator or their service account may
-// use, and gives them what they do not say: users, capabilities, profiles. Kubernetes
-// has PodSecurity in its place, which neither changes pods nor knows who creates them.
+// It allows a pod if the pod conforms to a policy that its creator or its service account
+// may use. It also sets fields that the pod leaves out: users, capabilities, profiles.
+// Kubernetes replaced it by PodSecurity, which neither changes pods nor considers who
+// creates them.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/security/podsecuritypolicy and
 // pkg/security/podsecuritypolicy v1.24.17, the last release that had it.
@@ -70,9 +71,9 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 	return admission.Handler{Admit: p.admit, Validate: admission.ValidateTyped(p.validate)}, nil
 }
 
-// addFile adds a policy of a file.
+// addFile adds the policy in a file.
 func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
-	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // UnmarshalJSON forgives
+	if errs := documents.Decode(content, new(documents.Object[Spec])); errs != nil { // because UnmarshalJSON reports no errors
 		return errs
 	}
 	policy := new(PodSecurityPolicy)
@@ -93,8 +94,8 @@ func (p *plugin) addFile(_ *admission.File, _ string, content []byte) []error {
 	return nil
 }
 
-// policies returns those that can be used, the first one named first and the others by
-// name. One of a file takes the place of one of the cluster with the same name.
+// policies returns the valid policies: the one with the name first, then the others in order
+// of their names. A policy of a file replaces one of the cluster with the same name.
 func (p *plugin) policies(first string) []*PodSecurityPolicy {
 	known := p.known.List("")
 	all := make([]*PodSecurityPolicy, 0, len(known)+len(p.files))
@@ -161,8 +162,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review, pod, old *c
 	return annotated(review, "validate-policy", policy.Name)
 }
 
-// isCollecting reports whether nothing is updated but what the garbage collector
-// updates, which whoever may delete the pod may do (k8s.io/kubernetes v1.24
+// isCollecting reports whether an update changes only fields that the garbage collector
+// changes. Users with permission to delete the pod may do so (k8s.io/kubernetes v1.24
 // pkg/registry/rbac IsOnlyMutatingGCFields).
 func isCollecting(pod, old *corev1.Pod) bool {
 	p := *pod
@@ -171,8 +172,9 @@ func isCollecting(pod, old *corev1.Pod) bool {
 	return apiequality.Semantic.DeepEqual(&p, old)
 }
 
-// choose returns the first policy that the pod may have as it is, or else, where pods
-// are admitted, the first one that it may have and what it makes of the pod.
+// choose returns the first policy that allows the pod unchanged. If there is none and the
+// pod is being admitted, it returns the first policy that allows the changed pod, and that
+// pod.
 func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.Pod, verb, first string) (*PodSecurityPolicy,
 	*candidate, *admission.Result) {
 	deny := func(format string, arguments ...any) *admission.Result {
@@ -222,8 +224,7 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	return nil, nil, deny("PodSecurityPolicy: unable to %s pod: [%s]", verb, strings.Join(messages, " "))
 }
 
-// Permissions ask which policies may be used by the service account of a pod and by whoever
-// sends it.
+// Permissions answer which policies the pod's service account or the user may use.
 type permissions struct {
 	ctx    context.Context
 	access *cluster.Access
@@ -233,7 +234,7 @@ type permissions struct {
 
 func newPermissions(ctx context.Context, access *cluster.Access, review *codec.Review, account string) (*permissions, error) {
 	user := new(authorizationv1.SubjectAccessReviewSpec)
-	if review.UserInfo().IsSet() { // which no API server leaves out
+	if review.UserInfo().IsSet() { // API servers always set it
 		var err error
 		if user, err = accessreview.Spec(review, nil); err != nil {
 			return nil, err
@@ -250,12 +251,12 @@ func newPermissions(ctx context.Context, access *cluster.Access, review *codec.R
 	return a, nil
 }
 
-// groups are the API groups that policies were in, by which roles name them.
+// groups are the API groups of policies in roles.
 var groups = [...]string{"policy", "extensions"}
 
-// may reports whether either may use a policy.
+// may reports whether the service account or the user may use a policy.
 func (a *permissions) may(policy string) (bool, error) {
-	if err := a.ctx.Err(); err != nil { // also where the answers are remembered
+	if err := a.ctx.Err(); err != nil { // also if the answers are cached
 		return false, err
 	}
 	for _, user := range a.users {
@@ -276,7 +277,7 @@ func (a *permissions) may(policy string) (bool, error) {
 	return false, nil
 }
 
-// messages returns what is wrong with the pod by those policies that may be used.
+// messages returns how the pod violates the policies that may be used.
 func (a *permissions) messages(policies []*PodSecurityPolicy, faults map[string]*faultsOf) (messages []string, err error) {
 	bytes := 0
 	for _, policy := range policies {

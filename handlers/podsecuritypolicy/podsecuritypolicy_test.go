@@ -22,7 +22,7 @@ const (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// policy returns one with this spec and annotations.
+// policy returns a policy with this spec and annotations.
 func policy(t testing.TB, name, spec, annotations string) *PodSecurityPolicy {
 	t.Helper()
 	p := new(PodSecurityPolicy)
@@ -34,8 +34,7 @@ func policy(t testing.TB, name, spec, annotations string) *PodSecurityPolicy {
 	return p
 }
 
-// chainOf returns a chain in a cluster with policies, of which authorize says who may
-// use them.
+// chainOf returns a chain in a cluster with policies. Authorize decides who may use them.
 func chainOf(t testing.TB, authorize func(*authorizationv1.SubjectAccessReviewSpec) bool, policies ...runtime.Object) *admission.Chain {
 	t.Helper()
 	return admissiontest.AccessChain(t, Plugin(),
@@ -44,7 +43,7 @@ func chainOf(t testing.TB, authorize func(*authorizationv1.SubjectAccessReviewSp
 
 func everybody(*authorizationv1.SubjectAccessReviewSpec) bool { return true }
 
-// TestAdmits has what a policy makes of a pod.
+// TestAdmits checks how policies change pods.
 func TestAdmits(t *testing.T) {
 	f := func(spec, annotations, given, want string) {
 		t.Helper()
@@ -103,7 +102,7 @@ func TestAdmits(t *testing.T) {
 		`"apparmor.security.beta.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`, field, field)
 }
 
-// TestAdmitsWhatIsGiven has fields of a pod that a policy does not change.
+// TestAdmitsWhatIsGiven has pods whose fields policies must not change.
 func TestAdmitsWhatIsGiven(t *testing.T) {
 	f := func(spec, annotations, pod string) {
 		t.Helper()
@@ -138,7 +137,7 @@ func TestAdmitsWhatIsGiven(t *testing.T) {
 		`{"securityContext":`+odd+`,"containers":[{"name":"c","securityContext":`+odd+`}]}`)
 }
 
-// TestPoliciesSeeThePod has a policy that completes a pod, and one that allows it as it is.
+// TestPoliciesSeeThePod has a policy that changes the pod, and one that allows it unchanged.
 func TestPoliciesSeeThePod(t *testing.T) {
 	chain := chainOf(t, everybody, policy(t, "z", all, ""), policy(t, "a",
 		strings.Replace(instead("fsGroup", `{"rule":"MustRunAs","ranges":[{"min":7,"max":8}]}`), `{`,
@@ -149,7 +148,7 @@ func TestPoliciesSeeThePod(t *testing.T) {
 	admissiontest.CheckAdmit(t, chain, pods, pod, pod)
 }
 
-// TestValidatesWhatIsComplete has fields that a policy would complete.
+// TestValidatesWhatIsComplete has fields that a policy would set.
 func TestValidatesWhatIsComplete(t *testing.T) {
 	f := func(spec, annotations string) {
 		t.Helper()
@@ -172,8 +171,8 @@ func TestValidatesWhatIsComplete(t *testing.T) {
 	f(all, `"apparmor.security.beta.kubernetes.io/defaultProfileName":"runtime/default"`)
 }
 
-// TestAnnotationsOfSeccomp has older manifests, whose annotations count where the fields
-// say nothing, and become fields.
+// TestAnnotationsOfSeccomp has older manifests: their annotations count where the fields are
+// not set, and become fields.
 func TestAnnotationsOfSeccomp(t *testing.T) {
 	chain := chainOf(t, everybody,
 		policy(t, "p", all, `"seccomp.security.alpha.kubernetes.io/allowedProfileNames":"runtime/default,localhost/a"`))
@@ -185,7 +184,7 @@ func TestAnnotationsOfSeccomp(t *testing.T) {
 	admissiontest.CheckAdmit(t, chain, pods, annotated(both, `{"containers":[{"name":"c"},{"name":"d"}]}`), annotated(both,
 		`{"containers":[{"name":"c","securityContext":{"seccompProfile":{"type":"Localhost",`+
 			`"localhostProfile":"a"}}},{"name":"d"}],"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}}}`))
-	// What runs is what the fields say.
+	// The fields take precedence.
 	unconfined := admissiontest.Body(codec.Create, pods, annotated(both, `{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}`))
 	admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeDenied, unconfined)
 	only := admissiontest.Body(codec.Create, pods, annotated(both, `{"containers":[{"name":"c"}]}`))
@@ -219,7 +218,7 @@ func TestAnnotationsOfSeccomp(t *testing.T) {
 	}
 }
 
-// TestVolumes has volumes that a policy allows, or does not.
+// TestVolumes has volumes that a policy allows, and others.
 func TestVolumes(t *testing.T) {
 	f := func(volumes, volume, want string) {
 		t.Helper()
@@ -273,7 +272,7 @@ func TestVolumes(t *testing.T) {
 		`"hostPath":{"path":"/a/b"}`, "")
 }
 
-// TestMessagesQuote has what a message shows of a value with control characters.
+// TestMessagesQuote has values with control characters, which messages quote.
 func TestMessagesQuote(t *testing.T) {
 	chain := chainOf(t, everybody, policy(t, "p", all, ""))
 	body := admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"securityContext":{"procMount":"\u0000"}}]}}`)
@@ -283,7 +282,7 @@ func TestMessagesQuote(t *testing.T) {
 	}
 }
 
-// TestWhoMayUse has who is asked about, and about what.
+// TestWhoMayUse checks which users and policies the authorizer is asked about.
 func TestWhoMayUse(t *testing.T) {
 	var asked []string
 	answer := func(s *authorizationv1.SubjectAccessReviewSpec) string {
@@ -303,7 +302,7 @@ func TestWhoMayUse(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	account, want := "system:serviceaccount:shop:x [system:serviceaccounts system:serviceaccounts:shop]", []string(nil)
-	for _, name := range []string{"b", "c"} { // of the one that is none, nobody is asked
+	for _, name := range []string{"b", "c"} { // the policy that does not exist is not asked about
 		for _, user := range []string{account, "jane [g]"} {
 			for _, group := range []string{"policy", "extensions"} {
 				want = append(want, fmt.Sprintf("%s use podsecuritypolicies.%s/%s in shop", user, group, name))
@@ -315,7 +314,7 @@ func TestWhoMayUse(t *testing.T) {
 	}
 }
 
-// TestOrder has the policies that are tried first.
+// TestOrder checks which policies are tried first.
 func TestOrder(t *testing.T) {
 	const readOnly = `{"readOnlyRootFilesystem":true,` + anys + `}`
 	f := func(phase admission.Phase, object, want string, policies ...runtime.Object) {
@@ -336,7 +335,7 @@ func TestOrder(t *testing.T) {
 	f(admission.Validate, `null`, "unexpected type")
 }
 
-// TestUpdates has what is looked at of an update.
+// TestUpdates checks which parts of an update are validated.
 func TestUpdates(t *testing.T) {
 	chain := chainOf(t, everybody, policy(t, "a", `{"volumes":["*"],"requiredDropCapabilities":["ALL"],`+anys+`}`, ""))
 	f := func(body []byte, want admission.Outcome) {
@@ -354,13 +353,13 @@ func TestUpdates(t *testing.T) {
 	update := string(admissiontest.UpdateBody(pods, pod, pod))
 	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, []byte(update))
 	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied,
-		[]byte(strings.Replace(update, `"UPDATE"`, `"CREATE"`, 1))) // of which nothing was checked before
+		[]byte(strings.Replace(update, `"UPDATE"`, `"CREATE"`, 1))) // a creation, so the old object was not checked before
 	debug := func(context string) []byte {
 		body := admissiontest.UpdateBody(pods, `{"spec":{"ephemeralContainers":[{"name":"d","securityContext":`+context+`}]}}`, `{}`)
 		return []byte(strings.Replace(string(body), `"name":"name"`, `"name":"name","subResource":"ephemeralcontainers"`, 1))
 	}
 	f(debug(`{"capabilities":{"drop":["ALL"]}}`), admission.OutcomeAllowed)
 	f(debug(`{"privileged":true,"capabilities":{"drop":["ALL"]}}`), admission.OutcomeDenied)
-	f(debug(`null`), admission.OutcomeDenied) // what the policy adds would be missing
+	f(debug(`null`), admission.OutcomeDenied) // because the change by the policy would be missing
 	f([]byte(strings.Replace(string(debug(`null`)), "ephemeralcontainers", "resize", 1)), admission.OutcomeAllowed)
 }

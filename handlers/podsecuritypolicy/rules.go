@@ -22,13 +22,13 @@ const (
 	apparmorDefault = "apparmor.security.beta.kubernetes.io/defaultProfileName"
 	apparmorAllowed = "apparmor.security.beta.kubernetes.io/allowedProfileNames"
 
-	// dockerDefault is what the profile of the container runtime was called first.
+	// dockerDefault is the former name of the container runtime's profile.
 	dockerDefault = corev1.DeprecatedSeccompProfileDockerDefault
 
 	anything = "*" // allows all of a list
 )
 
-// rules are a policy in the form in which pods are compared with it.
+// rules are a policy in a form that is fast to compare pods with.
 type rules struct {
 	defaultAdd, allowedAdd, requiredDrop sets.Set[string]
 	volumes                              sets.Set[string]
@@ -36,11 +36,11 @@ type rules struct {
 	flexVolumes, csiDrivers              sets.Set[string]
 }
 
-// profiles are the names of profiles that containers may have.
+// profiles are the profiles that containers may use.
 type profiles struct {
-	standard string           // of those that say none; empty for none
-	allowed  sets.Set[string] // nil if nothing is said
-	shown    string           // the same for messages
+	standard string           // for containers without one; empty for none
+	allowed  sets.Set[string] // nil if the policy has no annotation for it
+	shown    string           // allowed, for messages
 }
 
 // newProfiles reads annotations of a policy.
@@ -59,7 +59,7 @@ func newRules(spec *Spec, annotations map[string]string) (*rules, error) {
 	r.volumes = sets.New(spec.Volumes...)
 	r.apparmor = newProfiles(annotations, apparmorDefault, apparmorAllowed)
 	r.seccomp = newProfiles(annotations, seccompDefault, seccompAllowed)
-	if s := r.seccomp.allowed; s.HasAny(dockerDefault, corev1.SeccompProfileRuntimeDefault) { // two names of one profile
+	if s := r.seccomp.allowed; s.HasAny(dockerDefault, corev1.SeccompProfileRuntimeDefault) { // the same profile
 		s.Insert(dockerDefault, corev1.SeccompProfileRuntimeDefault)
 	}
 	r.flexVolumes, r.csiDrivers = sets.New[string](), sets.New[string]()
@@ -80,8 +80,8 @@ func capabilities(list []corev1.Capability) sets.Set[string] {
 	return s
 }
 
-// faults says why there can be no policy like this: in-tree, API servers refuse most
-// of it, and the plugin passes over policies with the rest (k8s.io/kubernetes v1.24
+// faults returns why a policy is invalid. In-tree, API servers refuse most of these
+// policies, and the plugin ignores the rest (k8s.io/kubernetes v1.24
 // pkg/security/podsecuritypolicy/factory.go).
 func faults(spec *Spec, r *rules) (errs []error) {
 	switch spec.SELinux.Rule {
@@ -122,7 +122,7 @@ func faults(spec *Spec, r *rules) (errs []error) {
 	return errs
 }
 
-// seccompField returns the profile that has this name in annotations, nil for none
+// seccompField returns the profile with this name in annotations, nil if there is none
 // (k8s.io/kubernetes v1.24 pkg/api/pod SeccompFieldForAnnotation).
 func seccompField(name string) *corev1.SeccompProfile {
 	switch name {
@@ -137,7 +137,7 @@ func seccompField(name string) *corev1.SeccompProfile {
 	return nil
 }
 
-// seccompName returns the name that a profile has in annotations, empty if it is none.
+// seccompName returns the name of a profile in annotations, empty if it has none.
 func seccompName(p *corev1.SeccompProfile) string {
 	switch p.Type {
 	case corev1.SeccompProfileTypeUnconfined:

@@ -17,10 +17,10 @@ type PodSecurityPolicy struct {
 	Spec              Spec `json:"spec"`
 
 	rules *rules
-	fault error // why the policy cannot be used
+	fault error // why the policy is invalid
 }
 
-// Spec is what pods may do, and what they get that do not say.
+// Spec says what pods may do, and sets fields that they leave out.
 type Spec struct {
 	Privileged               bool                `json:"privileged,omitempty"`
 	DefaultAddCapabilities   []corev1.Capability `json:"defaultAddCapabilities,omitempty"`
@@ -41,7 +41,7 @@ type Spec struct {
 
 	ReadOnlyRootFilesystem          bool  `json:"readOnlyRootFilesystem,omitempty"`
 	DefaultAllowPrivilegeEscalation *bool `json:"defaultAllowPrivilegeEscalation,omitempty"`
-	AllowPrivilegeEscalation        *bool `json:"allowPrivilegeEscalation,omitempty"` // true unless it says false
+	AllowPrivilegeEscalation        *bool `json:"allowPrivilegeEscalation,omitempty"` // nil is true
 
 	AllowedHostPaths      []AllowedHostPath      `json:"allowedHostPaths,omitempty"`
 	AllowedFlexVolumes    []AllowedFlexVolume    `json:"allowedFlexVolumes,omitempty"`
@@ -52,31 +52,31 @@ type Spec struct {
 	RuntimeClass          *RuntimeClassOptions   `json:"runtimeClass,omitempty"`
 }
 
-// HostPortRange are ports of nodes, both ends included.
+// HostPortRange is a range of ports of nodes, both ends included.
 type HostPortRange struct {
 	Min int32 `json:"min"`
 	Max int32 `json:"max"`
 }
 
-// IDRange are IDs of users or groups, both ends included.
+// IDRange is a range of user or group IDs, both ends included.
 type IDRange struct {
 	Min int64 `json:"min"`
 	Max int64 `json:"max"`
 }
 
-// IDOptions say which IDs of users or groups there may be.
+// IDOptions say which user or group IDs are allowed.
 type IDOptions struct {
 	Rule   string    `json:"rule,omitempty"`
 	Ranges []IDRange `json:"ranges,omitempty"`
 }
 
-// SELinuxOptions say which labels there may be.
+// SELinuxOptions say which SELinux labels are allowed.
 type SELinuxOptions struct {
 	Rule           string                 `json:"rule"`
 	SELinuxOptions *corev1.SELinuxOptions `json:"seLinuxOptions,omitempty"`
 }
 
-// AllowedHostPath is a path of nodes and what is below it.
+// AllowedHostPath is a path of nodes; it includes the paths below it.
 type AllowedHostPath struct {
 	PathPrefix string `json:"pathPrefix,omitempty"`
 	ReadOnly   bool   `json:"readOnly,omitempty"`
@@ -87,19 +87,19 @@ type AllowedFlexVolume struct {
 	Driver string `json:"driver"`
 }
 
-// AllowedCSIDriver is a driver of volumes that a pod has inline.
+// AllowedCSIDriver is a driver of inline volumes.
 type AllowedCSIDriver struct {
 	Name string `json:"name"`
 }
 
-// RuntimeClassOptions say which runtime classes there may be.
+// RuntimeClassOptions say which runtime classes are allowed.
 type RuntimeClassOptions struct {
 	AllowedRuntimeClassNames []string `json:"allowedRuntimeClassNames"`
 	DefaultRuntimeClassName  *string  `json:"defaultRuntimeClassName,omitempty"`
 }
 
-// PodSecurityPolicies are known whole. API servers take no CustomResourceDefinition in
-// the group policy, which has no dot.
+// PodSecurityPolicies are cached completely. Their group is not Kubernetes' "policy",
+// because API servers reject a CustomResourceDefinition whose group has no dot.
 var PodSecurityPolicies = cluster.Define(cluster.Definition{
 	Group: cluster.PolicyGroup, Version: "v1beta1", Resource: "podsecuritypolicies", Kind: "PodSecurityPolicy", Optional: true,
 }, cluster.Type[*PodSecurityPolicy]{Keep: func(p *PodSecurityPolicy) *PodSecurityPolicy {
@@ -109,12 +109,12 @@ var PodSecurityPolicies = cluster.Define(cluster.Definition{
 	return p
 }})
 
-// apiVersions are those of documents in files: as the cluster has them, and as clusters
-// had them.
+// apiVersions are the versions that documents in files may have: that of the cluster, and
+// the former ones of Kubernetes.
 var apiVersions = []string{PodSecurityPolicies.GroupVersionKind().GroupVersion().String(), "policy/v1beta1", "extensions/v1beta1"}
 
-// UnmarshalJSON implements json.Unmarshaler. An object whose spec is wrong is one that
-// cannot be used, and no error: the others of the cluster are to be read.
+// UnmarshalJSON implements json.Unmarshaler. A wrong spec makes the policy invalid, but is
+// not an error, so that the other policies of the cluster can be read.
 func (p *PodSecurityPolicy) UnmarshalJSON(text []byte) error {
 	object, fault, err := documents.DecodeLenient[Spec](text)
 	if err != nil {
@@ -125,14 +125,14 @@ func (p *PodSecurityPolicy) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// complete adds what follows from the spec and the annotations.
+// complete sets the fields that derive from the spec and the annotations.
 func (p *PodSecurityPolicy) complete() {
 	if p.rules == nil && p.fault == nil {
 		p.rules, p.fault = newRules(&p.Spec, p.Annotations)
 	}
 }
 
-// DeepCopyObject implements runtime.Object. Nobody changes the spec.
+// DeepCopyObject implements runtime.Object. It shares the spec, which is never changed.
 func (p *PodSecurityPolicy) DeepCopyObject() runtime.Object {
 	c := *p
 	c.ObjectMeta = *p.DeepCopy()

@@ -12,8 +12,8 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// faultsOf gathers what is wrong with a pod, as messages, until these are longer than
-// any that is sent.
+// faultsOf collects the faults of a pod as messages. It ignores more of them once they
+// exceed the longest message that is sent.
 type faultsOf struct {
 	messages []string
 	bytes    int
@@ -32,7 +32,7 @@ func (f *faultsOf) say(message string) {
 
 func (f *faultsOf) full() bool { return f.bytes > admission.MessagesBytesMax }
 
-// validate says what a policy has against the candidate.
+// validate adds the faults of the candidate under the policy.
 func (c *candidate) validate(p *PodSecurityPolicy, f *faultsOf) {
 	path := field.NewPath("spec", "securityContext")
 	var fsGroups []int64
@@ -88,7 +88,7 @@ func checkGroups(f *faultsOf, path *field.Path, options *IDOptions, groups []int
 	}
 }
 
-// invalidGroups is field.Invalid as v1.24 showed lists.
+// invalidGroups formats an error as v1.24's field.Invalid did for lists.
 func invalidGroups(path *field.Path, groups []int64, detail string) string {
 	return fmt.Sprintf("%s: Invalid value: %#v: %s", path, groups, detail)
 }
@@ -112,7 +112,7 @@ func checkSELinux(f *faultsOf, path *field.Path, options *SELinuxOptions, got *c
 	if options.Rule == runAsAny {
 		return
 	}
-	want := options.SELinuxOptions // which mutate sets, if the pod has none
+	want := options.SELinuxOptions // mutate sets it if the pod has none
 	check := func(name, got, want string, equal bool) {
 		if !equal {
 			f.add(field.Invalid(path.Child(name), got, "must be "+want))
@@ -135,7 +135,7 @@ func equalLevels(a, b string) bool {
 	return slices.Equal(sortedOf(categories), sortedOf(others))
 }
 
-// safeSysctls are those of the pod alone (k8s.io/kubernetes v1.24
+// safeSysctls are the sysctls that affect only the pod (k8s.io/kubernetes v1.24
 // pkg/security/podsecuritypolicy/sysctl).
 var safeSysctls = sets.New("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies",
 	"net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start")
@@ -195,10 +195,10 @@ func (c *candidate) validateContainer(p *PodSecurityPolicy, i int, f *faultsOf) 
 	}
 	checkCapabilities(f, path.Child("capabilities"), p, sc.Capabilities)
 	checkHostPorts(f, given, p)
-	if p.Spec.ReadOnlyRootFilesystem && !isTrue(sc.ReadOnlyRootFilesystem) { // which mutate sets
+	if p.Spec.ReadOnlyRootFilesystem && !isTrue(sc.ReadOnlyRootFilesystem) { // mutate sets it
 		f.add(field.Invalid(path.Child("readOnlyRootFilesystem"), false, "ReadOnlyRootFilesystem must be set to true"))
 	}
-	if !p.Spec.allowsEscalation() && *sc.AllowPrivilegeEscalation { // which mutate sets
+	if !p.Spec.allowsEscalation() && *sc.AllowPrivilegeEscalation { // mutate sets it
 		f.add(field.Invalid(path.Child("allowPrivilegeEscalation"), true, "Allowing privilege escalation for containers is not allowed"))
 	}
 }
@@ -209,7 +209,7 @@ func checkUser(f *faultsOf, path *field.Path, options *IDOptions, nonRoot *bool,
 	switch {
 	case options.Rule == runAsAny:
 	case options.Rule == mustRunAs:
-		if !isIn(options.Ranges, *user) { // which mutate sets
+		if !isIn(options.Ranges, *user) { // mutate sets it
 			f.add(field.Invalid(path.Child("runAsUser"), *user, fmt.Sprintf("must be in the ranges: %v", options.Ranges)))
 		}
 	case nonRoot != nil && !*nonRoot:
@@ -236,7 +236,7 @@ func (c *candidate) checkAppArmor(p *PodSecurityPolicy, given *container, f *fau
 func checkCapabilities(f *faultsOf, path *field.Path, p *PodSecurityPolicy, got *corev1.Capabilities) {
 	r := p.rules
 	if got == nil || r.allowedAdd.Has(anything) {
-		return // where the policy adds or drops, mutate sets some
+		return // mutate sets some if the policy adds or drops any
 	}
 	for _, c := range got.Add {
 		if !r.defaultAdd.Has(string(c)) && !r.allowedAdd.Has(string(c)) {

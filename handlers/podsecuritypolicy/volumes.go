@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// newer are the types of volumes that are newer than policies, which therefore do not
-// name them: only a policy that allows all volumes allows these.
+// newer are the types of volumes that were added after PodSecurityPolicy ended. Policies
+// cannot name them, so only those that allow all volumes allow these.
 var newer = sets.New("image")
 
-// typeOf returns the name of a volume's type as policies have it: that of its field.
+// typeOf returns the type of a volume: the name of its field.
 func typeOf(v *corev1.VolumeSource) string {
 	sources := reflect.ValueOf(v).Elem()
 	for i := range sources.NumField() {
@@ -27,7 +27,7 @@ func typeOf(v *corev1.VolumeSource) string {
 		}
 		return name
 	}
-	return "unknown" // a type that is newer than this program
+	return "unknown" // a type that this version of k8s.io/api does not know
 }
 
 func (c *candidate) checkVolumes(p *PodSecurityPolicy, f *faultsOf) {
@@ -58,8 +58,8 @@ func (c *candidate) checkVolumes(p *PodSecurityPolicy, f *faultsOf) {
 	}
 }
 
-// allows reports whether the policy names the type of a volume. Where secrets are
-// allowed, so is what API servers give each pod to reach them.
+// allows reports whether the policy allows the type of a volume. A policy that allows
+// secrets also allows the projected volume with the service account's token.
 func (p *PodSecurityPolicy) allows(kind string, v *corev1.Volume) bool {
 	return p.rules.volumes.Has(kind) && !newer.Has(kind) ||
 		v.Projected != nil && p.rules.volumes.Has("secret") && isOnlyToken(v.Projected)

@@ -21,14 +21,14 @@ const (
 type configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Default are the tolerations for pods of namespaces that have none for them.
+	// Default are the tolerations for pods of namespaces without an annotation for them.
 	Default []corev1.Toleration `json:"default"`
-	// Whitelist are those that pods may have, of namespaces that do not list any.
+	// Whitelist are the allowed tolerations of pods in namespaces without an annotation for
+	// them.
 	Whitelist []corev1.Toleration `json:"whitelist"`
 }
 
-// loadConfiguration reads a configuration file, nil for none. The error joins
-// everything that is wrong.
+// loadConfiguration reads a configuration file, nil for none. The error joins all errors.
 func loadConfiguration(content []byte) (*configuration, error) {
 	c := new(configuration)
 	if content == nil {
@@ -41,8 +41,8 @@ func loadConfiguration(content []byte) (*configuration, error) {
 	})
 }
 
-// validateTolerations checks what k8s.io/kubernetes pkg/apis/core/validation
-// ValidateTolerations does without options, in its words.
+// validateTolerations makes the checks of ValidateTolerations in k8s.io/kubernetes
+// pkg/apis/core/validation without options, with its messages.
 func validateTolerations(tolerations []corev1.Toleration, path *field.Path) (errs field.ErrorList) {
 	for i := range tolerations {
 		t, at := &tolerations[i], path.Index(i)

@@ -1,10 +1,10 @@
 // Package podtolerationrestriction is the admission plugin
 // PodTolerationRestriction.
 //
-// It gives the pods of a namespace tolerations, and refuses pods that tolerate
-// more than their namespace may. Taints keep pods off nodes that are meant for
-// others only as long as not everybody can write a toleration; with this plugin
-// it takes who may annotate the namespace.
+// It adds tolerations to the pods of a namespace, and denies pods that tolerate more than
+// their namespace allows. Otherwise every author of pods could tolerate the taints that
+// reserve nodes for others. With this plugin, only users who may annotate the namespace can
+// allow it.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtolerationrestriction.
 package podtolerationrestriction
@@ -25,13 +25,13 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// Annotations of namespaces: lists of tolerations, as JSON.
+// Annotations of namespaces with a JSON list of tolerations.
 const (
 	annotationDefault   = "scheduler.alpha.kubernetes.io/defaultTolerations"
 	annotationWhitelist = "scheduler.alpha.kubernetes.io/tolerationsWhitelist"
 )
 
-// pressure is what every pod gets that asks for processors or memory.
+// pressure is the toleration for every pod that is not best-effort.
 var pressure = newTolerations([]corev1.Toleration{{
 	Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 }})
@@ -51,7 +51,7 @@ func Plugin() admission.Plugin {
 
 type plugin struct {
 	namespaces *cluster.Objects[*corev1.Namespace]
-	// standard and whitelist are for namespaces without annotation.
+	// standard and whitelist apply to namespaces without the annotation.
 	standard, whitelist *known
 	known               *memo.Memo[*known]
 }
@@ -70,8 +70,8 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 	return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 }
 
-// admit merges the tolerations that the pod gets into those that it has, and
-// then denies what validate does.
+// admit merges the tolerations for the pod into its own, and then runs the checks of
+// validate.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	var given [2]*tolerations.Given
 	n := 0
@@ -118,8 +118,8 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return admission.Allowed()
 }
 
-// of returns the tolerations in an annotation of the pod's namespace, or the
-// cluster's if it has none, and whose they are.
+// of returns the tolerations in an annotation of the pod's namespace, or the cluster's if it
+// has none. scope says which of the two.
 func (p *plugin) of(ctx context.Context, review *codec.Review, annotation string, clusters *known) (t *known, scope string, err error) {
 	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
 	if err != nil {
@@ -135,11 +135,11 @@ func (p *plugin) of(ctx context.Context, review *codec.Review, annotation string
 	return t, "namespace", nil
 }
 
-// An annotationError is what is wrong with an annotation. It denies, with the
-// text of the error in it, as upstream has it.
+// An annotationError describes an invalid annotation. It denies the request, with the text
+// of the error, as upstream does.
 type annotationError struct{ error }
 
-// failed says what to answer when tolerations of a namespace cannot be had.
+// failed returns the result if the tolerations of a namespace cannot be read.
 func failed(err error) admission.Result {
 	if _, wrong := errors.AsType[*annotationError](err); wrong || apierrors.IsNotFound(err) {
 		return admission.Denied(err)
@@ -150,9 +150,8 @@ func failed(err error) admission.Result {
 	return admission.Errored(err)
 }
 
-// isBestEffort reports whether a pod is of that class of service: the one that
-// its status says, or else the one that its resources make it. (Upstream:
-// pkg/apis/core/helper/qos.)
+// isBestEffort reports whether a pod has the QoS class BestEffort, in its status or else by
+// its resources (k8s.io/kubernetes pkg/apis/core/helper/qos).
 func isBestEffort(object *codec.Object) bool {
 	if class := object.Get("status", "qosClass").String(); class != "" {
 		return class == string(corev1.PodQOSBestEffort)
@@ -161,7 +160,7 @@ func isBestEffort(object *codec.Object) bool {
 	if own := spec.Get("resources"); own.Kind() == codec.KindObject {
 		return !asks(own)
 	}
-	for _, list := range [...]string{"containers", "initContainers"} { // ephemeral ones have no resources
+	for _, list := range [...]string{"containers", "initContainers"} { // ephemeral containers have no resources
 		for _, container := range spec.Get(list).Elements() {
 			if asks(container.Get("resources")) {
 				return false
@@ -171,7 +170,7 @@ func isBestEffort(object *codec.Object) bool {
 	return true
 }
 
-// asks reports whether there is an amount of processors or memory in resources.
+// asks reports whether resources has an amount of CPU or memory.
 func asks(resources codec.Value) bool {
 	for _, list := range [...]string{"requests", "limits"} {
 		amounts := resources.Get(list)

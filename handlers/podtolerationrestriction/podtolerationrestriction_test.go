@@ -25,7 +25,8 @@ const (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// namespace returns one with these annotations, in turns name and text.
+// namespace returns a namespace with these annotations, given as alternating keys and
+// values.
 func namespace(name string, annotations ...string) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: make(map[string]string)}}
 	for i := 0; i < len(annotations); i += 2 {
@@ -45,7 +46,7 @@ func TestMutates(t *testing.T) {
 	f(`[`+anything+`]`, "/spec/tolerations", "/spec/tolerations/*", "/spec/tolerations/*/*")
 }
 
-// TestOddPods has what no API server sends, in a namespace with tolerations.
+// TestOddPods has pods that no API server sends, in a namespace with tolerations.
 func TestOddPods(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", annotationDefault, `[`+gpu+`]`))
 	f := func(object, want string) {
@@ -69,7 +70,7 @@ func TestOddPods(t *testing.T) {
 	fails(`null`)
 }
 
-// TestPressure is about which pods tolerate that memory is short.
+// TestPressure checks which pods tolerate memory pressure.
 func TestPressure(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace"))
 	f := func(want bool, pod string) {
@@ -81,7 +82,7 @@ func TestPressure(t *testing.T) {
 		admissiontest.CheckOutcome(t, chain, admission.Mutate, outcome, admissiontest.Body(codec.Create, pods, pod))
 	}
 	f(true, `{"spec":{"containers":[`+container+`]}}`)
-	f(true, `{"spec":{"containers":[{"resources":{"requests":{"cpu":1}}}]}}`) // as Quantity.UnmarshalJSON takes it
+	f(true, `{"spec":{"containers":[{"resources":{"requests":{"cpu":1}}}]}}`) // as Quantity.UnmarshalJSON accepts
 	f(true, `{"spec":{"containers":[{"resources":{"limits":{"memory":"1n"}}}]}}`)
 	f(true, `{"spec":{"containers":[{}],"initContainers":[{"resources":{"requests":{"memory":"1Ki"}}}]}}`)
 	f(true, `{"spec":{"resources":{"requests":{"cpu":"100m"}},"containers":[{}]}}`)
@@ -97,7 +98,7 @@ func TestPressure(t *testing.T) {
 	f(false, `{"spec":{"containers":[`+container+`],"tolerations":[`+anything+`]}}`)
 }
 
-// TestMany has more tolerations than package tolerations compares each with each.
+// TestMany has more tolerations than package tolerations compares pairwise.
 func TestMany(t *testing.T) {
 	const comparedMax = 64
 	pod := func(n int, more string) string {
@@ -125,7 +126,7 @@ func TestMany(t *testing.T) {
 	admissiontest.CheckAdmit(t, chain, pods, pod(few, memory), pod(few, memory+","+gpu))
 }
 
-// TestOneToleration has a pod with nothing but what its namespace does not list.
+// TestOneToleration has a pod whose only toleration is not in its namespace's whitelist.
 func TestOneToleration(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", namespace("namespace", annotationWhitelist, `[`+gpu+`]`))
 	for toleration, want := range map[string]admission.Outcome{gpu: admission.OutcomeAllowed, memory: admission.OutcomeDenied} {
@@ -134,7 +135,7 @@ func TestOneToleration(t *testing.T) {
 	}
 }
 
-// TestLive is about a namespace that the cache does not have.
+// TestLive has a namespace that is not in the cache.
 func TestLive(t *testing.T) {
 	for code, want := range map[int32]admission.Outcome{404: admission.OutcomeDenied, 403: admission.OutcomeErrored,
 		500: admission.OutcomeErrored} {
@@ -163,7 +164,7 @@ func TestNoAllocations(t *testing.T) {
 	admissiontest.NoAllocations(t, covered, admission.Mutate, admission.OutcomePatched, create)
 }
 
-// restricting returns a chain that adds a toleration, and has a list.
+// restricting returns a chain that adds a toleration, and has a whitelist.
 func restricting(t testing.TB) *admission.Chain {
 	return admissiontest.MustChain(t, Plugin(), "", namespace("shop",
 		annotationDefault, `[`+gpu+`]`,

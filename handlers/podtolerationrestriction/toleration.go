@@ -8,11 +8,11 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/tolerations"
 )
 
-// known are the tolerations of an annotation, or of the configuration.
+// known are the tolerations in an annotation or the configuration.
 type known struct {
 	*tolerations.Given
-	set *tolerations.Set // of the same
-	err error            // why there are none
+	set *tolerations.Set // with the same tolerations
+	err error            // why they could not be parsed
 }
 
 func newTolerations(from []corev1.Toleration) *known {
@@ -23,7 +23,7 @@ func newTolerations(from []corev1.Toleration) *known {
 	return &known{Given: given, set: given.Set()}
 }
 
-// parse reads an annotation, which may be empty.
+// parse parses an annotation, which may be empty.
 func parse(text string) *known {
 	var list []corev1.Toleration
 	if text != "" {

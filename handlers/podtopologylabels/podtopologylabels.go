@@ -1,11 +1,11 @@
 // Package podtopologylabels is the admission plugin PodTopologyLabels.
 //
-// It copies the zone and region of a node onto the pods that are bound to it, so
-// that a pod can learn where it runs from its own labels. Without it, pods need
-// the right to read nodes for that.
+// It copies the zone and region of a node to the pods that are bound to it, so that a pod
+// can read from its own labels where it runs. Without it, pods need permission to read
+// nodes.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtopologylabels
-// with the default feature gates, which switch it on.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/podtopologylabels with the default
+// feature gates, which enable it.
 package podtopologylabels
 
 import (
@@ -43,11 +43,11 @@ type plugin struct {
 	nodes *cluster.Objects[*corev1.Node]
 }
 
-// copied are the labels of nodes that are copied.
+// copied are the labels that are copied.
 var copied = [...]string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 
-// admit labels a pod that comes with a node, or the binding of one, from which
-// kube-apiserver takes the labels over to the pod.
+// admit adds labels to a new pod with a node, or to a binding: kube-apiserver copies the
+// labels of a binding to the pod.
 func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result {
 	object := &review.Object
 	var name codec.Value
@@ -58,7 +58,7 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result
 	}
 	node, known := p.nodes.Cached("", name.String())
 	if !known {
-		return admission.Allowed() // a node that there is not is no reason to deny
+		return admission.Allowed() // as in-tree, an unknown node is not denied
 	}
 	for _, label := range copied {
 		if value, ok := node.Labels[label]; ok {

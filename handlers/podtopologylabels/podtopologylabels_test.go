@@ -41,7 +41,7 @@ func TestMutates(t *testing.T) {
 		"/metadata/labels/topology.kubernetes.io~1*")
 }
 
-// bound binds recorded pods.
+// bound sets a node in recorded pods.
 func bound(body []byte) []byte {
 	return bytes.ReplaceAll(body, []byte(`"schedulerName":`), []byte(`"nodeName":"n1","schedulerName":`))
 }
@@ -63,7 +63,7 @@ func TestPods(t *testing.T) {
 		`{"nodeName":1}`, `{}`, `null`} {
 		same(`{"spec":` + spec + `}`)
 	}
-	same(`{"target":{"kind":"Node","name":"n1"}}`) // this is no binding
+	same(`{"target":{"kind":"Node","name":"n1"}}`) // not a binding
 }
 
 func TestBindings(t *testing.T) {
@@ -86,7 +86,7 @@ func TestBindings(t *testing.T) {
 	f(codec.Update, "", `null`, admission.OutcomeAllowed)
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestFailure has values that cannot be changed: the plugin fails, without panic or patch.
 func TestFailure(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", nodes()...)
 	for _, metadata := range []string{`1`, `{"labels":[]}`, `{"labels":"a"}`} {

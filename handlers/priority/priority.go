@@ -1,12 +1,11 @@
 // Package priority is the admission plugin Priority.
 //
-// It writes into every new pod the number that its priority class stands for,
-// by which the scheduler decides who comes first and who has to go, and sees to
-// it that no second class becomes the default. Without it nobody looks up the
-// class: the scheduler takes every pod's priority for zero.
+// It sets the priority of every new pod to the value of its priority class: the scheduler
+// schedules pods in this order, and evicts those with a low priority. It also denies a
+// second default class. Without it, all pods have the priority zero, whatever their class.
 //
-// Behaviour: k8s.io/kubernetes plugin/pkg/admission/priority with the
-// default feature gates, which leave pod groups alone.
+// Behaviour: k8s.io/kubernetes plugin/pkg/admission/priority with the default feature gates,
+// with which it ignores pod groups.
 package priority
 
 import (
@@ -50,8 +49,8 @@ type plugin struct {
 	classes *cluster.Objects[*schedulingv1.PriorityClass]
 }
 
-// noClass is the class of pods that name none where no class is the default
-// (k8s.io/kubernetes pkg/apis/scheduling DefaultPriorityWhenNoDefaultClassExists).
+// noClass is the class of pods without one if there is no default class (k8s.io/kubernetes
+// pkg/apis/scheduling DefaultPriorityWhenNoDefaultClassExists).
 var noClass = &schedulingv1.PriorityClass{PreemptionPolicy: new(corev1.PreemptLowerPriority)}
 
 func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result {
@@ -59,8 +58,8 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result
 	case review.Resource().Resource != "pods":
 		return admission.Allowed()
 	case review.Operation() == codec.Update:
-		keep(review, "priority")
-		keep(review, "preemptionPolicy")
+		restore(review, "priority")
+		restore(review, "preemptionPolicy")
 		return admission.Allowed()
 	}
 	class, err := p.resolve(review)
@@ -73,9 +72,9 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result
 	return admission.Allowed()
 }
 
-// keep gives an updated pod the field that it had, if it has none: clients that
-// do not know the field leave it out, and it cannot be changed.
-func keep(review *codec.Review, field string) {
+// restore sets an unset field of an updated pod to its old value: clients that do not know
+// the field leave it out, and it cannot be changed.
+func restore(review *codec.Review, field string) {
 	old := review.OldObject.Get("spec", field)
 	if old.IsSet() && !review.Object.Get("spec", field).IsSet() {
 		review.Object.Set(old.JSON(), "spec", field)
@@ -97,8 +96,8 @@ func (p *plugin) resolve(review *codec.Review) (*schedulingv1.PriorityClass, err
 	return noClass, nil
 }
 
-// apply writes what the class stands for into a new pod, unless the pod says
-// something else.
+// apply sets the values of the class in a new pod. It returns an error if the pod has other
+// values.
 func apply(class *schedulingv1.PriorityClass, review *codec.Review) error {
 	pod, spec := &review.Object, review.Object.Get("spec")
 	given, isGiven := spec.Get("priority").Int64()
@@ -106,7 +105,7 @@ func apply(class *schedulingv1.PriorityClass, review *codec.Review) error {
 		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; "+
 			"priority admission controller computed %d from the given PriorityClass name", given, class.Value)
 	}
-	// API servers of old releases have classes without a policy.
+	// Classes from old API servers have no policy.
 	policy := spec.Get("preemptionPolicy")
 	if class.PreemptionPolicy != nil && policy.IsSet() && !policy.EqualString(string(*class.PreemptionPolicy)) {
 		return fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
@@ -122,8 +121,8 @@ func apply(class *schedulingv1.PriorityClass, review *codec.Review) error {
 	return nil
 }
 
-// byDefault returns the default class, nil if there is none. Of several, which
-// only a race lets in, it is the one with the lowest value.
+// byDefault returns the default class, nil if there is none. If there are several, which is
+// only possible by a race, it returns the one with the lowest value.
 func (p *plugin) byDefault() (lowest *schedulingv1.PriorityClass) {
 	for _, class := range p.classes.List("") {
 		if class.GlobalDefault && (lowest == nil || class.Value < lowest.Value) {
@@ -133,7 +132,7 @@ func (p *plugin) byDefault() (lowest *schedulingv1.PriorityClass) {
 	return lowest
 }
 
-// validate keeps a second class from becoming the default.
+// validate denies a second default class.
 func (p *plugin) validate(_ context.Context, review *codec.Review) admission.Result {
 	if review.Resource().Resource != "priorityclasses" || !review.Object.Get("globalDefault").Bool() {
 		return admission.Allowed()

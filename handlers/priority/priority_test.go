@@ -23,10 +23,10 @@ func TestMutates(t *testing.T) {
 		"/spec/preemptionPolicy")
 }
 
-// recorded is the class of what was recorded.
+// recorded is the priority class in the recordings.
 var recorded = class("high", 100_000, false, corev1.PreemptLowerPriority)
 
-// withoutPriority takes away what in-tree gave to what was recorded.
+// withoutPriority removes the fields that the in-tree plugin set in a recorded review.
 func withoutPriority(body []byte) []byte {
 	body = bytes.ReplaceAll(body, []byte(`,"priority":100000`), nil)
 	body = bytes.ReplaceAll(body, []byte(`,"priority":0`), nil)
@@ -54,7 +54,7 @@ func TestNewPod(t *testing.T) {
 	f(zero, zero)
 	f(`{"priorityClassName":"high"}`, `{"priorityClassName":"high","priority":1000,"preemptionPolicy":"Never"}`, high)
 
-	// The default, and of several the lowest.
+	// The default class, and the lowest if there are several.
 	f(`{}`, `{"priorityClassName":"b","priority":-5,"preemptionPolicy":"Never"}`, high,
 		class("a", 7, true, corev1.PreemptLowerPriority), class("b", -5, true, corev1.PreemptNever),
 		class("c", 8, true, corev1.PreemptNever))
@@ -62,7 +62,7 @@ func TestNewPod(t *testing.T) {
 		class("b", 7, true, corev1.PreemptNever), class("a", 7, true, corev1.PreemptNever))
 }
 
-// A class of an old API server has no policy.
+// TestNoPolicy has a class without a policy, as old API servers wrote them.
 func TestNoPolicy(t *testing.T) {
 	f := func(spec, want string) {
 		t.Helper()
@@ -122,7 +122,7 @@ func TestUpdatedPod(t *testing.T) {
 	f(`"spec"`, `{"priority":5}`, admission.OutcomeErrored)
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestOddPods has values that cannot be changed: the plugin fails, without panic or patch.
 func TestOddPods(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	for _, pod := range []string{`{"spec":"pod"}`, `{"spec":[]}`, `null`} {

@@ -27,9 +27,9 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 )
 
-// An apiServer has quotas, and takes their status from whoever has seen the
-// last version. Its watches never say anything: what replicas know of the quotas
-// without asking is what they were at first.
+// An apiServer serves quotas. It accepts a status only if the writer has seen the current
+// version. Its watches send no events, so without requests replicas know only the initial
+// quotas.
 type apiServer struct {
 	*httptest.Server
 	t      testing.TB
@@ -40,13 +40,13 @@ type apiServer struct {
 	quotas  map[string]*corev1.ResourceQuota
 	puts    int
 	asked   int // requests about one namespace
-	// before, if not nil, is called before a write, and says what it is answered
-	// with; nil to do it.
+	// before, if not nil, is called before a write. It returns the error that the write
+	// gets, nil to do the write.
 	before func(q *corev1.ResourceQuota) *apierrors.StatusError
-	// lost, if not nil, is called after a write, and says that its answer gets lost.
+	// lost, if not nil, is called after a write, and reports whether its answer is lost.
 	lost  func() bool
-	reads *apierrors.StatusError // what a read of one is answered with, nil to do it
-	over  []string               // quotas that were written with more than there may be used
+	reads *apierrors.StatusError // the error that a read of a quota gets, nil for none
+	over  []string               // quotas that were written with more used than their limit
 }
 
 func newAPIServer(t testing.TB, quotas ...*corev1.ResourceQuota) *apiServer {
@@ -120,7 +120,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *apiServer) update(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
 	object, _, err := a.decode.Decode(body, nil, nil)
 	if err != nil {
@@ -165,11 +165,11 @@ func (a *apiServer) write(w http.ResponseWriter, code int, object runtime.Object
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(object); err != nil {
-		a.t.Log(err) // the client is gone
+		a.t.Log(err) // the client has disconnected
 	}
 }
 
-// used returns how much is used of a quota.
+// used returns the used amount in the status of a quota.
 func (a *apiServer) used(quota, resource string) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,7 +177,7 @@ func (a *apiServer) used(quota, resource string) int64 {
 	return quantity.Value()
 }
 
-// state returns what is known of the server.
+// state returns a state of the cluster that is read from the server.
 func (a *apiServer) state() *cluster.State {
 	a.t.Helper()
 	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
@@ -201,13 +201,13 @@ func (a *apiServer) state() *cluster.State {
 	return state
 }
 
-// replica returns a chain of its own that knows the cluster from the server.
+// replica returns a new chain that reads the cluster from the server.
 func (a *apiServer) replica() *admission.Chain {
 	a.t.Helper()
 	return chainIn(a.t, a.state())
 }
 
-// chainIn returns a chain with a plugin of its own.
+// chainIn returns a chain with a new plugin.
 func chainIn(t testing.TB, state *cluster.State) *admission.Chain {
 	t.Helper()
 	plugin := Plugin()

@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// scoped is an item in one scope, or one that cannot tell.
+// scoped is an item in one scope; with err, it cannot tell.
 type scoped struct {
 	unscoped
 	scope corev1.ResourceQuotaScope
@@ -26,13 +26,13 @@ func (s scoped) matches(selector corev1.ScopedResourceSelectorRequirement) (bool
 	return selector.ScopeName == s.scope, s.err
 }
 
-// inScope gives a quota a scope.
+// inScope adds a scope to a quota.
 func inScope(scope corev1.ResourceQuotaScope, q *corev1.ResourceQuota) *corev1.ResourceQuota {
 	q.Spec.Scopes = []corev1.ResourceQuotaScope{scope}
 	return q
 }
 
-// A checked is a demand of Pods to be checked.
+// A checked is a case of a demand of Pods.
 type checked struct {
 	used, old corev1.ResourceList // old is nil for a creation
 	scope     corev1.ResourceQuotaScope
@@ -66,12 +66,12 @@ func checkQuotas(t *testing.T, name string, c checked, want ...string) {
 	}
 }
 
-// allQuotas is a quota of pods of which so many are used.
+// allQuotas returns one quota of pods with this number in use.
 func allQuotas(used string) []*corev1.ResourceQuota {
 	return []*corev1.ResourceQuota{quota(home, "q", resources("pods", "9"), resources("pods", used))}
 }
 
-// limitOf limits a resource, given as "group/name" or "name", to use under a quota.
+// limitOf returns a configured limit of a resource, given as "group/name" or "name".
 func limitOf(name string, parts ...string) limitedResource {
 	group, resource, ok := strings.Cut(name, "/")
 	if !ok {
@@ -80,7 +80,7 @@ func limitOf(name string, parts ...string) limitedResource {
 	return limitedResource{APIGroup: group, Resource: resource, MatchContains: parts}
 }
 
-// scopeLimits limits pods in the scope Terminating to use under a quota of that scope.
+// scopeLimits returns a configured limit of pods in the scope Terminating.
 func scopeLimits() (exists corev1.ScopedResourceSelectorRequirement, limited []limitedResource) {
 	exists = corev1.ScopedResourceSelectorRequirement{
 		ScopeName: corev1.ResourceQuotaScopeTerminating, Operator: corev1.ScopeSelectorOpExists,
@@ -88,7 +88,7 @@ func scopeLimits() (exists corev1.ScopedResourceSelectorRequirement, limited []l
 	return exists, []limitedResource{{Resource: "pods", MatchScopes: []corev1.ScopedResourceSelectorRequirement{exists}}}
 }
 
-// TestCheck has demands against quotas: what is used afterwards, or the refusal.
+// TestCheck checks demands against quotas: the result is the usage, or a refusal.
 func TestCheck(t *testing.T) {
 	f := func(name string, c checked, want ...string) { t.Helper(); checkQuotas(t, name, c, want...) }
 	one := resources("pods", "1")
@@ -96,13 +96,14 @@ func TestCheck(t *testing.T) {
 	f("negative", checked{used: resources("cpu", "-1"), quotas: allQuotas("3")}, "quota usage is negative for resource(s): cpu")
 	f("charged before", checked{used: one, quotas: allQuotas("3"), charged: []string{"q"}}, "pods=3")
 
-	// What may not be used without a quota.
+	// Limited resources, which need a quota.
 	const insufficient = "insufficient quota to consume: pods"
 	f("no quota", checked{used: one, limited: []limitedResource{limitOf("pods", "pods")}}, insufficient)
 	f("said twice", checked{used: one, limited: []limitedResource{limitOf("pods", "pods"), limitOf("pods", "po")}}, insufficient)
 	f("another resource", checked{used: one, limited: []limitedResource{limitOf("services", "pods")}})
 	f("another group", checked{used: one, limited: []limitedResource{limitOf("apps/pods", "pods")}})
-	f("another, then this", checked{used: one, limited: []limitedResource{limitOf("services", "pods"), limitOf("pods", "pods")}}, insufficient)
+	f("another, then this", checked{used: one, limited: []limitedResource{limitOf("services", "pods"), limitOf("pods", "pods")}},
+		insufficient)
 	f("nothing used", checked{used: resources("pods", "1", "cpu", "0"), limited: []limitedResource{limitOf("pods", "cpu")}})
 	f("no more than before", checked{used: one, old: one, limited: []limitedResource{limitOf("pods", "pods")}})
 	f("one more than before", checked{used: resources("pods", "2"), old: one, limited: []limitedResource{limitOf("pods", "pods")}},
@@ -114,14 +115,14 @@ func TestCheck(t *testing.T) {
 		limited: []limitedResource{limitOf("pods", "cpu")}, quotas: allQuotas("3"),
 	}, "pods=3")
 
-	// What is used too much of already is no business of those who do not use it.
+	// A quota that is exceeded in one resource does not stop the use of others.
 	over := quota(home, "over", resources("pods", "9", "cpu", "1"), resources("pods", "3", "cpu", "5"))
 	f("over in another resource", checked{used: one, quotas: []*corev1.ResourceQuota{over}}, "cpu=5,pods=4")
 	f("over", checked{used: resources("cpu", "1"), quotas: []*corev1.ResourceQuota{over}},
 		"exceeded quota: over, requested: cpu=1, used: cpu=5, limited: cpu=1")
 }
 
-// TestCheckScopes has scopes whose objects need a quota.
+// TestCheckScopes has scopes in which objects need a quota.
 func TestCheckScopes(t *testing.T) {
 	f := func(name string, c checked, want ...string) { t.Helper(); checkQuotas(t, name, c, want...) }
 	one := resources("pods", "1")
@@ -133,7 +134,7 @@ func TestCheckScopes(t *testing.T) {
 	f("a quota of the scope", checked{used: one, scope: terminating, limited: scopes,
 		quotas: []*corev1.ResourceQuota{inScope(terminating, allQuotas("3")[0])}}, "pods=4")
 
-	// A quota that the old object was not under gets all of the new one.
+	// An object that moves into a quota's scope is charged completely.
 	moved := checked{used: one, old: one, scope: terminating, oldScope: "Other",
 		quotas: []*corev1.ResourceQuota{inScope(terminating, allQuotas("3")[0])}}
 	f("into the scope", moved, "pods=4")
@@ -147,7 +148,7 @@ func TestCheckScopes(t *testing.T) {
 	both.quotas[0], both.quotas[1] = both.quotas[1], both.quotas[0]
 	f("into the other", both, "pods=5", "pods=4")
 
-	// A quota of other resources says nothing, whatever its scope.
+	// A quota of other resources has no effect, whatever its scope.
 	others := inScope(terminating, quota(home, "others", resources("services", "9"), resources("services", "0")))
 	f("under no quota of Pods", checked{
 		used: one, old: one, scope: terminating, oldScope: "Other", limited: []limitedResource{limitOf("pods", "pods")},
@@ -155,9 +156,9 @@ func TestCheckScopes(t *testing.T) {
 	}, "services=0")
 }
 
-// TestCheckErrors has scopes that match nothing, and selectors that cannot be evaluated.
+// TestCheckErrors has scopes that match nothing, and selectors that are invalid.
 func TestCheckErrors(t *testing.T) {
-	// A quota of another scope does not cover one.
+	// A quota of another scope does not cover the object.
 	one := resources("pods", "1")
 	_, scopes := scopeLimits()
 	const terminating = corev1.ResourceQuotaScopeTerminating
@@ -169,8 +170,8 @@ func TestCheckErrors(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	// A selector that is none: upstream lets pass what the configuration is wrong
-	// for, and refuses what the quota is wrong for.
+	// An invalid selector: as upstream, the request is allowed if it is in the
+	// configuration, and denied if it is in a quota.
 	odd := &checked{used: one, quotas: []*corev1.ResourceQuota{inScope(terminating, quota(home, "q", one, one))}}
 	d = odd.demand()
 	d.object = scoped{err: errors.New("odd")}
@@ -189,15 +190,15 @@ func TestCheckErrors(t *testing.T) {
 	}
 }
 
-// TestChargeKeeps has a quota that does not limit what is used: it stays the same.
-func TestChargeKeeps(t *testing.T) {
+// TestChargeUnlimited has a quota that does not limit the used resources: it is not copied.
+func TestChargeUnlimited(t *testing.T) {
 	q := quota(home, "q", resources("cpu", "9"), resources("cpu", "1"))
 	if got, err := new(demand).charge(q, resources("pods", "1")); err != nil || got != q {
 		t.Errorf("got %v, %v, want the quota itself", got, err)
 	}
 }
 
-// TestOldObject has updates that replace something, and others.
+// TestOldObject has updates with and without an old object.
 func TestOldObject(t *testing.T) {
 	f := func(old string, wantOld, wantMissing, wantErr bool) {
 		t.Helper()
@@ -227,13 +228,13 @@ func TestReadInPart(t *testing.T) {
 	}
 }
 
-// TestVersions has the ledger know newer versions of a quota than the watch, older
-// ones, and that it is gone.
+// TestVersions has the ledger know newer and older versions of a quota than the watch, and
+// its deletion.
 func TestVersions(t *testing.T) {
 	a := newAPIServer(t)
 	q := quota(home, "q", resources("pods", "9"), resources("pods", "0"))
 	a.version = 7
-	a.put(q) // as version 8, the one of the watch
+	a.put(q) // becomes version 8, the watch's
 	a.put(quota(home, "r", resources("pods", "9"), resources("pods", "0")))
 	l := newLedger(cluster.ResourceQuotas.In(a.state().View(Plugin().Needs...)))
 	version := func(n string) *corev1.ResourceQuota {
@@ -243,7 +244,7 @@ func TestVersions(t *testing.T) {
 	}
 	f := func(name, want string, known int) {
 		t.Helper()
-		for range 2 { // what was found must not change what the watch has
+		for range 2 { // current must not change the watch's list
 			got := "none"
 			for _, q := range l.current(home) {
 				if q.Name == "q" {
@@ -263,7 +264,7 @@ func TestVersions(t *testing.T) {
 	f("older", "8", 0)
 	l.note(version("8"))
 	f("the same", "8", 0)
-	l.note(version("10")) // which as text is before 8
+	l.note(version("10")) // sorted before "8" as text
 	f("newer", "10", 1)
 	l.note(version("9"))
 	f("not as new", "10", 1)
@@ -278,7 +279,7 @@ func TestVersions(t *testing.T) {
 	f("gone, and made again", "8", 0)
 }
 
-// TestNoAnswer has writes and reads of a quota fail: it counts as it is known.
+// TestNoAnswer has writes and reads of a quota fail: the known version counts.
 func TestNoAnswer(t *testing.T) {
 	a := newAPIServer(t, quota(home, "r", resources("pods", "1"), resources("pods", "0")))
 	chain := a.replica()
@@ -298,8 +299,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestDeniedInRound has a charge denied in a round in which another one's quota
-// cannot be written: of what it had changed in the round before, nothing counts.
+// TestDeniedInRound has a charge that is denied in a round in which another charge's quota
+// cannot be written: its changes of the round before do not count.
 func TestDeniedInRound(t *testing.T) {
 	a := newAPIServer(t, quota(home, "a", resources("pods", "0"), resources("pods", "0")),
 		quota(home, "b", resources("services", "9"), resources("services", "0")))

@@ -20,8 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestClaimUsage has the devices that a claim can get, and the extended resources
-// that they stand for.
+// TestClaimUsage has the devices that a claim can get, and their extended resources.
 func TestClaimUsage(t *testing.T) {
 	d := devicesOf(t, deviceClass("gpu", ""), deviceClass("card", "example.com/card"))
 	const one = "count/resourceclaims.resource.k8s.io=1"
@@ -56,8 +55,8 @@ func TestClaimUsage(t *testing.T) {
 	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1}}`, counted("gpu", "1"))
 }
 
-// TestClaimUnknown has an API server that does not say whose claim it is: that is
-// the plugin's failure.
+// TestClaimUnknown has an API server that does not return the claim's owner: the plugin
+// fails.
 func TestClaimUnknown(t *testing.T) {
 	for _, broken := range []string{"pods", "resourceclaims", ""} {
 		var asked []string
@@ -82,7 +81,8 @@ func TestClaimUnknown(t *testing.T) {
 	}
 }
 
-// limiting is the plugin with a limit, so that it looks also where no quota is.
+// limiting returns the plugin with a limit, so that it also checks namespaces without a
+// quota.
 func limiting() admission.Plugin {
 	p := Plugin()
 	p.New = func(setup admission.Setup) (admission.Handler, error) {
@@ -92,8 +92,8 @@ func limiting() admission.Plugin {
 	return p
 }
 
-// TestClaimOfPod has claims that the scheduler made for the extended resources of a
-// Pod: what is counted of the Pod is not counted again, for the first of them.
+// TestClaimOfPod has claims that the scheduler made for the extended resources of a Pod. The
+// first of them does not count resources again that are counted for the Pod.
 func TestClaimOfPod(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	claim := func(name string, created time.Time, uid types.UID) *resourcev1.ResourceClaim {

@@ -22,26 +22,26 @@ type configuration struct {
 	LimitedResources []limitedResource `json:"limitedResources"`
 }
 
-// A limitedResource is one that may only be used where a quota covers the use.
+// A limitedResource may only be used if a quota covers the use.
 type limitedResource struct {
-	// APIGroup and Resource are what MatchContains is about.
+	// APIGroup and Resource select the objects to which MatchContains applies.
 	APIGroup string `json:"apiGroup"`
 	Resource string `json:"resource"`
-	// MatchContains are parts of the names of resources in quotas.
+	// MatchContains are substrings of the names of resources in quotas.
 	MatchContains []string `json:"matchContains"`
-	// MatchScopes are scopes of objects, whatever the Resource says.
+	// MatchScopes are scopes of objects, of any Resource.
 	MatchScopes []corev1.ScopedResourceSelectorRequirement `json:"matchScopes"`
 }
 
-// configurationTypes are the apiVersion and kind that a file may have.
+// configurationTypes are the allowed apiVersions and kinds of a file.
 var configurationTypes = []string{
 	"apiserver.config.k8s.io/v1 ResourceQuotaConfiguration",
 	"resourcequota.admission.k8s.io/v1beta1 Configuration",
 	"resourcequota.admission.k8s.io/v1alpha1 Configuration",
 }
 
-// loadConfiguration reads a configuration file, nil for none. Fields that are
-// unknown, or there twice, are errors, as upstream has it.
+// loadConfiguration reads a configuration file, nil for none. As upstream, unknown and
+// duplicate fields are errors.
 func loadConfiguration(content []byte) (*configuration, error) {
 	c := new(configuration)
 	if content == nil {
@@ -65,8 +65,8 @@ func loadConfiguration(content []byte) (*configuration, error) {
 	return c, nil
 }
 
-// decode reads YAML, or JSON that begins with a brace, as Kubernetes tells them
-// apart. Unknown are the fields that it does not know or met twice.
+// decode reads YAML, or JSON if the text begins with a brace, as Kubernetes does. Unknown
+// are errors about unknown and duplicate fields.
 func (c *configuration) decode(content []byte) (unknown []error, err error) {
 	if !utilyaml.IsJSONBuffer(content) {
 		if content, err = yaml.YAMLToJSONStrict(content); err != nil {

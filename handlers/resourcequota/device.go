@@ -34,8 +34,8 @@ func (d *devices) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 	})
 }
 
-// stands reports whether an extended resource stands for a class: by the name
-// that the class gives it, or by the one that every class has.
+// stands reports whether an extended resource belongs to a device class: by the name that
+// the class sets, or by the implicit name.
 func (d *devices) stands(resource string) bool {
 	if class, ok := strings.CutPrefix(resource, resourcev1.ResourceDeviceClassPrefix); ok {
 		if _, ok := d.classes.Cached("", class); ok {
@@ -74,8 +74,7 @@ func (d *devices) measure(ctx context.Context, review *codec.Review, object code
 	return used, nil
 }
 
-// requested returns how many devices of each class one of the requests of a
-// claim can get.
+// requested returns how many devices of each class a request of a claim can get.
 func requested(request codec.Value) map[corev1.ResourceName]int64 {
 	devices := make(map[corev1.ResourceName]int64)
 	class := func(r codec.Value) corev1.ResourceName {
@@ -90,13 +89,13 @@ func requested(request codec.Value) map[corev1.ResourceName]int64 {
 		}
 	case exactly.IsSet():
 		devices[class(exactly)] = number(exactly)
-	case request.Get("deviceClassName").String() != "": // resource.k8s.io/v1beta1 has it one level higher
+	case request.Get("deviceClassName").String() != "": // in resource.k8s.io/v1beta1, the field is one level higher
 		devices[class(request)] = number(request)
 	}
 	return devices
 }
 
-// number returns how many devices a request is for, at most.
+// number returns the maximum number of devices for a request.
 func number(request codec.Value) int64 {
 	switch resourcev1.DeviceAllocationMode(request.Get("allocationMode").String()) {
 	case resourcev1.DeviceAllocationModeExactCount:
@@ -105,11 +104,10 @@ func number(request codec.Value) int64 {
 	case resourcev1.DeviceAllocationModeAll:
 		return resourcev1.AllocationResultsMaxSize
 	}
-	return 0 // of a later release
+	return 0 // an allocation mode of a later release
 }
 
-// extended returns what the devices count as if a Pod gets them as extended
-// resources.
+// extended returns the extended resources that the devices count as.
 func (d *devices) extended(used unscoped) corev1.ResourceList {
 	extended := make(corev1.ResourceList)
 	for name, quantity := range used {
@@ -125,10 +123,10 @@ func (d *devices) extended(used unscoped) corev1.ResourceList {
 	return extended
 }
 
-// podUsage returns what is counted already of the Pod that the scheduler made
-// the claim for, so that it is not counted twice; nil if there is none
-// (getVerifiedPodUsage there). Upstream has all Pods and claims in memory for
-// this, here the API server is asked.
+// podUsage returns what is already counted for the Pod for which the scheduler made the
+// claim, so that it is not counted twice; nil if there is none (upstream's
+// getVerifiedPodUsage). Upstream caches all Pods and claims for this; the plugin asks the
+// API server.
 func (d *devices) podUsage(ctx context.Context, review *codec.Review, object codec.Value) (corev1.ResourceList, error) {
 	claim, err := readClaim(review, object)
 	if err != nil {
@@ -153,7 +151,7 @@ func (d *devices) podUsage(ctx context.Context, review *codec.Review, object cod
 		}
 		return podUsage(pod), nil
 	}
-	// The Pod does not say yet which claim is its own: the first one is.
+	// Until the Pod's status names its claim, the first one counts as its claim.
 	others, err := d.claims.ListLive(ctx, claim.Namespace)
 	if err != nil {
 		return nil, err
@@ -167,8 +165,8 @@ func (d *devices) podUsage(ctx context.Context, review *codec.Review, object cod
 	return podUsage(pod), nil
 }
 
-// readClaim reads the metadata that tell whose claim it is. What it returns views
-// the review.
+// readClaim reads the metadata that identify the claim's owner. The result is a view of the
+// review.
 func readClaim(review *codec.Review, object codec.Value) (*resourcev1.ResourceClaim, error) {
 	metadata := object.Get("metadata")
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
@@ -193,8 +191,7 @@ func readClaim(review *codec.Review, object codec.Value) (*resourcev1.ResourceCl
 	return claim, nil
 }
 
-// podOwner returns the Pod whose extended resources the claim is for, nil for
-// none.
+// podOwner returns the Pod for whose extended resources the claim was made, nil if none.
 func podOwner(claim *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	if claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
 		return nil

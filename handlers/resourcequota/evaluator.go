@@ -57,8 +57,8 @@ func objectsOf(resource codec.GroupVersionResource) objects {
 	if resource.Group != "" {
 		return names
 	}
-	// What quotas called these before there were counts of everything
-	// (k8s.io/kubernetes pkg/quota/v1/evaluator/core legacyObjectCountAliases).
+	// The names from before quotas could count all resources (k8s.io/kubernetes
+	// pkg/quota/v1/evaluator/core legacyObjectCountAliases).
 	for _, name := range [...]corev1.ResourceName{
 		corev1.ResourceConfigMaps, corev1.ResourceQuotas, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
 	} {
@@ -85,8 +85,7 @@ func (o objects) measure(context.Context, *codec.Review, codec.Value) (item, err
 	return used, nil
 }
 
-// countOf returns what quotas call the number of objects of a resource. It is a
-// copy.
+// countOf returns the name of the number of objects of a resource in quotas. It is a copy.
 func countOf(group, resource string) corev1.ResourceName {
 	name := "count/" + resource
 	if group != "" {
@@ -95,32 +94,32 @@ func countOf(group, resource string) corev1.ResourceName {
 	return corev1.ResourceName(name)
 }
 
-// only returns the names for which keep is true.
-func only(names []corev1.ResourceName, keep func(corev1.ResourceName) bool) (kept []corev1.ResourceName) {
+// only returns the names that the function matches.
+func only(names []corev1.ResourceName, matches func(corev1.ResourceName) bool) (matching []corev1.ResourceName) {
 	for _, name := range names {
-		if keep(name) {
-			kept = append(kept, name)
+		if matches(name) {
+			matching = append(matching, name)
 		}
 	}
-	return kept
+	return matching
 }
 
-// isExtended reports whether a name in a quota is that of an extended resource,
-// which cannot be overcommitted, so that only requests are counted
-// (k8s.io/kubernetes pkg/quota/v1/evaluator/core isExtendedResourceNameForQuota).
+// isExtended reports whether a name in a quota is an extended resource. These cannot be
+// overcommitted, so that only requests are counted (k8s.io/kubernetes
+// pkg/quota/v1/evaluator/core isExtendedResourceNameForQuota).
 func isExtended(name corev1.ResourceName) bool {
 	s := string(name)
 	return strings.HasPrefix(s, corev1.DefaultResourceRequestsPrefix) &&
 		(!isNative(s) || strings.HasPrefix(s, corev1.ResourceImplicitExtendedClaimsPerClass))
 }
 
-// isNative reports whether a resource is one of Kubernetes' own
-// (pkg/apis/core/v1/helper IsNativeResource).
+// isNative reports whether a resource is defined by Kubernetes (pkg/apis/core/v1/helper
+// IsNativeResource).
 func isNative(name string) bool {
 	return !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
 }
 
-// selects reports whether a selector of a scope takes the value, empty for none
+// selects reports whether the selector of a scope matches the value, or none
 // (pkg/apis/core/v1/helper ScopedResourceSelectorRequirementsAsSelector).
 func selects(selector corev1.ScopedResourceSelectorRequirement, values ...string) (bool, error) {
 	operators := map[corev1.ScopeSelectorOperator]selection.Operator{

@@ -5,18 +5,18 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// initContainersFew is how many init containers are left to resourcehelper. It
-// goes over the resources of all that go on running for each of the others, which
-// takes quadratic time.
+// initContainersFew is the maximum number of init containers for which resourcehelper is
+// called. For each init container it sums up the sidecar containers before it, which takes
+// quadratic time.
 const initContainersFew = 16
 
-// withOneInitContainer returns a Pod that requests what p does, with one init
-// container. What goes on running is among its containers. It takes linear time.
+// withOneInitContainer returns a Pod with one init container and the same requests as p. The
+// sidecar containers become one container. It takes linear time.
 func withOneInitContainer(p *corev1.Pod, options resourcehelper.PodResourcesOptions) *corev1.Pod {
 	statuses := make(map[string]*corev1.ContainerStatus)
 	for _, all := range [...][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
 		for i := range all {
-			statuses[all[i].Name] = &all[i] // the last of several counts
+			statuses[all[i].Name] = &all[i] // if there are several, the last one counts
 		}
 	}
 	running, starting := newSums(), newSums()
@@ -43,23 +43,23 @@ func withOneInitContainer(p *corev1.Pod, options resourcehelper.PodResourcesOpti
 	}
 	flat := *p
 	flat.Spec.Containers = append(flat.Spec.Containers[:len(flat.Spec.Containers):len(flat.Spec.Containers)],
-		corev1.Container{Name: nobody, Resources: corev1.ResourceRequirements(running)})
-	flat.Spec.InitContainers = []corev1.Container{{Name: nobody, Resources: corev1.ResourceRequirements(starting)}}
+		corev1.Container{Name: noName, Resources: corev1.ResourceRequirements(running)})
+	flat.Spec.InitContainers = []corev1.Container{{Name: noName, Resources: corev1.ResourceRequirements(starting)}}
 	return &flat
 }
 
-// nobody is a name that no container has, so that none of the statuses is its.
-const nobody = "/"
+// noName is not a valid name of a container, so that no status belongs to it.
+const noName = "/"
 
-// sums are requests and limits of several containers. They have quantities of
-// their own.
+// sums are the requests and limits of several containers. They do not share quantities with
+// them.
 type sums corev1.ResourceRequirements
 
 func newSums() sums {
 	return sums{Requests: make(corev1.ResourceList), Limits: make(corev1.ResourceList)}
 }
 
-// add adds what a container needs.
+// add adds the resources of a container.
 func (s sums) add(needs *corev1.ResourceRequirements) {
 	addTo(s.Requests, needs.Requests)
 	addTo(s.Limits, needs.Limits)
@@ -73,7 +73,7 @@ func addTo(sum, list corev1.ResourceList) {
 	}
 }
 
-// addKnown adds what others need of the resources that s has.
+// addKnown adds the amounts of others, for the resources in s.
 func (s sums) addKnown(others sums) {
 	for _, both := range [...][2]corev1.ResourceList{{s.Requests, others.Requests}, {s.Limits, others.Limits}} {
 		for name, total := range both[0] {
@@ -83,8 +83,8 @@ func (s sums) addKnown(others sums) {
 	}
 }
 
-// raise makes s at least what others need, of the resources that are in of. All
-// other resources are what they were when s was raised to them.
+// raise raises the amounts in s to those of others, for the resources in of. All other
+// resources are unchanged since s was last raised.
 func (s sums) raise(of, others sums) {
 	raiseTo(s.Requests, of.Requests, others.Requests)
 	raiseTo(s.Limits, of.Limits, others.Limits)

@@ -11,10 +11,10 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// TestInitContainers compares what Pods use with what resourcehelper says.
+// TestInitContainers compares the usage of Pods with that of resourcehelper.
 func TestInitContainers(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	negative := false // which no API server lets pass: the sum is right then, but perhaps written in another format
+	negative := false // no API server allows these: the sum is right then, but may have another format
 	list := func() corev1.ResourceList {
 		list := make(corev1.ResourceList)
 		for range r.IntN(3) {

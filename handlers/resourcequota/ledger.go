@@ -22,39 +22,39 @@ import (
 )
 
 const (
-	// conflictsMax is how often a charge is written anew because somebody else
-	// wrote the quota meanwhile. Upstream gives up after three times. Of ten
-	// replicas that all write one quota, each wins one time in ten: of 50 tries it
-	// loses all once in 200 times, and the time of the call is over before.
+	// conflictsMax is how often a charge is written again after a conflict with another
+	// writer. Upstream gives up after three times. If ten replicas write one quota, each
+	// wins one time in ten: a charge that is tried 50 times loses all of them once in 200
+	// times, and by then the call has timed out.
 	conflictsMax = 50
 
 	// failuresMax is how often a quota is written again after another error, as upstream.
 	failuresMax = 3
 
-	// pauseMax is the longest pause before a charge is written anew. It is about
-	// what a write takes, so that those who write the same quota get out of step.
+	// pauseMax is the longest pause before a charge is written again. It is about the
+	// duration of a write, so that concurrent writers of a quota get out of step.
 	pauseMax = 10 * time.Millisecond
 
-	// writtenMax is how many quotas are remembered as they were written, until the
-	// watch has them: as many as there are requests in flight, by default.
+	// writtenMax is how many written quotas are cached until the watch reports them: as many
+	// as requests may be in flight by default.
 	writtenMax = 1000
 )
 
-// A ledger charges quotas. What arrives for a namespace while a charge is being
-// written waits, and is written together: however many requests there are, a
-// quota is written by one after the other.
+// A ledger charges quotas. While a charge is being written, further charges for the
+// namespace wait, and are then written together. Each quota therefore has one write at a
+// time, however many requests there are.
 type ledger struct {
 	quotas *cluster.Objects[*corev1.ResourceQuota]
 
 	mu      sync.Mutex
-	waiting map[string][]*charge // by namespace; there is an entry while somebody works for it
+	waiting map[string][]*charge // by namespace; there is an entry while work runs for it
 	written *simplelru.LRU[cache.ObjectName, *corev1.ResourceQuota]
 }
 
 func newLedger(quotas *cluster.Objects[*corev1.ResourceQuota]) *ledger {
 	written, err := simplelru.NewLRU[cache.ObjectName, *corev1.ResourceQuota](writtenMax, nil)
 	if err != nil {
-		panic(err) // of a size below one
+		panic(err) // only for sizes below one
 	}
 	return &ledger{quotas: quotas, waiting: make(map[string][]*charge), written: written}
 }
@@ -62,24 +62,24 @@ func newLedger(quotas *cluster.Objects[*corev1.ResourceQuota]) *ledger {
 // A charge is a demand that waits to be written.
 type charge struct {
 	*demand
-	done chan error // gets the answer
+	done chan error // receives the answer
 	gone atomic.Bool
 
-	charged []string // names of the quotas that have it, and are written
+	charged []string // names of the quotas to which it has been charged
 	tries   int
-	// Of the round under way: the quotas that change, by their indexes, and the
-	// answer if it is not to be written.
+	// The results of the current round: the indexes of the quotas that change, and the
+	// answer if the charge is denied.
 	changes []int
 	verdict error
 }
 
-// A failure says that a quota could not be written, or read.
+// A failure says that a quota could not be written or read.
 type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
-// charge charges the quotas of the namespace. It returns nil when all that the
-// demand is under have it.
+// charge charges the quotas of the namespace. It returns nil after all quotas that apply to
+// the demand were written.
 func (l *ledger) charge(ctx context.Context, namespace string, d *demand) error {
 	c := &charge{demand: d, done: make(chan error, 1)}
 	l.mu.Lock()
@@ -99,7 +99,7 @@ func (l *ledger) charge(ctx context.Context, namespace string, d *demand) error 
 	}
 }
 
-// work charges what waits for the namespace, until nothing does.
+// work charges the quotas of a namespace until no charge is waiting.
 func (l *ledger) work(namespace string) {
 	var pending []*charge
 	for {
@@ -118,7 +118,7 @@ func (l *ledger) work(namespace string) {
 	}
 }
 
-// round tries to charge what is pending, and returns what is pending still.
+// round tries to write the pending charges, and returns those that must be tried again.
 func (l *ledger) round(namespace string, pending []*charge) (still []*charge) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -147,9 +147,9 @@ func (l *ledger) round(namespace string, pending []*charge) (still []*charge) {
 	return again(before, pending, failed, err)
 }
 
-// again sorts what was pending after a round that could not write all: what is
-// not concerned is settled, the rest returned. A charge that was denied waits,
-// for it was denied because of those before it, which now may not be.
+// again sorts the charges after a round in which some quotas were not written. It answers
+// charges of other quotas, and returns the rest. A denied charge is tried again, because it
+// may fit without the charges before it.
 func again(quotas []*corev1.ResourceQuota, pending []*charge, failed []int, err error) (still []*charge) {
 	for _, c := range pending {
 		lost := c.verdict != nil
@@ -176,7 +176,7 @@ func again(quotas []*corev1.ResourceQuota, pending []*charge, failed []int, err 
 	return still
 }
 
-// settle answers all that have no answer yet.
+// settle answers all charges that have no answer yet.
 func settle(pending []*charge, err error) {
 	for _, c := range pending {
 		select {
@@ -186,7 +186,7 @@ func settle(pending []*charge, err error) {
 	}
 }
 
-// changed returns the indexes of the quotas that are not the same.
+// changed returns the indexes of the quotas that differ.
 func changed(before, after []*corev1.ResourceQuota) (indexes []int) {
 	for i := range after {
 		if before[i] != after[i] {
@@ -196,10 +196,10 @@ func changed(before, after []*corev1.ResourceQuota) (indexes []int) {
 	return indexes
 }
 
-// write writes the quotas that have changed. It returns the indexes of those
-// that were not written, and why the last of them was not.
+// write writes the quotas that have changed. It returns the indexes of those that were not
+// written, and the error of the last of them.
 func (l *ledger) write(before, after []*corev1.ResourceQuota) (failed []int, err error) {
-	ctx := context.Background() // many wait for it; the request has a limit of its own
+	ctx := context.Background() // the write serves many calls; the client has a timeout
 	for _, i := range changed(before, after) {
 		written, fault := l.quotas.UpdateStatus(ctx, after[i])
 		if fault != nil {
@@ -212,24 +212,24 @@ func (l *ledger) write(before, after []*corev1.ResourceQuota) (failed []int, err
 		case apierrors.IsNotFound(fault):
 			l.note(without(after[i]))
 		default:
-			err = fault // with nothing newer, another try is as good as this one
+			err = fault // without a newer version, the next try is the same as this one
 		}
 	}
 	return failed, err
 }
 
-// without returns what is remembered of a quota that is gone: the same version,
-// that limits nothing.
+// without returns a quota that replaces a deleted one: it has the same version, and limits
+// nothing.
 func without(q *corev1.ResourceQuota) *corev1.ResourceQuota {
 	vanished := new(corev1.ResourceQuota)
 	vanished.Namespace, vanished.Name, vanished.ResourceVersion = q.Namespace, q.Name, q.ResourceVersion
 	return vanished
 }
 
-// isGone reports whether without returned the quota: objects have a UID.
+// isGone reports whether the quota was made by without: only these have no UID.
 func isGone(q *corev1.ResourceQuota) bool { return q.UID == "" }
 
-// note remembers a quota that may be newer than what the watch has.
+// note caches a quota that may be newer than that of the watch.
 func (l *ledger) note(q *corev1.ResourceQuota) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,8 +239,8 @@ func (l *ledger) note(q *corev1.ResourceQuota) {
 	}
 }
 
-// current returns the quotas of a namespace, as new as they are known. The
-// caller must not change the slice.
+// current returns the newest known quotas of a namespace. The caller must not change the
+// slice.
 func (l *ledger) current(namespace string) []*corev1.ResourceQuota {
 	quotas := l.quotas.List(namespace)
 	if len(quotas) == 0 {

@@ -21,14 +21,14 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// create asks for a Pod that requests half a processor.
+// create creates a Pod that requests half a CPU.
 func create(t testing.TB, chain *admission.Chain) (admission.Outcome, string) {
 	response, outcome := admissiontest.Respond(t, chain, admission.Validate, admissiontest.Body(codec.Create, "v1/pods", podBody), nil)
 	return outcome, string(response)
 }
 
-// createMany asks each of the chains for that many Pods, all at once, and
-// returns how many are allowed. Others must be denied for the quota.
+// createMany creates this many Pods with each of the chains, all at once. It returns how
+// many are allowed; the others must be denied because of the quota.
 func createMany(t *testing.T, pods int, chains ...*admission.Chain) int64 {
 	t.Helper()
 	var allowed atomic.Int64
@@ -49,8 +49,8 @@ func createMany(t *testing.T, pods int, chains ...*admission.Chain) int64 {
 	return allowed.Load()
 }
 
-// TestReplicasInFiles has replicas share files, which take one write at a time,
-// and somebody who writes the same quotas in between.
+// TestReplicasInFiles has replicas that read quotas from files, where writes are serialized,
+// and another writer of the same quotas.
 func TestReplicasInFiles(t *testing.T) {
 	objects := []runtime.Object{
 		quota(home, "cpu", resources("requests.cpu", "30"), resources("requests.cpu", "0")),
@@ -64,14 +64,14 @@ func TestReplicasInFiles(t *testing.T) {
 	quotas := cluster.ResourceQuotas.In(state.View(cluster.ResourceQuotas.Watched(), cluster.ResourceQuotas.CalledStatus("update")))
 	ctx, cancel := context.WithCancel(t.Context())
 	var other sync.WaitGroup
-	other.Go(func() { // as one who corrects what was counted
+	other.Go(func() { // corrects the usage, as kube-controller-manager does
 		for ctx.Err() == nil {
 			for _, q := range quotas.List(home) {
 				if _, err := quotas.UpdateStatus(ctx, q); err != nil && !apierrors.IsConflict(err) {
 					t.Error(err)
 				}
 			}
-			_, _ = create(t, chains[0]) // takes the time of a call
+			_, _ = create(t, chains[0]) // takes as long as a call
 		}
 	})
 	allowed := createMany(t, 100, chains...)
@@ -85,14 +85,14 @@ func TestReplicasInFiles(t *testing.T) {
 	if got := used("cpu", "requests.cpu"); got != 30_000 || allowed > 60 {
 		t.Errorf("got %d Pods and %d m used, want at most 60 and all of the 30", allowed, got)
 	}
-	// A Pod that fits into one quota and then not into the other leaves what it was
-	// charged for: the controller corrects that.
+	// A Pod that fits into the first quota but not into the second stays charged to the
+	// first. The controller corrects this.
 	if got := used("pods", "pods"); got < 60_000 || got > 100_000 {
 		t.Errorf("got %d m Pods, want 60 or some more", got)
 	}
 }
 
-// TestReplicas has replicas that know of each other's writes by conflicts only.
+// TestReplicas has replicas that notice each other's writes only by conflicts.
 func TestReplicas(t *testing.T) {
 	a := newAPIServer(t, quota(home, "q", resources("pods", "100", "requests.cpu", "1k"), resources("pods", "0", "requests.cpu", "0")))
 	const replicas, pods = 3, 80
@@ -111,8 +111,8 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestTogether has 50 Pods wait while the first is written: they are written at
-// once, and those that do not fit are told so after that.
+// TestTogether has 50 Pods that wait while the first one is written. They are written
+// together, and those that do not fit are denied after that.
 func TestTogether(t *testing.T) {
 	a := newAPIServer(t, quota(home, "q", resources("pods", "40"), resources("pods", "0")))
 	chain := a.replica()
@@ -144,7 +144,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestDryRun charges nothing, and waits for nobody.
+// TestDryRun checks that a dry run charges nothing and does not wait.
 func TestDryRun(t *testing.T) {
 	a := newAPIServer(t, quota(home, "q", resources("pods", "1"), resources("pods", "0")))
 	chain := a.replica()
@@ -161,10 +161,10 @@ func TestDryRun(t *testing.T) {
 	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, body)
 }
 
-// TestFailures has writes of one or two quotas fail.
+// TestFailures has failing writes of one or two quotas.
 func TestFailures(t *testing.T) {
 	resource := schema.GroupResource{Resource: "resourcequotas"}
-	type faults map[string]func(n int) *apierrors.StatusError // of a quota, the n-th time
+	type faults map[string]func(n int) *apierrors.StatusError // by quota; n counts its writes
 	f := func(name string, broken faults, want admission.Outcome, message string, usedA, usedB int64) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
@@ -205,9 +205,9 @@ func TestFailures(t *testing.T) {
 	f("no RBAC", faults{"a": upTo(1000, apierrors.NewForbidden(resource, "a", errors.New("no RBAC")))}, admission.OutcomeErrored, "", 0, 1)
 }
 
-// TestLostAnswer has writes that the API server makes and whose answers do not arrive. Nobody
-// can tell these from writes that were not made, so they are charged again, as in-tree:
-// more is counted than there is, never less, and the quota holds.
+// TestLostAnswer has writes that succeed, but whose answers are lost. They look like failed
+// writes, so the plugin charges again, as in-tree: the usage may be too high, but never too
+// low, and the quota is not exceeded.
 func TestLostAnswer(t *testing.T) {
 	f := func(name string, lost, limit, creations, wantAllowed, wantErrored, wantUsed int64) {
 		t.Helper()
@@ -236,7 +236,7 @@ func TestLostAnswer(t *testing.T) {
 				t.Errorf("got %d allowed, %d errored and %d used, over the quota: %v, want %d, %d and %d", allowed, errored,
 					used, a.over, wantAllowed, wantErrored, wantUsed)
 			}
-			// The controller counts what there is.
+			// The controller corrects the usage.
 			a.mu.Lock()
 			a.put(quota(home, "q", resources("pods", strconv.FormatInt(limit, 10)), resources("pods", strconv.FormatInt(allowed, 10))))
 			a.mu.Unlock()
@@ -255,8 +255,7 @@ func TestLostAnswer(t *testing.T) {
 	f("of all tries", failuresMax+1, 9, 1, 0, 1, failuresMax+1)
 }
 
-// TestNobodyAsked has Pods in a namespace without a quota: the API server hears
-// nothing of them.
+// TestNobodyAsked has Pods in a namespace without a quota: the API server gets no requests.
 func TestNobodyAsked(t *testing.T) {
 	a := newAPIServer(t, quota("elsewhere", "q", resources("pods", "1"), resources("pods", "1")))
 	if allowed := createMany(t, 50, a.replica()); allowed != 50 || a.asked != 0 {
@@ -264,7 +263,7 @@ func TestNobodyAsked(t *testing.T) {
 	}
 }
 
-// TestGone has a quota that is deleted, of which the watch says nothing.
+// TestGone has a quota that is deleted without an event of the watch.
 func TestGone(t *testing.T) {
 	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")),
 		quota(home, "b", resources("pods", "1"), resources("pods", "0")))
@@ -282,8 +281,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestDeniedByOthers has somebody else use up the second quota while the first
-// was charged.
+// TestDeniedByOthers has another writer use up the second quota while the first one is being
+// charged.
 func TestDeniedByOthers(t *testing.T) {
 	a := newAPIServer(t, quota(home, "a", resources("pods", "9"), resources("pods", "0")),
 		quota(home, "b", resources("pods", "1"), resources("pods", "0")))
@@ -306,9 +305,8 @@ func TestDeniedByOthers(t *testing.T) {
 	}
 }
 
-// TestReprieve has two charges wait for a third, of which the second does not fit
-// behind the first. Then the first cannot be written, because somebody else has
-// changed the quota: both are looked at again.
+// TestReprieve has two charges that wait for a third. The second does not fit after the
+// first. Then the first cannot be written because of a conflict: both are checked again.
 func TestReprieve(t *testing.T) {
 	f := func(name string, usedThen string, wantAllowed, wantDenied int, wantUsed int64) {
 		t.Helper()
@@ -366,8 +364,7 @@ func TestReprieve(t *testing.T) {
 	f("for both", "0", 3, 0, 2)
 }
 
-// TestTooLate has a call end while a charge is written: those that wait are not
-// charged.
+// TestTooLate has calls that end while a charge is written: those that wait are not charged.
 func TestTooLate(t *testing.T) {
 	a := newAPIServer(t, quota(home, "q", resources("pods", "9"), resources("pods", "0")))
 	chain := a.replica()
@@ -398,12 +395,12 @@ func TestTooLate(t *testing.T) {
 	}
 }
 
-// panics is an evaluator that panics where its charge is checked.
+// panics is an evaluator whose items panic when they are checked.
 type panics struct{ pods }
 
 func (panics) tracked([]corev1.ResourceName) []corev1.ResourceName { panic("as it is meant to") }
 
-// TestPanic has a charge panic, away from the goroutine of the call.
+// TestPanic has a charge panic outside the goroutine of the call.
 func TestPanic(t *testing.T) {
 	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{quota(home, "q", resources("pods", "9"), resources("pods", "0"))}})
 	if err != nil {
@@ -422,7 +419,7 @@ func TestPanic(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); !l.isIdle(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("somebody works for nobody")
+			t.Fatal("work did not end within a minute, although no charge waits")
 		}
 	}
 }

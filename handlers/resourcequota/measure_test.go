@@ -41,7 +41,7 @@ func measured(t *testing.T, e evaluator, object string) item {
 	return i
 }
 
-// uses checks what an object uses, in any order.
+// uses checks the usage of an object; want is a list in any order.
 func uses(t *testing.T, e evaluator, object, want string) {
 	t.Helper()
 	sorted := func(list string) string { return strings.Join(slices.Sorted(strings.SplitSeq(list, ",")), ",") }
@@ -87,7 +87,7 @@ func TestVolumeUsage(t *testing.T) {
 	sized("1Gi", `"cpu":"9"`, "1Gi")
 	sized("1Gi", `"storage":"2Gi"`, "2Gi")
 	sized("1Gi", `"storage":"500Mi"`, "1Gi")
-	sized("1Gi", `"storage":"1073741824"`, "1Gi") // as much, in another format
+	sized("1Gi", `"storage":"1073741824"`, "1Gi") // the same amount in another format
 	sized("1", `"storage":"1500m"`, "2")
 
 	v := measured(t, volumes{},
@@ -136,7 +136,7 @@ func TestPodUsage(t *testing.T) {
 	f(with(`{"requests":{"kubernetes.io/x":"1","other":"1","requests.x.y/z":"1","x.y/`+strings.Repeat("z", 64)+`":"1"}}`),
 		"count/pods=1,pods=1")
 
-	// What has ended counts as an object only.
+	// A Pod that has ended counts only as an object.
 	ended := func(status, metadata string, want bool) {
 		t.Helper()
 		used := "count/pods=1,pods=1"
@@ -231,7 +231,7 @@ func TestPodScopes(t *testing.T) {
 	}
 }
 
-// TestTracked says which of the names in quotas an evaluator counts.
+// TestTracked checks which names in quotas an evaluator counts.
 func TestTracked(t *testing.T) {
 	names := resourcesNamed("count/pods pods cpu memory ephemeral-storage requests.cpu requests.memory " +
 		"requests.ephemeral-storage limits.cpu limits.memory " +
@@ -303,7 +303,7 @@ func devicesOf(t *testing.T, objects ...runtime.Object) *devices {
 	return &devices{classes: cluster.DeviceClasses.In(view), claims: cluster.ResourceClaims.In(view), pods: cluster.Pods.In(view)}
 }
 
-// TestIgnored has the resources that quotas are not about, and some like them.
+// TestIgnored has resources that quotas ignore, and similar ones that they count.
 func TestIgnored(t *testing.T) {
 	for name, want := range map[string]bool{
 		"events": true, "bindings": true, "componentstatuses": true, "pods": false,
@@ -322,7 +322,7 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// TestAgain has charges that a round did not write.
+// TestAgain has charges that were not written in a round.
 func TestAgain(t *testing.T) {
 	resource := schema.GroupResource{Resource: "resourcequotas"}
 	conflict, gone, other := apierrors.NewConflict(resource, "q", errors.New("old")), apierrors.NewNotFound(resource,
@@ -356,7 +356,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestLists has the functions on resource lists, which must not change what they get.
+// TestLists has the functions on resource lists, which must not change their arguments.
 func TestLists(t *testing.T) {
 	large := "123456789012345678901234567890"
 	a, b := resources("cpu", large, "memory", "2"), resources("cpu", "1", "pods", "3")
@@ -403,7 +403,7 @@ func TestHandlesWhat(t *testing.T) {
 	f((*devices)(nil), codec.Create, "", "", true)
 	f((*devices)(nil), codec.Update, "status", `{}`, false)
 
-	// Of a Pod, whether it ends by itself decides under which quotas it is.
+	// Whether a Pod terminates by itself decides which quotas apply.
 	ends := func(before, after string, want bool) {
 		t.Helper()
 		if got := (pods{}).handles(decoded(t, admissiontest.UpdateBody("v1/pods", after, before))); got != want {
@@ -419,7 +419,7 @@ func TestHandlesWhat(t *testing.T) {
 	ends(`null`, seconds("1"), false)
 }
 
-// TestPodStatus has the resources that a Pod has, beside those that it asks for.
+// TestPodStatus has resources in the status of a Pod that differ from its requests.
 func TestPodStatus(t *testing.T) {
 	f := func(conditions, want string) {
 		t.Helper()
@@ -439,7 +439,7 @@ func TestPodStatus(t *testing.T) {
 		"count/pods=1,pods=1,cpu=5,requests.cpu=5")
 }
 
-// TestMustSpecify has a quota limit what a container does not specify.
+// TestMustSpecify has a quota of a resource that a container does not specify.
 func TestMustSpecify(t *testing.T) {
 	p := measured(t, pods{}, `{"spec":{"containers":[{"name":"c"}]}}`)
 	for name, want := range map[corev1.ResourceName]bool{
@@ -456,7 +456,7 @@ func TestMustSpecify(t *testing.T) {
 	}
 }
 
-// TestEvaluators has resources that are called as others of another group.
+// TestEvaluators has resources with names of resources in other groups.
 func TestEvaluators(t *testing.T) {
 	p := &plugin{devices: new(devices)}
 	for name, counted := range map[string]bool{

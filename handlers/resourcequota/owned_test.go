@@ -14,8 +14,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestDemandsOwnTheirMemory is about what another goroutine charges to quotas,
-// which may go on when the call has ended.
+// TestDemandsOwnTheirMemory checks that a demand has no views of the review: another
+// goroutine charges it, perhaps after the call has ended.
 func TestDemandsOwnTheirMemory(t *testing.T) {
 	state, err := cluster.New(cluster.Options{Embedded: true})
 	if err != nil {
@@ -38,7 +38,7 @@ func TestDemandsOwnTheirMemory(t *testing.T) {
 			if d.old == nil || len(d.used) == 0 {
 				t.Errorf("got %+v, want two objects that use something", d)
 			}
-			d.evaluator = nil // which is not the review's
+			d.evaluator = nil // the evaluator belongs to the plugin
 			return d
 		})
 	}
@@ -60,8 +60,8 @@ func TestDemandsOwnTheirMemory(t *testing.T) {
 		{"name":"b","firstAvailable":[{"deviceClassName":"fpga","allocationMode":"ExactCount","count":1}]}]}}}`)
 }
 
-// TestWorkOutlivesItsCall has the call end that the work for a namespace began
-// with, and its body overwritten, while a quota is written.
+// TestWorkOutlivesItsCall ends the call that started the work for a namespace, and
+// overwrites its body, while a quota is being written.
 func TestWorkOutlivesItsCall(t *testing.T) {
 	a := newAPIServer(t, quota(home, "q", resources("pods", "9"), resources("pods", "0")))
 	writing, goOn := make(chan struct{}), make(chan struct{})
@@ -71,7 +71,7 @@ func TestWorkOutlivesItsCall(t *testing.T) {
 		return nil
 	}
 	state := a.state()
-	chainIn(t, state) // which follows what the plugin needs
+	chainIn(t, state) // starts the watches of the plugin
 	l := newLedger(cluster.ResourceQuotas.In(state.View(Plugin().Needs...)))
 	admissiontest.CheckOwned(t, admissiontest.Body(codec.Create, "v1/pods", podBody), func(review *codec.Review) any {
 		d, err := newDemand(t.Context(), review, pods{}, nil)
@@ -97,12 +97,12 @@ func TestWorkOutlivesItsCall(t *testing.T) {
 	close(goOn)
 	for deadline := time.Now().Add(time.Minute); !l.isIdle(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("somebody works for nobody")
+			t.Fatal("work did not end within a minute, although no charge waits")
 		}
 	}
 }
 
-// isIdle reports whether nobody works for any namespace.
+// isIdle reports whether no work runs for any namespace.
 func (l *ledger) isIdle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,7 +33,7 @@ func (pods) handles(review *codec.Review) bool {
 	return false
 }
 
-// isTerminating reports whether a Pod ends by itself.
+// isTerminating reports whether a Pod has a deadline.
 func isTerminating(pod codec.Value) bool {
 	seconds, ok := pod.Get("spec", "activeDeadlineSeconds").Int64()
 	return ok && seconds >= 0
@@ -41,7 +41,7 @@ func isTerminating(pod codec.Value) bool {
 
 var podCount = countOf("", "pods")
 
-// podResources are what quotas count of Pods, by their whole names.
+// podResources are the names of the resources of Pods in quotas.
 var podResources = []corev1.ResourceName{
 	podCount, corev1.ResourcePods,
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
@@ -49,8 +49,7 @@ var podResources = []corev1.ResourceName{
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
 }
 
-// mustSpecify are the resources that each container must specify if a quota
-// limits them.
+// mustSpecify are the resources that each container must specify if a quota limits them.
 var mustSpecify = []corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
@@ -63,7 +62,7 @@ func (pods) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 			strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) {
 			tracked = append(tracked, name)
 		}
-		if isExtended(name) { // a name may be there twice, which a message shows
+		if isExtended(name) { // a name may occur twice, and is then twice in the message
 			tracked = append(tracked, name)
 		}
 	}
@@ -79,10 +78,10 @@ func (pods) measure(_ context.Context, _ *codec.Review, object codec.Value) (ite
 	return p, nil
 }
 
-// A pod is the part of a Pod that quotas are about.
+// A pod has the fields of a Pod that quotas depend on.
 type pod struct {
 	corev1.Pod
-	crossNamespace bool // it is near to, or far from, pods of other namespaces
+	crossNamespace bool // has cross-namespace pod affinity or anti-affinity
 	used           corev1.ResourceList
 }
 
@@ -155,8 +154,8 @@ func isBestEffort(p *corev1.Pod) bool {
 	return !slices.ContainsFunc(p.Spec.Containers, asks) && !slices.ContainsFunc(p.Spec.InitContainers, asks)
 }
 
-// asksFor reports whether there is a request or limit of those that make a
-// quality of service.
+// asksFor reports whether there is a request or limit of a resource that determines the QoS
+// class.
 func asksFor(r *corev1.ResourceRequirements) bool {
 	for _, list := range [...]corev1.ResourceList{r.Requests, r.Limits} {
 		for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -168,13 +167,13 @@ func asksFor(r *corev1.ResourceRequirements) bool {
 	return false
 }
 
-// podUsage returns what a Pod uses (PodUsageFunc there).
+// podUsage returns the usage of a Pod (upstream's PodUsageFunc).
 func podUsage(p *corev1.Pod) corev1.ResourceList {
 	used := corev1.ResourceList{podCount: count(1)}
 	if hasEnded(p) {
 		return used
 	}
-	// As the feature gates of v1.36 are by default, for quotas.
+	// The defaults of the feature gates in v1.36.
 	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
 	if len(p.Spec.InitContainers) > initContainersFew {
 		p = withOneInitContainer(p, options)
@@ -182,8 +181,8 @@ func podUsage(p *corev1.Pod) corev1.ResourceList {
 	return add(used, computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options)))
 }
 
-// hasEnded reports whether a Pod counts as an object only: it has run, or should
-// have been gone by now (QuotaV1Pod there).
+// hasEnded reports whether a Pod counts only as an object: it has run to completion, or its
+// grace period is over (upstream's QuotaV1Pod).
 func hasEnded(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 		return true
@@ -195,8 +194,7 @@ func hasEnded(p *corev1.Pod) bool {
 	return time.Now().After(p.DeletionTimestamp.Add(grace))
 }
 
-// computeUsage returns what requests and limits count as (podComputeUsageHelper
-// there).
+// computeUsage returns the usage for requests and limits (upstream's podComputeUsageHelper).
 func computeUsage(requests, limits corev1.ResourceList) corev1.ResourceList {
 	used := corev1.ResourceList{corev1.ResourcePods: count(1)}
 	for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
@@ -218,7 +216,7 @@ func computeUsage(requests, limits corev1.ResourceList) corev1.ResourceList {
 	return used
 }
 
-// isExtendedRequest reports whether a container may ask for it as for a device
+// isExtendedRequest reports whether a container may request the resource as a device
 // (pkg/scheduler/util IsDRAExtendedResourceName).
 func isExtendedRequest(name string) bool {
 	if strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix) {

@@ -11,11 +11,11 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// readPod reads the fields that quotas are about. What it returns is a copy.
+// readPod reads the fields that quotas depend on. The result is a copy.
 func readPod(object codec.Value) (*pod, error) {
 	p, spec, status := new(pod), object.Get("spec"), object.Get("status")
 	if !spec.FitsDecoded() || !status.FitsDecoded() {
-		return p, nil // review.Err says so
+		return p, nil // review.Err has the error
 	}
 	var err error
 	if p.DeletionTimestamp, err = readTime(object.Get("metadata", "deletionTimestamp")); err != nil {
@@ -40,7 +40,7 @@ func readPod(object codec.Value) (*pod, error) {
 	p.Status.Phase = corev1.PodPhase(strings.Clone(status.Get("phase").String()))
 	p.Status.QOSClass = corev1.PodQOSClass(strings.Clone(status.Get("qosClass").String()))
 	for _, condition := range status.Get("conditions").Elements() {
-		if condition.Get("type").EqualString(string(corev1.PodResizePending)) { // the only one that is asked for, of each container
+		if condition.Get("type").EqualString(string(corev1.PodResizePending)) { // resourcehelper reads no other
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending,
 				Reason: strings.Clone(condition.Get("reason").String())}}
 			break
@@ -55,8 +55,8 @@ func readPod(object codec.Value) (*pod, error) {
 	return p, nil
 }
 
-// crossesNamespaces reports whether an affinity or its opposite is about pods of
-// namespaces that it names (usesCrossNamespacePodAffinity there).
+// crossesNamespaces reports whether an affinity or anti-affinity selects pods in namespaces
+// that it names (upstream's usesCrossNamespacePodAffinity).
 func crossesNamespaces(affinity codec.Value) bool {
 	for _, kind := range [...]string{"podAffinity", "podAntiAffinity"} {
 		for _, term := range affinity.Get(kind, "requiredDuringSchedulingIgnoredDuringExecution").Elements() {
@@ -95,7 +95,7 @@ func readContainers(list codec.Value) (containers []corev1.Container, err error)
 	return containers, nil
 }
 
-// readStatuses reads what containers have, as far as they have resources.
+// readStatuses reads the resources in the statuses of containers.
 func readStatuses(list codec.Value) (statuses []corev1.ContainerStatus, err error) {
 	for i, s := range list.Elements() {
 		status := corev1.ContainerStatus{Name: strings.Clone(s.Get("name").String())}
@@ -110,7 +110,7 @@ func readStatuses(list codec.Value) (statuses []corev1.ContainerStatus, err erro
 	return statuses, nil
 }
 
-// readRequirements returns nil for none.
+// readRequirements reads requests and limits; nil if there are none.
 func readRequirements(value codec.Value) (*corev1.ResourceRequirements, error) {
 	if !value.IsSet() {
 		return nil, nil
@@ -126,7 +126,7 @@ func readRequirements(value codec.Value) (*corev1.ResourceRequirements, error) {
 	return r, nil
 }
 
-// readInt64 returns nil for no number.
+// readInt64 reads an integer; it returns nil if the value is not one.
 func readInt64(value codec.Value) *int64 {
 	n, ok := value.Int64()
 	if !ok {
@@ -135,7 +135,7 @@ func readInt64(value codec.Value) *int64 {
 	return &n
 }
 
-// readTime returns nil for no time.
+// readTime parses a time; it returns nil if the value is not set.
 func readTime(value codec.Value) (*metav1.Time, error) {
 	if !value.IsSet() {
 		return nil, nil

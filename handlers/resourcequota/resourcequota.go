@@ -1,14 +1,12 @@
 // Package resourcequota is the admission plugin ResourceQuota.
 //
-// It keeps what the objects of a namespace use within the namespace's
-// ResourceQuotas: how many objects there are, what their containers request,
-// what volumes take up. Who shares a cluster with others wants it: without
-// quotas, one namespace can use up what all pay for.
+// It limits the usage of a namespace to its ResourceQuotas: the number of objects, the
+// requests of containers, the size of volumes. Use it if several teams share a cluster:
+// without quotas, one namespace can use up all resources.
 //
-// What is used is counted in the status of each quota, written with a
-// compare-and-swap before the request is allowed. So any number of replicas can
-// count, beside kube-controller-manager, which corrects what was counted and
-// then came to nothing.
+// The status of each quota has the usage. The plugin updates it with optimistic locking
+// before it allows a request, so any number of replicas can run. kube-controller-manager
+// corrects the usage afterwards, for example if an allowed request fails later.
 //
 // Behaviour: k8s.io/apiserver pkg/admission/plugin/resourcequota and
 // k8s.io/kubernetes pkg/quota/v1/evaluator/core.
@@ -35,7 +33,7 @@ func Plugin() admission.Plugin {
 		Summary:   "keeps what a namespace uses within its ResourceQuotas",
 		Rules:     rules(),
 		Validates: true,
-		// What is allowed is charged to the quotas; a dry run is not.
+		// An allowed request is charged to the quotas; a dry run is not.
 		SideEffects: admissionregistrationv1.SideEffectClassNoneOnDryRun,
 		Needs: []cluster.Need{
 			cluster.ResourceQuotas.Watched(), cluster.ResourceQuotas.CalledStatus("update"),
@@ -46,8 +44,8 @@ func Plugin() admission.Plugin {
 	}
 }
 
-// rules select what an evaluator handles. Of most resources, only objects are
-// counted, so that updates change nothing.
+// rules select what an evaluator handles. Most resources only have their objects counted, so
+// updates do not matter.
 func rules() []admission.Rule {
 	update := func(group, version string, resources ...string) admission.Rule {
 		return admission.Rule{
@@ -106,7 +104,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	}
 	d, err := newDemand(ctx, review, evaluator, p.limited)
 	if err == nil {
-		err = review.Err() // what was not read to its end must not be charged
+		err = review.Err() // an object that was not read completely must not be charged
 	}
 	if err != nil {
 		return admission.Errored(err)
@@ -118,7 +116,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return answer(review, err)
 }
 
-// answer makes the result of how the charge went.
+// answer returns the result for the error of a charge.
 func answer(review *codec.Review, err error) admission.Result {
 	if err == nil {
 		return admission.Allowed()
@@ -128,15 +126,15 @@ func answer(review *codec.Review, err error) admission.Result {
 	}
 	if failed, ok := errors.AsType[*failure](err); ok {
 		if apierrors.IsConflict(failed) {
-			return admission.Denied(failed.error) // which in-tree returns, too
+			return admission.Denied(failed.error) // in-tree returns the same error
 		}
 		return admission.Errored(failed.error)
 	}
 	return admission.Denied(err)
 }
 
-// isIgnored reports whether quotas are not about a resource: what is not stored,
-// and Events (k8s.io/kubernetes pkg/quota/v1/install DefaultIgnoredResources).
+// isIgnored reports whether quotas ignore a resource: those that are not stored, and Events
+// (k8s.io/kubernetes pkg/quota/v1/install DefaultIgnoredResources).
 func isIgnored(resource codec.GroupVersionResource) bool {
 	switch resource.Group {
 	case "":
@@ -154,8 +152,8 @@ func isIgnored(resource codec.GroupVersionResource) bool {
 	return false
 }
 
-// evaluator returns the evaluator of a resource, without names if it counts
-// objects.
+// evaluator returns the evaluator of a resource: an objects without names, if the resource
+// has none of its own.
 func (p *plugin) evaluator(resource codec.GroupVersionResource) evaluator {
 	switch {
 	case resource.Group == "" && resource.Resource == string(corev1.ResourcePods):

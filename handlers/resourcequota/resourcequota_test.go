@@ -22,7 +22,7 @@ func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 // home is the namespace of admissiontest.Body.
 const home = "namespace"
 
-// resources makes a list of "name", "quantity", and so on.
+// resources returns a list of "name", "quantity", and so on.
 func resources(list ...string) corev1.ResourceList {
 	made := make(corev1.ResourceList)
 	for i := 0; i < len(list); i += 2 {
@@ -31,7 +31,7 @@ func resources(list ...string) corev1.ResourceList {
 	return made
 }
 
-// quota makes a quota that is counted.
+// quota returns a quota whose usage has been counted.
 func quota(namespace, name string, hard, used corev1.ResourceList) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid of " + name)},
@@ -77,8 +77,8 @@ func TestWrongTypes(t *testing.T) {
 	f(admission.OutcomeErrored, "resource.k8s.io/v1/resourceclaims", `{"metadata":{"creationTimestamp":"now"}}`)
 }
 
-// TestRules has requests that the plugin does not get, in a namespace where it
-// would deny them.
+// TestRules has requests that the rules do not select, in a namespace where the plugin would
+// deny them.
 func TestRules(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", quota(home, "q",
 		resources("count/pods", "0", "count/services", "0", "count/leases.coordination.k8s.io", "0", "count/namespaces", "0"),
@@ -132,7 +132,7 @@ func TestConfiguration(t *testing.T) {
 	f("apiVersion: resourcequota.admission.k8s.io/v1beta1\nkind: Configuration\n"+limited, want)
 	f("apiVersion: resourcequota.admission.k8s.io/v1alpha1\nkind: Configuration\n"+limited, want)
 	f(head, "[]")
-	f("{\n\t\"apiVersion\": \"apiserver.config.k8s.io/v1\",\n\t\"kind\": \"ResourceQuotaConfiguration\"\n}", "[]") // JSON may have tabs
+	f("{\n\t\"apiVersion\": \"apiserver.config.k8s.io/v1\",\n\t\"kind\": \"ResourceQuotaConfiguration\"\n}", "[]") // JSON may contain tabs
 	const twice = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration","kind":"ResourceQuotaConfiguration"}`
 	if _, err := loadConfiguration([]byte(twice)); err == nil || err.Error() != `duplicate field "kind"` {
 		t.Errorf("got %v", err)
@@ -150,7 +150,7 @@ func BenchmarkNoQuota(b *testing.B) {
 	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }
 
-// benchmarked is the namespace of the recorded Pod.
+// benchmarked returns the namespace of the recorded Pod.
 func benchmarked(b *testing.B) string {
 	review := codec.Acquire()
 	defer review.Release()
@@ -171,8 +171,8 @@ func BenchmarkCharged(b *testing.B) {
 	admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed, corpus.MustRead("pods-create-v1-1.json"))
 }
 
-// BenchmarkCache says how many bytes of the heap a quota takes of 10,000, each
-// with a usual number of limits.
+// BenchmarkCache reports how many bytes of the heap one of 10,000 quotas takes, with a usual
+// number of limits.
 func BenchmarkCache(b *testing.B) {
 	const quotas = 10_000
 	hard := resources("pods", "100", "requests.cpu", "40", "requests.memory", "100Gi", "limits.cpu", "80", "limits.memory",

@@ -13,11 +13,11 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// The functions on resource lists do as those of k8s.io/apiserver
-// pkg/quota/v1/resources.go, and make new lists as they do: which operand a sum
-// begins with says in which format it is shown.
+// The functions on resource lists return the same lists as those of k8s.io/apiserver
+// pkg/quota/v1/resources.go. Like these, they do not change their arguments. The first
+// operand of a sum determines its format.
 
-// readResources reads a list of resources, names and quantities as copies.
+// readResources reads a list of resources. Names and quantities are copies.
 func readResources(list codec.Value) (corev1.ResourceList, error) {
 	if list.Kind() != codec.KindObject {
 		return nil, nil
@@ -33,8 +33,7 @@ func readResources(list codec.Value) (corev1.ResourceList, error) {
 	return resources, nil
 }
 
-// readQuantity reads a quantity. It is made of a copy, because a Quantity keeps the
-// text that it was parsed from.
+// readQuantity parses a copy of the text, because a Quantity refers to it.
 func readQuantity(value codec.Value) (resource.Quantity, error) {
 	if err := quantity.Check(value); err != nil {
 		return resource.Quantity{}, err
@@ -65,7 +64,7 @@ func add(a, b corev1.ResourceList) corev1.ResourceList {
 	return sum
 }
 
-// increase returns what of a resource a has more than b.
+// increase returns by how much a exceeds b, for each resource.
 func increase(a, b corev1.ResourceList) corev1.ResourceList {
 	more := make(corev1.ResourceList)
 	for name, quantity := range a {
@@ -80,7 +79,7 @@ func increase(a, b corev1.ResourceList) corev1.ResourceList {
 	return more
 }
 
-// mask returns those of the resources that are in names, too.
+// mask returns the resources whose names the function matches.
 func mask(resources corev1.ResourceList, in func(corev1.ResourceName) bool) corev1.ResourceList {
 	masked := make(corev1.ResourceList)
 	for name, quantity := range resources {
@@ -92,16 +91,16 @@ func mask(resources corev1.ResourceList, in func(corev1.ResourceName) bool) core
 }
 
 func withoutZeros(resources corev1.ResourceList) corev1.ResourceList {
-	kept := make(corev1.ResourceList)
+	nonzero := make(corev1.ResourceList)
 	for name, quantity := range resources {
 		if !quantity.IsZero() {
-			kept[name] = quantity
+			nonzero[name] = quantity
 		}
 	}
-	return kept
+	return nonzero
 }
 
-// negative returns the names of the resources that are below zero.
+// negative returns the names of the resources with an amount below zero.
 func negative(resources corev1.ResourceList) (names []corev1.ResourceName) {
 	for name, quantity := range resources {
 		if quantity.Sign() < 0 {
@@ -111,8 +110,7 @@ func negative(resources corev1.ResourceList) (names []corev1.ResourceName) {
 	return names
 }
 
-// exceeding returns the names of the resources of which used has more than
-// limit.
+// exceeding returns the names of the resources with more in used than in limit.
 func exceeding(used, limit corev1.ResourceList) (names []corev1.ResourceName) {
 	for name, quantity := range used {
 		if most, ok := limit[name]; ok && quantity.Cmp(most) > 0 {
@@ -122,7 +120,7 @@ func exceeding(used, limit corev1.ResourceList) (names []corev1.ResourceName) {
 	return names
 }
 
-// show writes resources as messages have them.
+// show formats resources as upstream's messages do.
 func show(resources corev1.ResourceList) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
@@ -132,7 +130,7 @@ func show(resources corev1.ResourceList) string {
 	return strings.Join(parts, ",")
 }
 
-// showNames writes names as messages have them.
+// showNames formats names as upstream's messages do.
 func showNames(names []corev1.ResourceName) string {
 	var text []string
 	for _, name := range slices.Sorted(slices.Values(names)) {

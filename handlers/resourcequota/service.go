@@ -33,7 +33,7 @@ func (services) measure(_ context.Context, _ *codec.Review, object codec.Value) 
 		balancers = 1
 		allocate := spec.Get("allocateLoadBalancerNodePorts")
 		if !allocate.IsSet() || allocate.Bool() {
-			nodePorts = spec.Get("ports").Len() // each gets one that has none
+			nodePorts = spec.Get("ports").Len() // a port without a node port gets one
 			break
 		}
 		for _, port := range spec.Get("ports").Elements() {

@@ -15,19 +15,17 @@ import (
 // pkg/quota/v1/evaluator/core/persistent_volume_claims.go).
 type volumes struct{}
 
-// byClass stands between the name of a StorageClass and a resource of
-// volumeResources.
+// byClass is between the name of a StorageClass and a resource in the names of quotas.
 const byClass = ".storageclass.storage.k8s.io/"
 
-// volumeResources are what is counted of all claims, and of those with a
-// StorageClass for that, too.
+// volumeResources are counted for all claims, and also per StorageClass.
 var volumeResources = []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
 
 var volumeCount = countOf("", "persistentvolumeclaims")
 
 func (volumes) handles(review *codec.Review) bool {
-	// Of a status, upstream compares pointers to copies of what was allocated:
-	// they are never equal.
+	// For a status, upstream compares pointers to copies of allocatedResources, which always
+	// differ.
 	return review.SubResource() == "" || review.SubResource() == "status" && review.OldObject.Root().IsSet()
 }
 
@@ -55,7 +53,7 @@ func (volumes) measure(_ context.Context, _ *codec.Review, object codec.Value) (
 		return nil, fmt.Errorf("spec.resources.requests: %w", err)
 	}
 	if size, ok := requests[corev1.ResourceStorage]; ok {
-		size.RoundUp(0) // quotas have whole bytes
+		size.RoundUp(0) // quotas count whole bytes
 		allocated, err := readResources(object.Get("status", "allocatedResources"))
 		if err != nil {
 			return nil, fmt.Errorf("status.allocatedResources: %w", err)
@@ -81,10 +79,10 @@ func (volumes) measure(_ context.Context, _ *codec.Review, object codec.Value) (
 	return v, nil
 }
 
-// A volume is the part of a PersistentVolumeClaim that quotas are about.
+// A volume has the fields of a PersistentVolumeClaim that quotas depend on.
 type volume struct {
 	used       corev1.ResourceList
-	attributes []string // the VolumeAttributesClasses that it has, had or gets
+	attributes []string // the current, former and future VolumeAttributesClasses
 }
 
 func (v *volume) usage() corev1.ResourceList { return v.used }

@@ -10,7 +10,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestLive asks about classes that the cache lacks.
+// TestLive has classes that are not in the cache.
 func TestLive(t *testing.T) {
 	handler := admissiontest.LiveHandler(t, Plugin(), func(w http.ResponseWriter, r *http.Request) {
 		switch path.Base(r.URL.Path) {
@@ -39,5 +39,5 @@ func TestLive(t *testing.T) {
 	f("new", false, false, `{"cpu":"1"}`)
 	f("none", true, false, "")
 	f("secret", false, true, "")
-	f("a/b", true, false, "") // no class can have that name, so nobody is asked
+	f("a/b", true, false, "") // the name is invalid, so the API server is not asked
 }

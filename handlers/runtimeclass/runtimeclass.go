@@ -1,9 +1,8 @@
 // Package runtimeclass is the admission plugin RuntimeClass.
 //
-// It writes into every new pod what its runtime class brings with it: the
-// resources that the runtime itself takes, and the nodes that have it. Without
-// it a pod in a sandbox is scheduled as if the sandbox were free, and onto nodes
-// that cannot run it.
+// It sets fields of every new pod that its runtime class defines: the resources that the
+// runtime itself uses, and the nodes that support it. Without it, pods in sandboxes are
+// scheduled as if the sandbox used no resources, and also to nodes that cannot run them.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/runtimeclass.
 package runtimeclass
@@ -46,9 +45,8 @@ type plugin struct {
 	classes *cluster.Objects[*nodev1.RuntimeClass]
 }
 
-// with has a function look at a pod with its class, which is nil if the pod
-// names none. A class that is not known may have been created just now, so the
-// API server is asked, as in-tree.
+// with calls a function with a pod and its class, which is nil if the pod has none. A class
+// that is not in the cache may be new, so the API server is asked, as in-tree.
 func (p *plugin) with(do func(context.Context, *nodev1.RuntimeClass, *codec.Review) admission.Result) func(context.Context,
 	*codec.Review) admission.Result {
 	return func(ctx context.Context, review *codec.Review) admission.Result {
@@ -73,7 +71,7 @@ func deny(review *codec.Review, format string, arguments ...any) admission.Resul
 	return admission.Denied(admission.Forbidden(review, fmt.Errorf(format, arguments...)))
 }
 
-// otherOverhead denies a pod with another overhead than its class.
+// otherOverhead denies a pod whose overhead differs from that of its class.
 func otherOverhead(review *codec.Review) admission.Result {
 	return deny(review, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
 }
@@ -95,7 +93,7 @@ func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review
 	if class.Scheduling == nil {
 		return admission.Allowed()
 	}
-	// Sorted, so that of several conflicts it is the same one that is shown.
+	// Sorted, so that the message always names the same conflict.
 	for _, key := range slices.Sorted(maps.Keys(class.Scheduling.NodeSelector)) {
 		value := class.Scheduling.NodeSelector[key]
 		if given := pod.Get("spec", "nodeSelector", key); given.Exists() && !given.EqualString(value) {
@@ -108,14 +106,15 @@ func admit(ctx context.Context, class *nodev1.RuntimeClass, review *codec.Review
 	if err != nil {
 		return admission.Errored(err)
 	}
-	// Also without tolerations of the class: a merge takes away those of the pod's own that others cover.
+	// Also without tolerations of the class, because a merge removes those of the pod that
+	// others cover.
 	if err := tolerations.Merge(ctx, pod, given); err != nil {
 		return admission.Errored(err)
 	}
 	return admission.Allowed()
 }
 
-// equals reports whether the amounts are the same, however they are written.
+// equals reports whether the amounts are equal, whatever their format.
 func equals(given codec.Value, want corev1.ResourceList) bool {
 	if given.Len() != len(want) {
 		return false
@@ -129,7 +128,7 @@ func equals(given codec.Value, want corev1.ResourceList) bool {
 	return true
 }
 
-// validate sees the pod as it will be stored, whatever other webhooks did.
+// validate checks the pod as it will be stored, after other webhooks.
 func validate(_ context.Context, class *nodev1.RuntimeClass, review *codec.Review) admission.Result {
 	overhead := review.Object.Get("spec", "overhead")
 	switch {

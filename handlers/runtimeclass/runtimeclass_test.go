@@ -26,7 +26,7 @@ func TestMutates(t *testing.T) {
 		"/spec/overhead", "/spec/nodeSelector", "/spec/nodeSelector/runtime", "/spec/tolerations/*")
 }
 
-// sandboxed gives recorded pods a class.
+// sandboxed sets a runtime class in recorded pods.
 func sandboxed(body []byte) []byte {
 	return bytes.ReplaceAll(body, []byte(`"schedulerName":`), []byte(`"runtimeClassName":"sandbox","schedulerName":`))
 }
@@ -125,7 +125,7 @@ func TestDenied(t *testing.T) {
 	f(admission.Mutate, `{"runtimeClassName":"two","nodeSelector":{"b":null}}`, conflict)
 }
 
-// TestOddOverhead has a quantity that is none, where the class has zero.
+// TestOddOverhead has an invalid quantity where the class has zero.
 func TestOddOverhead(t *testing.T) {
 	var o codec.Object
 	for text, want := range map[string]bool{`{"cpu":"0"}`: true, `{"cpu":"much"}`: false, `{"memory":"0"}`: false,
@@ -151,7 +151,7 @@ func TestHandles(t *testing.T) {
 	f(codec.Create, "example.com/v1/pods", admission.OutcomeAllowed)
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestFailure has values that cannot be changed: the plugin fails, without panic or patch.
 func TestFailure(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", classes()...)
 	for _, spec := range []string{
@@ -163,7 +163,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestEndsWithContext merges many tolerations when nobody waits for the answer.
+// TestEndsWithContext merges many tolerations with a context that has ended.
 func TestEndsWithContext(t *testing.T) {
 	review := codec.Acquire()
 	defer review.Release()
@@ -188,31 +188,31 @@ func TestMerge(t *testing.T) {
 	}
 	f(``, ``)
 	const (
-		a      = `{"key":"a","operator":"Exists"}`
-		all    = `{"operator":"Exists"}`
-		equal  = `{"key":"a","operator":"Equal","value":"v"}`
-		other  = `{"key":"a","operator":"Equal","value":"w"}`
-		bare   = `{"key":"a","value":"v"}`
-		evict  = `{"key":"a","operator":"Exists","effect":"NoExecute"}`
-		minute = `{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":60}`
-		hour   = `{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":3600}`
-		keep   = `{"key":"a","operator":"Exists","effect":"NoSchedule"}`
-		later  = `{"key":"a","operator":"Exists","tolerationSeconds":60}`
-		odd    = `{"key":"a","operator":"odd"}`
+		a          = `{"key":"a","operator":"Exists"}`
+		all        = `{"operator":"Exists"}`
+		equal      = `{"key":"a","operator":"Equal","value":"v"}`
+		other      = `{"key":"a","operator":"Equal","value":"w"}`
+		bare       = `{"key":"a","value":"v"}`
+		evict      = `{"key":"a","operator":"Exists","effect":"NoExecute"}`
+		minute     = `{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":60}`
+		hour       = `{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":3600}`
+		noSchedule = `{"key":"a","operator":"Exists","effect":"NoSchedule"}`
+		later      = `{"key":"a","operator":"Exists","tolerationSeconds":60}`
+		odd        = `{"key":"a","operator":"odd"}`
 	)
 	f(a+`,`+a, a)
 	f(a+`,`+all, all)
 	f(all+`,`+a, all)
 	f(equal+`,`+a, a)
 	f(equal+`,`+other+`,`+equal, equal+`,`+other)
-	f(bare+`,`+equal, bare) // for bare covers equal, but equal does not cover bare
+	f(bare+`,`+equal, bare) // bare covers equal, but equal does not cover bare
 	f(equal+`,`+bare, bare)
 	f(bare+`,`+other, bare+`,`+other)
 	f(minute+`,`+hour, hour)
 	f(hour+`,`+minute, hour)
 	f(hour+`,`+evict, evict)
-	f(evict+`,`+keep, evict+`,`+keep) // another effect
-	f(evict+`,`+later, later)         // seconds count with the effect NoExecute
+	f(evict+`,`+noSchedule, evict+`,`+noSchedule) // another effect
+	f(evict+`,`+later, later)                     // with the effect NoExecute, seconds count
 	f(odd+`,`+a, a)
 	f(odd+`,`+odd, odd)
 	f(odd+`,`+equal, odd+`,`+equal)

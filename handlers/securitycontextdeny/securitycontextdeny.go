@@ -1,9 +1,8 @@
 // Package securitycontextdeny is the admission plugin SecurityContextDeny.
 //
-// It denies Pods that choose their own user, SELinux options or groups, so
-// that what the image and the node say holds. Kubernetes removed it in v1.30
-// in favour of PodSecurity; one wants it where that is not an option yet, or
-// where policies were written against it.
+// It denies Pods that set their own user, SELinux options or groups, so that those of the
+// image and the node apply. Kubernetes removed it in v1.30 in favour of PodSecurity. Enable
+// it if you cannot use PodSecurity yet, or if your policies depend on it.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/securitycontext/scdeny
 // v1.29.15, without its feature gate.
@@ -32,11 +31,11 @@ func Plugin() admission.Plugin {
 	}
 }
 
-// A forbidden field of a security context: how JSON and how messages name it.
+// A forbidden field of a security context, with its name in JSON and in messages.
 type forbidden struct{ field, shown string }
 
-// The fields are in the order in which the in-tree plugin looks at them: the
-// first one found is the one that the message names.
+// The fields are in the order of the in-tree plugin's checks: the message names the first
+// one that is set.
 var (
 	inPods = [...]forbidden{
 		{"supplementalGroups", "pod.Spec.SecurityContext.SupplementalGroups"},
@@ -50,8 +49,7 @@ var (
 	}
 )
 
-// containerLists has no ephemeral containers: the in-tree plugin does not look
-// at them.
+// containerLists has no ephemeral containers, because the in-tree plugin ignores them.
 var containerLists = [...]string{"initContainers", "containers"}
 
 func validate(_ context.Context, review *codec.Review) admission.Result {
@@ -69,9 +67,8 @@ func validate(_ context.Context, review *codec.Review) admission.Result {
 	return admission.Allowed()
 }
 
-// find returns how messages name the first of the fields that is set in the
-// security context of a PodSpec or container. Being set is enough: zero and
-// empty values are.
+// find returns the name in messages of the first of the fields that is set in the security
+// context of a PodSpec or container. Zero and empty values are set, too.
 func find(in codec.Value, fields []forbidden) (shown string, ok bool) {
 	securityContext := in.Get("securityContext")
 	for _, f := range fields {

@@ -12,8 +12,7 @@ import (
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// check checks the message that a new Pod with that spec is denied with, "" if
-// it is allowed.
+// check checks the message of the denial of a new Pod with this spec, "" if it is allowed.
 func check(t *testing.T, chain *admission.Chain, spec, want string) {
 	t.Helper()
 	body := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":`+spec+`}`)
@@ -58,7 +57,7 @@ func TestSecurityContexts(t *testing.T) {
 	container(`{"runAsUser":1}`, "SecurityContext.RunAsUser")
 	container(`{"seLinuxOptions":{}}`, "SecurityContext.SELinuxOptions")
 
-	// What follows from its code: nil is unset, everything else is set.
+	// Cases that its code implies: null is unset, everything else is set.
 	pod(`{"runAsUser":0}`, "pod.Spec.SecurityContext.RunAsUser")
 	pod(`{"fsGroup":0}`, "pod.Spec.SecurityContext.FSGroup")
 	pod(`{"supplementalGroups":[]}`, "pod.Spec.SecurityContext.SupplementalGroups")
@@ -67,7 +66,7 @@ func TestSecurityContexts(t *testing.T) {
 	container(`{"runAsUser":0}`, "SecurityContext.RunAsUser")
 	container(`{"seLinuxOptions":null,"runAsUser":null}`, "")
 
-	// The first one in its order is named.
+	// The message names the first one in its order.
 	pod(`{"fsGroup":1,"runAsUser":1}`, "pod.Spec.SecurityContext.RunAsUser")
 	pod(`{"runAsUser":1,"seLinuxOptions":{}}`, "pod.Spec.SecurityContext.SELinuxOptions")
 	pod(`{"seLinuxOptions":{},"supplementalGroups":[1]}`, "pod.Spec.SecurityContext.SupplementalGroups")
@@ -84,8 +83,7 @@ func TestSecurityContexts(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	// This one has security contexts in the pod, its containers and an init
-	// container.
+	// This recording has security contexts in the pod, its containers and an init container.
 	body := corpus.MustRead("pods-create-v1-1.json")
 	admissiontest.NoAllocations(t, admissiontest.MustChain(t, Plugin(), ""), admission.Validate, admission.OutcomeAllowed, body)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// isMirror reports whether the Pod is what a kubelet shows of one that it runs
-// without the API server.
+// isMirror reports whether the Pod is a mirror pod: a kubelet creates these to show the
+// static pods that it runs.
 func isMirror(review *codec.Review) bool {
 	return review.Object.Get("metadata", "annotations", corev1.MirrorPodAnnotationKey).Exists()
 }
 
-// validateMirror denies mirror pods what only pods of the API server may have.
+// validateMirror denies mirror pods that refer to service accounts, secrets or tokens.
 func validateMirror(review *codec.Review) admission.Result {
 	if accountName(review) != "" {
 		return denied(review, errors.New("a mirror pod may not reference service accounts"))
@@ -41,18 +41,17 @@ func validateMirror(review *codec.Review) admission.Result {
 
 func isObject(v codec.Value) bool { return v.Kind() == codec.KindObject }
 
-// isLimited reports whether pods may use only those secrets that their account
-// names.
+// isLimited reports whether the account restricts its pods to the secrets that it lists.
 func isLimited(account *corev1.ServiceAccount) bool {
 	value, ok := account.Annotations[cluster.EnforceMountableSecretsAnnotation]
 	if !ok {
 		return false
 	}
-	limited, _ := strconv.ParseBool(value) // false for what is no bool
+	limited, _ := strconv.ParseBool(value) // false if it is not a bool
 	return limited
 }
 
-// limit denies a Pod that uses other secrets than its account allows.
+// limit denies a Pod that uses secrets that its account does not list.
 func limit(review *codec.Review, account *corev1.ServiceAccount) admission.Result {
 	if !isLimited(account) {
 		return admission.Allowed()
@@ -63,8 +62,8 @@ func limit(review *codec.Review, account *corev1.ServiceAccount) admission.Resul
 	return admission.Allowed()
 }
 
-// limitEphemeral is limit for ephemeral containers. Such a denial is no
-// Forbidden in-tree.
+// limitEphemeral is limit for ephemeral containers. In-tree, the denial is not a Forbidden
+// error.
 func limitEphemeral(review *codec.Review, account *corev1.ServiceAccount) admission.Result {
 	if !isLimited(account) {
 		return admission.Allowed()
@@ -100,7 +99,7 @@ func limitSecrets(spec codec.Value, account *corev1.ServiceAccount) error {
 	return nil
 }
 
-// limitContainers checks the variables of containers.
+// limitContainers checks the environment variables of containers.
 func limitContainers(containers codec.Value, called string, account *corev1.ServiceAccount) error {
 	for _, container := range containers.Elements() {
 		refused := func(with string, secret codec.Value) error {

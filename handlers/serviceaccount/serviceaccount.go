@@ -1,9 +1,8 @@
 // Package serviceaccount is the admission plugin ServiceAccount.
 //
-// It gives every new Pod a service account, and the files with which its
-// containers speak to the API server as that account. Without it, pods have no
-// identity there, and may name accounts that do not exist; kube-apiserver has it
-// on unless told otherwise.
+// It gives every new Pod a service account, and mounts the token and the certificates with
+// which its containers authenticate to the API server. Without it, pods have no identity
+// there, and may name accounts that do not exist. kube-apiserver enables it by default.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/serviceaccount.
 package serviceaccount
@@ -26,9 +25,8 @@ import (
 const (
 	defaultName = "default"
 
-	// How often the API server is asked for an account, and how long is waited
-	// before it is asked again. A namespace gets its default account from a
-	// controller, just after it was created.
+	// How often the plugin asks the API server for an account, and the pause before the next
+	// attempt. A controller creates the default account shortly after the namespace.
 	attempts           = 1
 	attemptsForDefault = 10
 	intervalMin        = 100 * time.Millisecond
@@ -59,13 +57,13 @@ type plugin struct {
 	accounts *cluster.Objects[*corev1.ServiceAccount]
 }
 
-// admit changes pods that are created, and checks then what validate does: so
-// the user hears of it before other plugins are asked.
+// admit changes pods that are created. It then runs the checks of validate, so that users
+// get a denial before other plugins run.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if review.Operation() != codec.Create {
 		return admission.Allowed()
 	}
-	// The kubelet deletes a mirror pod that is not as it made it.
+	// The kubelet deletes a mirror pod that differs from the one it created.
 	if isMirror(review) {
 		return validateMirror(review)
 	}
@@ -80,7 +78,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 	pod := &review.Object
 	if accountName(review) == "" {
 		pod.SetString(name, "spec", "serviceAccountName")
-		pod.SetString(name, "spec", "serviceAccount") // its old name, which conversion keeps equal
+		pod.SetString(name, "spec", "serviceAccount") // the deprecated field, which conversion sets to the same value
 	}
 	if mounts(account, pod.Get("spec")) {
 		mountToken(pod)
@@ -114,8 +112,8 @@ func denied(review *codec.Review, err error) admission.Result {
 	return admission.Denied(admission.Forbidden(review, err))
 }
 
-// accountName reads the name as the conversion of a Pod to Kubernetes' internal
-// type does (pkg/apis/core/v1 Convert_v1_PodSpec_To_core_PodSpec).
+// accountName reads the name as the conversion of a Pod to the internal type does
+// (k8s.io/kubernetes pkg/apis/core/v1 Convert_v1_PodSpec_To_core_PodSpec).
 func accountName(review *codec.Review) string {
 	if name := review.Object.Get("spec", "serviceAccountName").String(); name != "" {
 		return name
@@ -123,8 +121,8 @@ func accountName(review *codec.Review) string {
 	return review.Object.Get("spec", "serviceAccount").String()
 }
 
-// mounts reports whether containers get the token. What the Pod says counts
-// more than what its account says.
+// mounts reports whether containers get the token. The setting of the Pod takes precedence
+// over that of its account.
 func mounts(account *corev1.ServiceAccount, spec codec.Value) bool {
 	if own := spec.Get("automountServiceAccountToken"); own.Kind() == codec.KindBool {
 		return own.Bool()
@@ -132,7 +130,7 @@ func mounts(account *corev1.ServiceAccount, spec codec.Value) bool {
 	return account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken
 }
 
-// references returns the JSON of references to objects in the pod's namespace.
+// references returns references to objects in the pod's namespace, as JSON.
 func references(pod *codec.Object, to []corev1.LocalObjectReference) string {
 	return pod.Compose(func(dst []byte) []byte {
 		for i, reference := range to {
@@ -149,7 +147,7 @@ func references(pod *codec.Object, to []corev1.LocalObjectReference) string {
 	})
 }
 
-// find returns the account, or else what becomes of the request.
+// find returns the account, or the result of the request if there is none.
 func (p *plugin) find(ctx context.Context, review *codec.Review, name string) (*corev1.ServiceAccount, admission.Result) {
 	namespace := review.Namespace()
 	if account, ok := p.accounts.Cached(namespace, name); ok {
@@ -166,7 +164,7 @@ func (p *plugin) find(ctx context.Context, review *codec.Review, name string) (*
 	return nil, denied(review, err)
 }
 
-// ask asks the API server for an account that the cache does not have.
+// ask asks the API server for an account that is not in the cache.
 func (p *plugin) ask(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	left := attempts
 	if name == defaultName {

@@ -31,7 +31,7 @@ func account(namespace, name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// recorded are the accounts of the recorded pods.
+// recorded returns the service accounts of the recorded pods.
 func recorded() []runtime.Object {
 	return []runtime.Object{account("shop", "web"), account("shop", "default"), account("kube-system", "default")}
 }
@@ -42,7 +42,7 @@ var (
 	accountNames = regexp.MustCompile(`"serviceAccount(Name)?":"default",`)
 )
 
-// asSent undoes what kube-apiserver's own plugin did to a recorded review.
+// asSent removes what kube-apiserver's own plugin added to a recorded review.
 func asSent(body []byte) []byte {
 	body = accountNames.ReplaceAll(tokenVolumes.ReplaceAll(tokenMounts.ReplaceAll(body, nil), nil), nil)
 	for _, list := range []string{"volumeMounts", "volumes"} {
@@ -64,8 +64,8 @@ func TestMutates(t *testing.T) {
 
 var suffix = regexp.MustCompile(`kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}"`)
 
-// admitted returns the operations of the patch for a new Pod with that spec,
-// with the same name for its volume each time.
+// admitted returns the operations of the patch for a new Pod with this spec. The random
+// suffix of its volume is replaced by a fixed one.
 func admitted(t *testing.T, chain *admission.Chain, spec string) string {
 	t.Helper()
 	answer := admissiontest.Answer(t, chain, admission.Mutate,
@@ -114,13 +114,13 @@ func TestAdmit(t *testing.T) {
 	f(`{"automountServiceAccountToken":false,"containers":[{}]}`, name, alias)
 	f(`{"serviceAccountName":"default","containers":[{}]}`,
 		`add /spec/containers/0/volumeMounts [MOUNT]`, `add /spec/volumes [VOLUME]`)
-	f(`{"serviceAccount":"silent","containers":[{}]}`) // the old name of the field
+	f(`{"serviceAccount":"silent","containers":[{}]}`) // the deprecated field
 	f(`{"serviceAccountName":"silent","serviceAccount":"pulling","containers":[{}]}`)
 	f(`{"serviceAccountName":"silent","containers":[{}],"automountServiceAccountToken":true}`,
 		`add /spec/containers/0/volumeMounts [MOUNT]`, `add /spec/volumes [VOLUME]`)
 	f(`{"serviceAccountName":"silent","containers":[{}],"automountServiceAccountToken":null}`)
 
-	// Of several containers, those get it that have nothing in its place.
+	// Only containers that mount nothing at the token's path get the token.
 	const silentAnd = `{"serviceAccountName":"silent","automountServiceAccountToken":true,`
 	f(silentAnd+`"initContainers":[{"volumeMounts":[{"name":"a","mountPath":"/a"}]},{"restartPolicy":"Always"}],
 		"containers":[{"volumeMounts":[{"mountPath":"`+tokenPath+`"}]},{"volumeMounts":[{"mountPath":"`+tokenPath+`/"}]}],
@@ -130,7 +130,7 @@ func TestAdmit(t *testing.T) {
 	f(silentAnd + `"containers":[{"volumeMounts":[{"mountPath":"` + tokenPath + `"}]}]}`)
 	f(silentAnd+`"containers":[{},null,1]}`, `add /spec/containers/0/volumeMounts [MOUNT]`, `add /spec/volumes [VOLUME]`)
 
-	// A volume that is called as one of its own is taken for it.
+	// A volume whose name has the plugin's prefix is used as the token's volume.
 	f(silentAnd+`"volumes":[{"name":"kube-api-access"},{"name":"kube-api-access-\"",`+
 		`"emptyDir":{}},{"name":"kube-api-access-b"}],"containers":[{}]}`,
 		`add /spec/containers/0/volumeMounts [{"name":"kube-api-access-\"","readOnly":true,"mountPath":"`+tokenPath+`"}]`)
@@ -139,11 +139,11 @@ func TestAdmit(t *testing.T) {
 	f(pullingAnd+`}`, `add /spec/imagePullSecrets [{"name":"a"},{},{"name":"\""}]`)
 	f(pullingAnd+`,"imagePullSecrets":[]}`, `replace /spec/imagePullSecrets [{"name":"a"},{},{"name":"\""}]`)
 	f(pullingAnd + `,"imagePullSecrets":[{"name":"own"}]}`)
-	f(`null`, `replace /spec {"serviceAccountName":"default","serviceAccount":"default"}`) // no API server sends it
+	f(`null`, `replace /spec {"serviceAccountName":"default","serviceAccount":"default"}`) // no API server sends this
 }
 
-// TestOddPods has what no API server sends: it is read as missing, and where it
-// would have to be changed the plugin fails.
+// TestOddPods has pods that no API server sends: wrong values are read as missing, and the
+// plugin fails if it would have to change them.
 func TestOddPods(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", account("namespace", "default"))
 	f := func(pod string, want admission.Outcome) {
@@ -162,7 +162,7 @@ func TestOddPods(t *testing.T) {
 	f(`{"spec":{"containers":[{}],"volumes":"a"}}`, admission.OutcomeErrored)
 }
 
-// TestNames shows that volumes get different names.
+// TestNames checks that the names of volumes differ.
 func TestNames(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", account("namespace", "default"))
 	names := make(map[string]bool)
@@ -175,8 +175,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// denial returns the message and code that a Pod with these annotations and
-// this spec is denied with, both empty if it is allowed.
+// denial returns the message and code of the denial of a Pod with these annotations and this
+// spec, both empty if it is allowed.
 func denial(t *testing.T, chain *admission.Chain, phase admission.Phase, annotations, spec string) string {
 	t.Helper()
 	body := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"pod","annotations":`+annotations+`},"spec":`+spec+`}`)
@@ -234,7 +234,7 @@ func TestMirror(t *testing.T) {
 	} {
 		f(`{"volumes":[{},{`+source+`}]}`, secrets)
 		f(`{"volumes":[{`+strings.ReplaceAll(source, `"s"`, `""`)+`}]}`, "")
-		f(`{"volumes":[{"azureFile":{},`+source+`}]}`, "") // only the first kind counts
+		f(`{"volumes":[{"azureFile":{},`+source+`}]}`, "") // only the first source counts
 	}
 	f(`{"volumes":[{"projected":{"sources":[{},{"serviceAccountToken":{}}]}}]}`, token)
 	f(`{"volumes":[{"projected":{"sources":[{"serviceAccountToken":null}]},"secret":{"secretName":"s"}}]}`, "")
@@ -280,7 +280,7 @@ func TestLimits(t *testing.T) {
 	f(`"imagePullSecrets":[{"name":"pull"}]`, "")
 	f(`"ephemeralContainers":[{"name":"c","envFrom":[{"secretRef":{"name":"s"}}]}]`, "")
 
-	// The first in in-tree's order is named.
+	// The message names the first one in upstream's order.
 	f(`"imagePullSecrets":[{"name":"s"}],"containers":[{"name":"c","envFrom":[{"secretRef":{"name":"s"}}]}]`,
 		`403 container c with envFrom referencing secret.secretName="s"`+because+`secret`)
 	f(`"containers":[{"name":"c","envFrom":[{"secretRef":{"name":"s"}}],"env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"s"}}}]}],
@@ -318,8 +318,8 @@ func TestEphemeralContainers(t *testing.T) {
 	f(`{"serviceAccountName":"limited","containers":[{"envFrom":[{"secretRef":{"name":"s"}}]}],"volumes":[{"secret":{}}]}`, "")
 }
 
-// TestWaits shows for how long a default account is waited for, which a new
-// namespace gets from a controller.
+// TestWaits checks how long the plugin waits for the default account of a new namespace,
+// which a controller creates.
 func TestWaits(t *testing.T) {
 	state, err := cluster.New(cluster.Options{Objects: []runtime.Object{account("other", "default")}})
 	if err != nil {
@@ -349,7 +349,7 @@ func TestWaits(t *testing.T) {
 	f("default", 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond, false)
 }
 
-// admitPod admits a new Pod of that account.
+// admitPod admits a new Pod with this account.
 func admitPod(t *testing.T, ctx context.Context, handler admission.Handler, account string) admission.Result {
 	t.Helper()
 	review := codec.Acquire()
@@ -366,7 +366,7 @@ func admitPod(t *testing.T, ctx context.Context, handler admission.Handler, acco
 	return result
 }
 
-// TestLive asks an API server for accounts that the cache does not have.
+// TestLive asks an API server for accounts that are not in the cache.
 func TestLive(t *testing.T) {
 	const missing, broken = http.StatusNotFound, http.StatusInternalServerError
 	f := func(name, want string, failures ...int) {

@@ -10,17 +10,17 @@ import (
 const (
 	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-	// A volume whose name begins like this is taken for the token's.
+	// A volume with this prefix in its name is used as the token's volume.
 	tokenVolumePrefix = "kube-api-access-"
 
-	// The characters that names are made unique with (k8s.io/apimachinery
-	// pkg/util/rand), and how many (k8s.io/apiserver pkg/storage/names).
+	// The characters and the length of the random suffix of names (k8s.io/apimachinery
+	// pkg/util/rand, k8s.io/apiserver pkg/storage/names).
 	suffixCharacters = "bcdfghjklmnpqrstvwxz2456789"
 	suffixLength     = 5
 
-	// tokenSources are what the volume has, after its name: a token that is good
-	// for an hour and seven seconds, by which kube-apiserver knows those it may
-	// extend (WarnOnlyBoundTokenExpirationSeconds).
+	// tokenSources is the rest of the volume after its name. Its token is valid for an hour
+	// and seven seconds: kube-apiserver recognizes this value and may extend the lifetime of
+	// such tokens (WarnOnlyBoundTokenExpirationSeconds).
 	tokenSources = `,"projected":{"sources":[` +
 		`{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},` +
 		`{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},` +
@@ -28,9 +28,8 @@ const (
 		`],"defaultMode":420}}`
 )
 
-// mountToken mounts the token where a container has nothing mounted in its
-// place, from a volume that is made if there is none. Ephemeral containers get
-// none.
+// mountToken mounts the token into the containers that mount nothing at its path, except
+// ephemeral containers. It adds the volume if the Pod has none.
 func mountToken(pod *codec.Object) {
 	spec := pod.Get("spec")
 	volume, isNew, mount := "", false, ""
@@ -57,8 +56,8 @@ func mountToken(pod *codec.Object) {
 	}
 }
 
-// tokenVolume returns the name of the volume as JSON, and whether the Pod has
-// no such volume yet.
+// tokenVolume returns the name of the token's volume as JSON, and whether the volume has to
+// be added to the Pod.
 func tokenVolume(pod *codec.Object, spec codec.Value) (name string, isNew bool) {
 	for _, volume := range spec.Get("volumes").Elements() {
 		if name := volume.Get("name"); strings.HasPrefix(name.String(), tokenVolumePrefix) {

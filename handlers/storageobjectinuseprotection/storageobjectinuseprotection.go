@@ -1,10 +1,10 @@
 // Package storageobjectinuseprotection is the admission plugin
 // StorageObjectInUseProtection.
 //
-// It gives every new PersistentVolume, PersistentVolumeClaim and
-// VolumeAttributesClass a finalizer that kube-controller-manager takes away
-// when the object is deleted and nothing uses it any more. Without it, deleting
-// a claim takes the volume from under a running pod, and the data with it.
+// It gives every new PersistentVolume, PersistentVolumeClaim and VolumeAttributesClass a
+// finalizer. kube-controller-manager removes it when the object is being deleted and is no
+// longer used. Without it, deleting a claim would delete the volume of a running pod, and
+// its data.
 //
 // Behaviour: k8s.io/kubernetes
 // plugin/pkg/admission/storage/storageobjectinuseprotection.
@@ -40,9 +40,9 @@ func rules() []admission.Rule {
 			Versions:   []string{"v1"},
 			Resources:  []string{"persistentvolumes", "persistentvolumeclaims"},
 		},
-		// Version v1 came with Kubernetes v1.34, which has the feature gate
-		// VolumeAttributesClass on. Where the gate is off nothing takes the
-		// finalizer away, and no class that has it could be deleted.
+		// Version v1 is new in Kubernetes v1.34, which enables the feature gate
+		// VolumeAttributesClass. Without the gate, nothing removes the finalizer, and such a
+		// class could not be deleted.
 		{
 			Operations: create,
 			Groups:     []string{"storage.k8s.io"},
@@ -65,8 +65,8 @@ func admit(_ context.Context, review *codec.Review) admission.Result {
 	return admission.Allowed()
 }
 
-// protect appends the finalizer unless the object has it. What is no object
-// is left alone, as in-tree.
+// protect appends the finalizer unless the object has it. As in-tree, it ignores values that
+// are not objects.
 func protect(object *codec.Object, finalizer string) {
 	if !object.Root().Exists() {
 		return

@@ -43,7 +43,7 @@ func TestAdmit(t *testing.T) {
 	f(classes, `{"metadata":{"finalizers":["kubernetes.io/vac-protection"]}}`,
 		`{"metadata":{"finalizers":["kubernetes.io/vac-protection"]}}`)
 
-	// Other finalizers stay where they are, that of another resource included.
+	// Other finalizers are unchanged, even that of another resource.
 	f(claims, `{"metadata":{"finalizers":["kubernetes.io/pv-protection","example.com/backup"]}}`,
 		`{"metadata":{"finalizers":["kubernetes.io/pv-protection","example.com/backup","kubernetes.io/pvc-protection"]}}`)
 	f(volumes, `{"metadata":{"finalizers":["example.com/backup","kubernetes.io/pv-protection"]}}`,
@@ -58,7 +58,8 @@ func TestAdmit(t *testing.T) {
 		`{"metadata":{"finalizers":[null,1,{},"kubernetes.io/pvc-protection"]}}`)
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestAdmitFailure has values that cannot be changed: the plugin fails, without panic or
+// patch.
 func TestAdmitFailure(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object string) {
@@ -110,7 +111,7 @@ func BenchmarkAdmit(b *testing.B) {
 	f("patched", admission.OutcomePatched, unprotect(protected))
 }
 
-// unprotect takes the finalizers away that in-tree gave what was recorded.
+// unprotect removes the finalizer that the in-tree plugin added to a recorded review.
 func unprotect(body []byte) []byte {
 	body = bytes.ReplaceAll(body, []byte(`"finalizers":["kubernetes.io/pvc-protection"],`), nil)
 	return bytes.ReplaceAll(body, []byte(`"finalizers":["kubernetes.io/pv-protection"],`), nil)

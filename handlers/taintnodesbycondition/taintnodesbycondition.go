@@ -1,8 +1,8 @@
 // Package taintnodesbycondition is the admission plugin TaintNodesByCondition.
 //
-// It gives every new node the taint of one that is not ready, which
-// kube-controller-manager takes away when the node is. Without it, pods are
-// placed on the node in the time until that has noticed it.
+// It gives every new node the taint of a node that is not ready. kube-controller-manager
+// removes it when the node is ready. Without it, pods could be scheduled to the node before
+// kube-controller-manager has checked it.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/nodetaint.
 package taintnodesbycondition
@@ -34,8 +34,7 @@ func Plugin() admission.Plugin {
 	}
 }
 
-// admit adds the taint unless there is one of the same key and effect, with
-// whatever value.
+// admit adds the taint unless there is one with the same key and effect, whatever its value.
 func admit(_ context.Context, review *codec.Review) admission.Result {
 	for _, has := range review.Object.Get("spec", "taints").Elements() {
 		if has.Get("key").EqualString(corev1.TaintNodeNotReady) &&

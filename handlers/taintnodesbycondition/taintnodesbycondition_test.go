@@ -41,11 +41,11 @@ func TestTaints(t *testing.T) {
 	unchanged(`{"key":"a","effect":"NoSchedule"},` + notReady)
 	unchanged(notReady + `,{"key":"a","effect":"NoSchedule"}`)
 
-	// Value and time do not count.
+	// Value and time are ignored.
 	unchanged(`{"key":"node.kubernetes.io/not-ready","value":"v","effect":"NoSchedule","timeAdded":"2026-01-01T00:00:00Z"}`)
 	unchanged(`{"key":"node.kubernetes.io\/not-ready","effect":"No\u0053chedule"}`)
 
-	// Key and effect do.
+	// Key and effect count.
 	added(`{"key":"node.kubernetes.io/not-ready","effect":"NoExecute"}`)
 	added(`{"key":"node.kubernetes.io/not-ready"}`)
 	added(`{"key":"node.kubernetes.io/unreachable","effect":"NoSchedule"}`)
@@ -62,7 +62,8 @@ func TestTaints(t *testing.T) {
 		`{"spec":{"taints":[`+notReady+`]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
 }
 
-// What cannot be changed is the plugin's failure: no panic, no patch.
+// TestAdmitFailure has values that cannot be changed: the plugin fails, without panic or
+// patch.
 func TestAdmitFailure(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "")
 	f := func(object string) {
@@ -108,7 +109,7 @@ func BenchmarkAdmit(b *testing.B) {
 	f("patched", admission.OutcomePatched, withoutTaints(body))
 }
 
-// withoutTaints takes the taint away that in-tree gave what was recorded.
+// withoutTaints removes the taint that the in-tree plugin added to a recorded review.
 func withoutTaints(body []byte) []byte {
 	return bytes.ReplaceAll(body, []byte(`"taints":[`+notReady+`]`), nil)
 }

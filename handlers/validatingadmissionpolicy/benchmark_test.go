@@ -2,6 +2,7 @@ package validatingadmissionpolicy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,39 +14,74 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// BenchmarkValidate has the recorded Pod validated by ten policies, from the body of
-// the review to the result.
-func BenchmarkValidate(b *testing.B) {
-	var manifests []admission.File
-	for i, expression := range [...]string{
-		"object.spec.?hostNetwork.orValue(false) == false",
-		"has(object.metadata.labels) && 'app' in object.metadata.labels",
-		"object.spec.containers.all(c, c.image.startsWith('registry.example.com/') || c.image.startsWith('docker.io/'))",
-		"object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || c.securityContext.privileged == false)",
-		"!has(object.spec.hostPID) || object.spec.hostPID == false",
-		"!has(object.spec.hostIPC) || object.spec.hostIPC == false",
-		"object.spec.containers.all(c, !c.image.endsWith(':latest'))",
-		"object.spec.serviceAccountName != 'admin'",
-		"request.operation == 'CREATE' || object.metadata.name == oldObject.metadata.name",
-		"object.spec.containers.all(c, has(c.resources))",
-	} {
-		manifests = append(manifests, admission.File{Name: fmt.Sprintf("%d.yaml", i), Content: fmt.Appendf(nil, `
+// expressions hold for the recorded Pod.
+var expressions = [...]string{
+	"object.spec.?hostNetwork.orValue(false) == false",
+	"has(object.metadata.labels) && 'app' in object.metadata.labels",
+	"object.spec.containers.all(c, c.image.startsWith('registry.example.com/') || c.image.startsWith('docker.io/'))",
+	"object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || " +
+		"c.securityContext.privileged == false)",
+	"!has(object.spec.hostPID) || object.spec.hostPID == false",
+	"!has(object.spec.hostIPC) || object.spec.hostIPC == false",
+	"object.spec.containers.all(c, !c.image.endsWith(':latest'))",
+	"object.spec.serviceAccountName != 'admin'",
+	"request.operation == 'CREATE' || object.metadata.name == oldObject.metadata.name",
+	"object.spec.containers.all(c, has(c.resources))",
+}
+
+// policiesOf returns a manifest with n policies for a resource, each with a binding.
+func policiesOf(n int, resource string) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `
+---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: p%d.static.k8s.io}
+metadata: {name: %s%d.static.k8s.io}
 spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
-  validations: [{expression: %q}]
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [%[1]s]}]}
+  validations: [{expression: %[3]q}]
+%s`, resource, i, expressions[i%len(expressions)], bindingOf(fmt.Sprint(resource, i), i, ""))
+	}
+	return text.String()
+}
+
+// bindingOf returns the i-th binding of a policy.
+func bindingOf(policy string, i int, more string) string {
+	return fmt.Sprintf(`
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: b%[1]d.static.k8s.io}
-spec: {policyName: p%[1]d.static.k8s.io, validationActions: [Deny]}
-`, i, expression)})
+metadata: {name: %s-%d.static.k8s.io}
+spec: {policyName: %[1]s.static.k8s.io, validationActions: [Deny]%[3]s}
+`, policy, i, more)
+}
+
+// bindingsOf returns the manifest of a policy with n bindings, each for the namespaces of a team;
+// three are for the one of the Pod.
+func bindingsOf(n int) string {
+	var text strings.Builder
+	text.WriteString(policiesOf(1, "pods"))
+	for i := range n {
+		team := "shop"
+		if i >= 3 {
+			team = fmt.Sprint("team", i)
+		}
+		text.WriteString(bindingOf("pods0", i+1, fmt.Sprintf(`, matchResources: {namespaceSelector: {matchLabels: {team: %s}}}`, team)))
 	}
+	return text.String()
+}
+
+// handlerOf returns a handler with the policies and bindings of a manifest.
+func handlerOf(b *testing.B, manifest string) admission.Handler {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "shop"}}}
+	return admissiontest.ManifestsHandler(b, Plugin(), []admission.File{{Name: "all.yaml", Content: []byte(manifest)}}, namespace)
+}
+
+// benchmarkValidate has the recorded Pod validated, from the body of the review to the result.
+func benchmarkValidate(b *testing.B, manifest string) {
 	body := corpus.MustRead("pods-create-v1-1.json")
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	handler := admissiontest.ManifestsHandler(b, Plugin(), manifests, namespace)
+	handler := handlerOf(b, manifest)
 	b.ReportAllocs()
 	for b.Loop() {
 		review := codec.Acquire()
@@ -56,5 +92,32 @@ spec: {policyName: p%[1]d.static.k8s.io, validationActions: [Deny]}
 			b.Fatalf("%+v", result.Denial)
 		}
 		review.Release()
+	}
+}
+
+// BenchmarkValidate has ten policies.
+func BenchmarkValidate(b *testing.B) { benchmarkValidate(b, policiesOf(10, "pods")) }
+
+// BenchmarkScale has many policies and bindings, of which all, or few, match.
+func BenchmarkScale(b *testing.B) {
+	f := func(name, manifest string) {
+		b.Run(name, func(b *testing.B) { benchmarkValidate(b, manifest) })
+	}
+	for _, n := range [...]int{1, 100, 1000} {
+		f(fmt.Sprint("matching=", n), policiesOf(n, "pods"))
+	}
+	f("other=10000", policiesOf(10_000, "services")+policiesOf(1, "pods"))
+	f("bindings=3", bindingsOf(3))
+	f("bindings=10000", bindingsOf(10_000))
+}
+
+// BenchmarkStart compiles a thousand policies, each with another expression.
+func BenchmarkStart(b *testing.B) {
+	manifest := policiesOf(1000, "pods")
+	for i := range 1000 {
+		manifest = strings.Replace(manifest, `expression: "`, fmt.Sprintf(`expression : "object.metadata.name != 'x%d' && `, i), 1)
+	}
+	for b.Loop() {
+		handlerOf(b, manifest)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// endsAfter is a context that ends when it was looked at so often.
+// endsAfter is a context that ends after this number of checks.
 type endsAfter struct {
 	context.Context
 	left int
@@ -22,8 +22,8 @@ func (c *endsAfter) Err() error {
 	return nil
 }
 
-// TestManyParameters ends between two parameters: a user may write any number of them, and
-// each is evaluated for each binding.
+// TestManyParameters ends the context between two parameters: users may create any number of
+// them, and each is evaluated for each binding.
 func TestManyParameters(t *testing.T) {
 	const many, looks = 1000, 100
 	var objects []admission.ParamObject

@@ -16,11 +16,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
-// A dispatch is one review on its way through the policies (upstream's
-// dispatcher.go).
+// A dispatch evaluates the policies for one review (upstream's dispatcher.go).
 type dispatch struct {
 	policy.Dispatch
-	collected annotations // of the policy that is evaluated
+	collected annotations // of the current policy
 
 	denied string // the message of the first denial, "" for none
 	reason metav1.StatusReason
@@ -30,16 +29,16 @@ type boundPolicy = policy.Policy[*validator]
 
 var dispatches = sync.Pool{New: func() any { return new(dispatch) }}
 
-// release gives d back, which nothing holds then.
+// release returns d to the pool. The caller must not use it after that.
 func (d *dispatch) release() {
 	d.End()
 	*d = dispatch{}
 	dispatches.Put(d)
 }
 
-// dispatch evaluates a policy. The result is one of the whole review, nil if the
-// other policies are to be evaluated too.
-func (d *dispatch) dispatch(p *boundPolicy) *admission.Result {
+// dispatch evaluates a policy. If result is not nil, it is the result of the review, and the
+// other policies are not evaluated.
+func (d *dispatch) dispatch(p *policy.Candidate[*validator]) *admission.Result {
 	result := p.Dispatch(&d.Dispatch, d)
 	d.collected.publish(p.Name, d.Review)
 	d.collected = annotations{}
@@ -53,7 +52,7 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 	}
 	before := d.Input.Spent
 	defer func() { p.CountCost(d.Input.Spent - before) }()
-	for _, param := range params { // users may write any number of them
+	for _, param := range params { // users may create any number of them
 		if err := d.Ctx.Err(); err != nil {
 			return new(admission.Errored(err))
 		}
@@ -87,7 +86,7 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 	d.deny(p, b, &decision{message: err.Error()})
 }
 
-// act does what a binding says of a violation, the i-th of a policy.
+// act takes the actions of a binding for the i-th violation of a policy.
 func (d *dispatch) act(p *boundPolicy, b *policy.Binding, i int, found *decision) {
 	for _, action := range b.Actions {
 		if found.reason == "" {
@@ -106,7 +105,7 @@ func (d *dispatch) act(p *boundPolicy, b *policy.Binding, i int, found *decision
 	}
 }
 
-// deny remembers the first denial.
+// deny records a denial. The first one becomes the result.
 func (d *dispatch) deny(p *boundPolicy, b *policy.Binding, found *decision) {
 	switch {
 	case d.denied != "":
@@ -119,7 +118,7 @@ func (d *dispatch) deny(p *boundPolicy, b *policy.Binding, found *decision) {
 	d.reason = found.reason
 }
 
-// result returns what the plugin says when all policies were evaluated.
+// result returns the result after all policies were evaluated.
 func (d *dispatch) result() admission.Result {
 	if d.denied == "" {
 		return admission.Allowed()
@@ -135,16 +134,15 @@ func (d *dispatch) result() admission.Result {
 	return result
 }
 
-// codes are those of the reasons that a validation may have (upstream's
-// reasonToCode).
+// codes are the codes for the reasons of validations (upstream's reasonToCode).
 var codes = map[metav1.StatusReason]int32{
 	metav1.StatusReasonUnauthorized: 401, metav1.StatusReasonForbidden: 403,
 	metav1.StatusReasonRequestEntityTooLarge: 413, metav1.StatusReasonInvalid: 422,
 }
 
-// validationFailureKey is the key of the audit annotation that in-tree is
-// validation.policy.admission.k8s.io/validation_failure. kube-apiserver puts the name
-// of the webhook and a slash before the keys of a webhook.
+// validationFailureKey is the key of the audit annotation that is called
+// validation.policy.admission.k8s.io/validation_failure in-tree. kube-apiserver puts the
+// name of the webhook and a slash before the keys of a webhook.
 const validationFailureKey = "validation_failure"
 
 // validationFailure is an element of its value.
@@ -156,18 +154,18 @@ type validationFailure struct {
 	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
 }
 
-// audit annotates the first violation, as there.
+// audit adds an audit annotation for the first violation, as upstream.
 func (d *dispatch) audit(p *boundPolicy, b *policy.Binding, i int, found *decision) {
 	value, err := json.Marshal([]validationFailure{{
 		Message: found.message, Policy: p.Name, Binding: b.Name, ExpressionIndex: i, ValidationActions: b.Actions,
 	}})
-	if err == nil { // it is strings and a number
+	if err == nil { // always: it has only strings and a number
 		_ = d.Response.Annotate(validationFailureKey, string(value)) // the key is valid
 	}
 }
 
-// annotations are what the bindings of a policy made of its audit annotations, in
-// the order in which they came.
+// annotations are the values of a policy's audit annotations for all bindings, in the order
+// of evaluation.
 type annotations struct {
 	keys   []string
 	values map[string][]string

@@ -10,7 +10,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
-// TestOutcomeOwnsItsMemory has a message and an annotation that are fields of the object.
+// TestOutcomeOwnsItsMemory has a message and an annotation that are read from the object.
 func TestOutcomeOwnsItsMemory(t *testing.T) {
 	const name = "string(object.metadata.name)"
 	v, err := newValidator(&admissionregistrationv1.ValidatingAdmissionPolicy{Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{

@@ -15,7 +15,8 @@ func TestParams(t *testing.T) {
 	const policy = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},"spec":{` +
 		constraints + `,
 		"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},
-		"validations":[{"expression":"params == null ? object.metadata.name == 'name' : params.data.allowed == object.metadata.name","messageExpression":"'only ' + params.data.allowed"}]}}`
+		"validations":[{"expression":"params == null ? object.metadata.name == 'name' : params.data.allowed == object.metadata.name",
+		"messageExpression":"'only ' + params.data.allowed"}]}}`
 	const binding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding",` +
 		`"metadata":{"name":%q},"spec":{"policyName":"p",%s"validationActions":["Deny"]}}`
 	param := func(namespace, name, allowed string) admission.ParamObject {

@@ -41,8 +41,7 @@ func bindingSpec(policy string) string {
 	return fmt.Sprintf(`{"policyName":%q,"validationActions":["Deny"]}`, policy)
 }
 
-// answer returns the message and code of the answer to a review; none if it is
-// allowed.
+// answer returns the message and code of the answer to a review, both zero if it is allowed.
 func answer(t *testing.T, chain *admission.Chain, body []byte) (message string, code int32) {
 	t.Helper()
 	review := codec.Acquire()
@@ -56,8 +55,8 @@ func answer(t *testing.T, chain *admission.Chain, body []byte) (message string, 
 	return strings.Clone(review.Response.Status.Message), review.Response.Status.Code
 }
 
-// TestResources evaluates policies that are custom resources. One that cannot be evaluated
-// is one that its failurePolicy decides for, and no other is touched by it.
+// TestResources evaluates policies that are custom resources. If one cannot be evaluated,
+// its failurePolicy decides, and the others are evaluated.
 func TestResources(t *testing.T) {
 	f := func(want string, objects ...runtime.Object) {
 		t.Helper()
@@ -85,18 +84,19 @@ func TestResources(t *testing.T) {
 	f("'p' with binding 'b2' denied request: failed expression: false",
 		resource(t, "ValidatingAdmissionPolicy", "bad", ignored), binding("b", "bad"), policy("p", "false"), binding("b2", "p"))
 	selects := func(text string) string {
-		return strings.Replace(policySpec("false"), `"matchConstraints":{`, `"matchConstraints":{"objectSelector":{"matchLabels":{`+text+`}},`, 1)
+		return strings.Replace(policySpec("false"), `"matchConstraints":{`,
+			`"matchConstraints":{"objectSelector":{"matchLabels":{`+text+`}},`, 1)
 	}
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", selects(`"a":"b"`)), binding("b", "p"))
 	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", selects("")), binding("b", "p"))
 	excludes := func(resource string) string {
 		return strings.Replace(policySpec("false"), `"matchConstraints":{`,
-			`"matchConstraints":{"excludeResourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["`+resource+
-				`"]}],`, 1)
+			`"matchConstraints":{"excludeResourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],`+
+				`"resources":["`+resource+`"]}],`, 1)
 	}
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", excludes("pods")), binding("b", "p"))
 	f("failed expression: false", resource(t, "ValidatingAdmissionPolicy", "p", excludes("services")), binding("b", "p"))
-	// What is not valid, and was written when nobody checked it.
+	// Invalid policies that were written while fastadmit did not run.
 	f("'p' denied request: failed to configure policy: spec.failurePolicy: Unsupported value",
 		resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("true"), "{", `{"failurePolicy":"Sometimes",`, 1)),
 		binding("b", "p"))
@@ -117,8 +117,8 @@ func TestResources(t *testing.T) {
 		resource(t, "ValidatingAdmissionPolicy", "p", param), binding("b", "p"))
 }
 
-// TestResourcesAreChecked has custom resources refused when they are written, also where
-// they would deny themselves.
+// TestResourcesAreChecked writes invalid custom resources: they are rejected, even if they
+// would deny their own creation.
 func TestResourcesAreChecked(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), customResources, aNamespace,
 		resource(t, "ValidatingAdmissionPolicy", "all",
@@ -140,7 +140,8 @@ func TestResourcesAreChecked(t *testing.T) {
 		`<input>:1:8: Syntax error`,
 		admissiontest.Body(codec.Create, policies, bad))
 	f(`spec.validations[0].expression: Required value`, admissiontest.Body(codec.Create, policies, object(policySpec(""))))
-	f(`spec.matchConstraints: Required value`, admissiontest.Body(codec.Create, policies, object(`{"validations":[{"expression":"true"}]}`)))
+	f(`spec.matchConstraints: Required value`,
+		admissiontest.Body(codec.Create, policies, object(`{"validations":[{"expression":"true"}]}`)))
 	f(`unknown field "spec.validation"`, admissiontest.Body(codec.Create, policies, object(`{"validation":[]}`)))
 	f(`spec.validations[0].expression: Invalid value`, admissiontest.UpdateBody(policies, bad, good))
 	f("", admissiontest.UpdateBody(policies, bad, strings.Replace(bad, `"name":"name"`, `"name":"name","finalizers":["a/b"]`, 1)))
@@ -151,7 +152,7 @@ func TestResourcesAreChecked(t *testing.T) {
 	f("", admissiontest.Body(codec.Create, "policies.fastadmit.io/v1/others", `{}`))
 }
 
-// TestRules shows which reviews are asked for.
+// TestRules checks which reviews the plugin handles.
 func TestRules(t *testing.T) {
 	if rules := admissiontest.MustChain(t, Plugin(), customResources).RulesOf("ValidatingAdmissionPolicy"); len(rules) != 1 ||
 		rules[0].Resources[0] != "*/*" {
@@ -163,7 +164,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestNeeds shows that only custom resources take more rights.
+// TestNeeds checks that only custom resources need more permissions.
 func TestNeeds(t *testing.T) {
 	plugin := Plugin()
 	for config, want := range map[string]int{

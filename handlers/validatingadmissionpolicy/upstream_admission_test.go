@@ -49,7 +49,8 @@ func TestParamRefUpstream(t *testing.T) {
 						c := paramCase{objects: objects, namespaced: &objects[0] == &namespaced[0], selects: selects, namespace: namespace,
 							action: action, request: request}
 						c.selected = func(o *admission.ParamObject) bool {
-							return selects == all || selects == named && o.Name == name || selects == labelled && o.Labels["matches"] == "yes"
+							return selects == all || selects == named && o.Name == name ||
+								selects == labelled && o.Labels["matches"] == "yes"
 						}
 						c.check(t)
 					}
@@ -96,8 +97,11 @@ func (c *paramCase) check(t *testing.T) {
 		policy := documents{
 			policy: `{"paramKind":{"apiVersion":"example.com/v1","kind":"Param"},` + everything + `,"validations":[{"expression":"false",` +
 				`"messageExpression":"params.metadata.namespace + '/' + params.metadata.name"}]}`,
-			bindings: map[string]string{"b": `"validationActions":["Warn"],"paramRef":{` + ref + `}`, "c": denying + `,"paramRef":{` + ref + `}`},
-			params:   []admission.ParamKind{{APIVersion: "example.com/v1", Kind: "Param", Namespaced: c.namespaced, Objects: objects}},
+			bindings: map[string]string{
+				"b": `"validationActions":["Warn"],"paramRef":{` + ref + `}`,
+				"c": denying + `,"paramRef":{` + ref + `}`,
+			},
+			params: []admission.ParamKind{{APIVersion: "example.com/v1", Kind: "Param", Namespaced: c.namespaced, Objects: objects}},
 		}
 		r := ask(t, policy.chain(t), requestIn(c.request))
 		var got []string
@@ -116,7 +120,8 @@ func (c *paramCase) check(t *testing.T) {
 			want = nil
 		}
 		if denied := messageOf(r); !slices.Equal(got, want) || denied != wantDenied {
-			t.Errorf("%s of %d for a request in %q\ngot  %s, denied %q\nwant %s, %q", ref, len(objects), c.request, got, denied, want, wantDenied)
+			t.Errorf("%s of %d for a request in %q\ngot  %s, denied %q\nwant %s, %q", ref, len(objects), c.request, got, denied,
+				want, wantDenied)
 		}
 	}
 }
@@ -186,11 +191,12 @@ func TestActionsUpstream(t *testing.T) {
 		}
 		annotation := ""
 		if audited {
-			annotation = fmt.Sprintf(`[{"message":"I'm sorry Dave","policy":"p","binding":"b","expressionIndex":0,"validationActions":%s}]`, text)
+			annotation = fmt.Sprintf(`[{"message":"I'm sorry Dave","policy":"p","binding":"b","expressionIndex":0,"validationActions":%s}]`,
+				text)
 		}
 		if !slices.Equal(r.Warnings, wantWarnings) || r.AuditAnnotations[validationFailureKey] != annotation || r.Allowed == denied {
-			t.Errorf("%s: got %q, %q, allowed %v, want %q, %s, %v", actions, r.Warnings, r.AuditAnnotations, r.Allowed, wantWarnings, annotation,
-				!denied)
+			t.Errorf("%s: got %q, %q, allowed %v, want %q, %s, %v", actions, r.Warnings, r.AuditAnnotations, r.Allowed,
+				wantWarnings, annotation, !denied)
 		}
 	}
 	f(false, true, false, "Audit")

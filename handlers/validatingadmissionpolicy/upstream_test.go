@@ -137,7 +137,8 @@ func TestMatchingUpstream(t *testing.T) {
 	f("the same, by default", rules(ruleOf(v1beta1), ruleOf(extensions)), v1, v1beta1, "", matches)
 	f("specific rules, subresource prefer exact match", rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled), ruleOf(v1+scaled)), v1,
 		v1, "scale", matches)
-	f("specific rules, subresource exact match miss", exact+rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled)), v1, v1, "scale", misses)
+	f("specific rules, subresource exact match miss", exact+rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled)), v1, v1,
+		"scale", misses)
 	f("specific rules, subresource that no rule names", rules(ruleOf(v1)), v1, v1, "scale", misses)
 	f("specific rules, subresource equivalent match, prefer extensions", equivalent+
 		rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled)), v1, extensions, "scale", matches)

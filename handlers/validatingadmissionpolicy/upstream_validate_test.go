@@ -10,11 +10,11 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// An answered is what the plugin says to a request.
+// An answered is the answer of the plugin to a request.
 type answered struct {
-	violations  []string // the messages of all, in their order
+	violations  []string // all messages, in order
 	denied      string   // the message of the denial
-	code        int32    // and its code
+	code        int32    // the code of the denial
 	annotations map[string]string
 }
 
@@ -39,8 +39,8 @@ func validate(t *testing.T, spec string) (got answered) {
 	return got
 }
 
-// expressionsOf returns a list of objects that have each text as the field name. A text may
-// have more fields behind a |.
+// expressionsOf returns a list of objects, each with one of the texts in the field. A text
+// may have more fields after a |.
 func expressionsOf(field string, texts ...string) string {
 	var all []string
 	for i, text := range texts {
@@ -65,7 +65,7 @@ const (
 )
 
 // TestValidateUpstream has the cases of upstream's validator_test.go for validations and
-// match conditions. The results that upstream makes up are those of expressions here.
+// match conditions. Upstream mocks the results; here they are results of expressions.
 func TestValidateUpstream(t *testing.T) {
 	f := func(spec string, code int32, violations ...string) {
 		t.Helper()
@@ -89,7 +89,7 @@ func TestValidateUpstream(t *testing.T) {
 	f(ignorePolicy+all(fails), 0)
 	f(ignorePolicy+all("true", fails), 0)
 	f(ignorePolicy+all(fails, other), 0)
-	// A violation is no failure.
+	// A violation is not a failure.
 	f(ignorePolicy+all("false", fails), 422, "failed expression: false")
 
 	const forbidden, tooLarge = `,"reason":"Forbidden"`, `,"reason":"RequestEntityTooLarge"`
@@ -108,7 +108,8 @@ func TestValidateUpstream(t *testing.T) {
 	f(conditions(fails)+all("false"), 422, failsSaying)
 }
 
-// TestDifferences pins errors of expressions that are other ones in-tree: the README lists them.
+// TestDifferences pins the errors of expressions that differ from in-tree. The README lists
+// them.
 func TestDifferences(t *testing.T) {
 	f := func(expression, want string) {
 		t.Helper()
@@ -134,7 +135,8 @@ func TestMessagesUpstream(t *testing.T) {
 			all = append(all, `false|,"reason":"Forbidden","message":"not replaced"`+text)
 		}
 		got := validate(t, expressionsOf("validations", all...))
-		if text := strings.Join(got.violations, "; "); text != want || got.code != 403 && !strings.Contains(want, "failed messageExpression") {
+		if text := strings.Join(got.violations, "; "); text != want ||
+			got.code != 403 && !strings.Contains(want, "failed messageExpression") {
 			t.Errorf("%.200q\ngot  %d %.200q\nwant %.200q", messageExpressions, got.code, text, want)
 		}
 	}

@@ -1,14 +1,13 @@
 // Package validatingadmissionpolicy is the admission plugin
 // ValidatingAdmissionPolicy.
 //
-// It evaluates ValidatingAdmissionPolicies: rules about objects that are written in
-// CEL, with bindings that say for which requests a policy counts and whether a
-// violation denies, warns or is audited. Whoever has rules of his own and does not
-// want to write a webhook for them wants this.
+// It evaluates ValidatingAdmissionPolicies: rules for objects in CEL, with bindings that
+// select the requests and say whether a violation denies, warns or is audited. Use it to
+// enforce rules of your own without writing a webhook.
 //
-// Behaviour: k8s.io/apiserver pkg/admission/plugin/policy/validating, generic
-// and matching, for policies in files (pkg/admission/plugin/policy/manifest). These
-// packages are not used: they double the binary and decode whole objects.
+// Behaviour: k8s.io/apiserver pkg/admission/plugin/policy/validating, generic and matching,
+// and pkg/admission/plugin/policy/manifest for policies in files. These packages are not
+// used, because they double the size of the binary and decode whole objects.
 package validatingadmissionpolicy
 
 import (
@@ -59,8 +58,9 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 	if policies == nil {
 		return result
 	}
-	for _, policy := range policies {
-		if result := d.dispatch(policy); result != nil {
+	found := policies.Find(&d.Dispatch)
+	for i := range found {
+		if result := d.dispatch(&found[i]); result != nil {
 			return *result
 		}
 	}

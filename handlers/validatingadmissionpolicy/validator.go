@@ -23,7 +23,7 @@ type validator struct {
 	matchConditions []*cel.Expression
 	validations     []validation
 	annotations     []annotation
-	hasMessages     bool // that are expressions
+	hasMessages     bool // some validation has a messageExpression
 }
 
 type validation struct {
@@ -38,7 +38,7 @@ type annotation struct {
 	key string
 }
 
-// newValidator compiles a policy. The error joins what is wrong with its expressions.
+// newValidator compiles a policy. The error joins the errors of all expressions.
 func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, interpretCEL bool) (*validator, error) {
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
@@ -71,29 +71,28 @@ func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, interpre
 	return v, c.Err()
 }
 
-// A decision is what an expression has against a request.
+// A decision is the result of a validation for a request.
 type decision struct {
 	denies  bool
 	message string
 	reason  metav1.StatusReason // empty for an error
 }
 
-// audited is what an audit annotation came to: a value, an error, or neither.
+// audited is the result of an audit annotation: a value, an error, or neither.
 type audited struct{ key, value, err string }
 
-// An outcome is what a policy says to a request.
+// An outcome is the result of a policy for a request.
 type outcome struct {
 	decisions []decision
 	audited   []audited
 }
 
-// failed is the outcome of a policy that cannot be evaluated.
+// failed returns the outcome of a policy that cannot be evaluated.
 func (v *validator) failed(err error) outcome {
 	return outcome{decisions: []decision{{denies: !v.ignoresErrors, message: err.Error()}}}
 }
 
-// validate does as upstream's Validate. Nothing in the outcome is a view of the
-// review.
+// validate behaves as upstream's Validate. The outcome has no views of the review.
 func (v *validator) validate(in *cel.Input) outcome {
 	defer func() { in.HidesAuthorizer = false }()
 	if matches, err := v.compiler.Matches(v.matchConditions, in, v.ignoresErrors); err != nil {
@@ -102,7 +101,7 @@ func (v *validator) validate(in *cel.Input) outcome {
 		return outcome{}
 	}
 	in.HidesNamespace = false
-	var few [8]evaluated // more are on the heap
+	var few [8]evaluated // for more, append allocates
 	values, remaining, err := v.evaluateValidations(in, few[:0])
 	if err != nil {
 		return v.failed(err)
@@ -137,13 +136,13 @@ func (v *validator) validate(in *cel.Input) outcome {
 	return o
 }
 
-// evaluated is what an expression came to.
+// evaluated is the result of an expression.
 type evaluated struct {
 	value ref.Val
 	err   error
 }
 
-// evaluateValidations appends what the expressions of the validations come to.
+// evaluateValidations appends the results of the validations' expressions.
 func (v *validator) evaluateValidations(in *cel.Input, all []evaluated) (_ []evaluated, remaining int64, err error) {
 	evaluation := v.compiler.Begin(in, celconfig.RuntimeCELCostBudget)
 	defer evaluation.End()
@@ -157,8 +156,8 @@ func (v *validator) evaluateValidations(in *cel.Input, all []evaluated) (_ []eva
 	return all, evaluation.Remaining, nil
 }
 
-// evaluateMessages evaluates all messageExpressions, also of what holds: one that
-// costs too much fails them all. It returns nil if there are none.
+// evaluateMessages evaluates all messageExpressions, even of validations that hold: if one
+// exceeds the budget, all fail. It returns nil if there are none.
 func (v *validator) evaluateMessages(in *cel.Input, budget int64) (all []evaluated, err error) {
 	if !v.hasMessages {
 		return nil, nil
@@ -190,9 +189,8 @@ func (v *validator) decide(x *validation, got, message evaluated, messagesErr er
 	return decision{}
 }
 
-// text returns the message of a validation that does not hold: what the
-// messageExpression came to, if that is of use, otherwise the message, otherwise the
-// expression.
+// text returns the message of a violated validation: the result of the messageExpression if
+// it is usable, otherwise the message, otherwise the expression.
 func (x *validation) text(message evaluated) string {
 	if s, ok := message.value.(types.String); ok && message.err == nil {
 		text := strings.TrimSpace(string(s))
@@ -206,7 +204,7 @@ func (x *validation) text(message evaluated) string {
 	return "failed expression: " + strings.TrimSpace(x.Text)
 }
 
-// auditAnnotationBytesMax is how long the value of an audit annotation is at most.
+// auditAnnotationBytesMax is the maximum length of the value of an audit annotation.
 const auditAnnotationBytesMax = 10 << 10
 
 func (v *validator) audit(x *annotation, value ref.Val, err error) audited {

@@ -85,7 +85,8 @@ func TestDecode(t *testing.T) {
 			A int `json:"a"`
 		} `json:"spec"`
 	}
-	if err := customresource.Decode(object(t, `{"metadata":{"name":"p"},"spec":{"a":1,"A":2,"b":3}}`), &into); err != nil || into.Spec.A != 1 {
+	if err := customresource.Decode(object(t, `{"metadata":{"name":"p"},"spec":{"a":1,"A":2,"b":3}}`), &into); err != nil ||
+		into.Spec.A != 1 {
 		t.Errorf("got %v, %v", into, err)
 	}
 	err := customresource.Decode(object(t, `{"metadata":{"name":"p"},"spec":[]}`), &into)

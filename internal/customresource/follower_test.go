@@ -19,7 +19,7 @@ import (
 
 var needs = []cluster.Need{cluster.ValidatingAdmissionPolicies.Watched(), cluster.PolicyReplicas.Watched()}
 
-// A plugin follows policies, and has a rule for as many as there are, two at most.
+// A plugin follows policies. It has one rule per policy, at most two.
 type plugin struct {
 	customresource.Follower
 	refreshes, rulesChanges, background atomic.Int64
@@ -46,7 +46,7 @@ func newPlugin(t *testing.T, options cluster.Options) (*plugin, *cluster.State) 
 				p.background.Add(1)
 			}
 		},
-		func(_ context.Context, refreshed, changed wake.Signal) { // asks for one more refresh
+		func(_ context.Context, refreshed, changed wake.Signal) { // requests another refresh
 			<-refreshed
 			changed.Send()
 		},
@@ -54,7 +54,8 @@ func newPlugin(t *testing.T, options cluster.Options) (*plugin, *cluster.State) 
 	return p, state
 }
 
-// TestFollower refreshes after changes and after a while, and says when the rules change.
+// TestFollower checks that the plugin is refreshed after changes and periodically, and that
+// changes of rules are signalled.
 func TestFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, state := newPlugin(t, cluster.Options{Embedded: true})
@@ -62,9 +63,10 @@ func TestFollower(t *testing.T) {
 			t.Helper()
 			time.Sleep(pause)
 			synctest.Wait()
-			if r, c, b := p.refreshes.Load(), p.rulesChanges.Load(), p.background.Load(); r != refreshes || c != rulesChanges || b != refreshes {
-				t.Errorf("%s: got %d refreshes, %d changes of rules, %d passes in the background; want %d, %d, %d", what, r, c, b, refreshes,
-					rulesChanges, refreshes)
+			r, c, b := p.refreshes.Load(), p.rulesChanges.Load(), p.background.Load()
+			if r != refreshes || c != rulesChanges || b != refreshes {
+				t.Errorf("%s: got %d refreshes, %d changes of rules, %d passes in the background; want %d, %d, %d",
+					what, r, c, b, refreshes, rulesChanges, refreshes)
 			}
 		}
 		put := func(kind, name string) {
@@ -107,7 +109,7 @@ func TestFollower(t *testing.T) {
 	})
 }
 
-// TestFollowerUnlisted waits for objects that the API server has not listed.
+// TestFollowerUnlisted waits for objects that are not listed yet.
 func TestFollowerUnlisted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	const kubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],` +

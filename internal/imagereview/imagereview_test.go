@@ -61,7 +61,8 @@ func answered(t testing.TB, p *Policy, body []byte) imagepolicyv1alpha1.ImageRev
 func TestNamesOfServers(t *testing.T) {
 	f := func(repository string, same, others []string) {
 		t.Helper()
-		refuses, allows := policy(t, "{name: r, refusedRepositories: ["+repository+"]}"), policy(t, "{name: r, allowedRepositories: ["+repository+"]}")
+		refuses := policy(t, "{name: r, refusedRepositories: ["+repository+"]}")
+		allows := policy(t, "{name: r, allowedRepositories: ["+repository+"]}")
 		for _, image := range same {
 			if answered(t, refuses, question(t, "shop", image)).Allowed || !answered(t, allows, question(t, "shop", image)).Allowed {
 				t.Errorf("%s is not of %s, want it to be", image, repository)

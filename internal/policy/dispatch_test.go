@@ -49,77 +49,98 @@ func (h *handled) Misconfigured(p *Policy[string], b *Binding, err error) {
 	h.told = append(h.told, fmt.Sprintf("%s %s: %v", p.Name, binding, err))
 }
 
+// dispatcher dispatches policies for a review of a Pod, and measures them.
+type dispatcher struct {
+	t        *testing.T
+	asked    *Cluster
+	measured *sourceMetrics
+}
+
+func newDispatcher(t *testing.T) *dispatcher {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	d := &dispatcher{t, &Cluster{Namespaces: cluster.Namespaces.In(viewOf(t, staticConfig, namespace))},
+		newSourceMetrics("P", metrics.NewSet())}
+	d.measured.use([]string{"p"})
+	return d
+}
+
+func (d *dispatcher) matcher(resources string) *Matcher {
+	match := new(admissionregistrationv1.MatchResources)
+	if err := json.Unmarshal([]byte(resources), match); err != nil {
+		d.t.Fatal(err)
+	}
+	m, err := NewMatcher(match)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return m
+}
+
+func (d *dispatcher) policy(match string, err error, bindings ...*Binding) *Policy[string] {
+	return &Policy[string]{
+		Name: "p", matcher: d.matcher(match), err: err, bound: newBoundBy(bindings), metrics: d.measured.of("p"),
+		paramKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		params:    fakeParams{"namespace/a": nil, "namespace/b": nil},
+	}
+}
+
+func (d *dispatcher) binding(name, match string, ref *admissionregistrationv1.ParamRef, err error) *Binding {
+	return &Binding{Name: name, matcher: d.matcher(match), paramRef: ref, err: err}
+}
+
+// misconfigured returns how often the policy was counted with that binding, or without any, as misconfigured.
+func (d *dispatcher) misconfigured(b *Binding, p *Policy[string]) uint64 {
+	binding, action := "", ActionDeny
+	if b != nil {
+		binding = b.Name
+	}
+	if p.Ignores {
+		action = ActionAllow
+	}
+	return d.measured.newCounter(checked{"p", binding, action, configurationError}).Get()
+}
+
+// check dispatches a policy that denies on failures, and one that ignores them. It wants the handler to be told of what
+// want says, and each failure to be counted with the binding at. The handler ends the review at the binding ends.
+func (d *dispatcher) check(p *Policy[string], at *Binding, ends string, wantEnd bool, want ...string) {
+	d.t.Helper()
+	pod := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n","labels":{"a":"b"}}}`)
+	isFailure := func(told string) bool { return slices.Contains([]byte(told), ':') }
+	for _, ignores := range []bool{false, true} {
+		h := &handled{ends: ends}
+		p.Ignores = ignores
+		dispatch := new(Dispatch)
+		dispatch.Begin(d.t.Context(), reviewOf(d.t, pod), d.asked)
+		before := d.misconfigured(at, p)
+		var result *admission.Result
+		for _, c := range (&Index[string]{all: Set[string]{p}}).Find(dispatch) {
+			result = c.Dispatch(dispatch, h)
+		}
+		dispatch.End()
+		wanted := want
+		if ignores {
+			wanted = slices.DeleteFunc(slices.Clone(want), func(told string) bool { return told[:2] != "p " || isFailure(told) })
+		}
+		if !slices.Equal(h.told, wanted) || (result != nil) != wantEnd {
+			d.t.Errorf("ignores %v: got %q, ended %v, want %q, %v", ignores, h.told, result != nil, wanted, wantEnd)
+		}
+		counted := uint64(0)
+		for _, told := range want {
+			if isFailure(told) {
+				counted++
+			}
+		}
+		if got := d.misconfigured(at, p) - before; got != counted {
+			d.t.Errorf("%q: got %d counted, want %d", want, got, counted)
+		}
+	}
+}
+
 // TestDispatch has policies be for a review, or not, or nobody can tell (k8s.io/apiserver
 // pkg/admission/plugin/policy/generic policy_dispatcher_test.go).
 func TestDispatch(t *testing.T) {
-	namespaces := cluster.Namespaces.In(viewOf(t, staticConfig, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}))
-	asked := &Cluster{Namespaces: namespaces}
-	set := metrics.NewSet()
-	measured := newSourceMetrics("P", set)
-	measured.use([]string{"p"})
-	resources := func(text string) *admissionregistrationv1.MatchResources {
-		m := new(admissionregistrationv1.MatchResources)
-		if err := json.Unmarshal([]byte(text), m); err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	policyOf := func(match string, err error, bindings ...*Binding) *Policy[string] {
-		m, matcherErr := NewMatcher(resources(match))
-		if matcherErr != nil {
-			t.Fatal(matcherErr)
-		}
-		return &Policy[string]{
-			Name: "p", matcher: m, err: err, bindings: bindings, metrics: measured.of("p"),
-			paramKind: &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
-			params:    fakeParams{"namespace/a": nil, "namespace/b": nil},
-		}
-	}
-	bindingOf := func(name, match string, ref *admissionregistrationv1.ParamRef, err error) *Binding {
-		m, matcherErr := NewMatcher(resources(match))
-		if matcherErr != nil {
-			t.Fatal(matcherErr)
-		}
-		return &Binding{Name: name, matcher: m, paramRef: ref, err: err}
-	}
-	misconfigured := func(b *Binding, p *Policy[string]) uint64 {
-		binding, action := "", ActionDeny
-		if b != nil {
-			binding = b.Name
-		}
-		if p.Ignores {
-			action = ActionAllow
-		}
-		return measured.newCounter(checked{"p", binding, action, configurationError}).Get()
-	}
-	f := func(p *Policy[string], at *Binding, ends string, wantEnd bool, want ...string) {
-		t.Helper()
-		for _, ignores := range []bool{false, true} {
-			h := &handled{ends: ends}
-			p.Ignores = ignores
-			d := new(Dispatch)
-			d.Begin(t.Context(), reviewOf(t, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n","labels":{"a":"b"}}}`)), asked)
-			before := misconfigured(at, p)
-			result := p.Dispatch(d, h)
-			d.End()
-			wanted := want
-			if ignores {
-				wanted = slices.DeleteFunc(slices.Clone(want), func(told string) bool { return told[:2] != "p " || slices.Contains([]byte(told), ':') })
-			}
-			if !slices.Equal(h.told, wanted) || (result != nil) != wantEnd {
-				t.Errorf("ignores %v: got %q, ended %v, want %q, %v", ignores, h.told, result != nil, wanted, wantEnd)
-			}
-			counted := uint64(0)
-			for _, told := range want {
-				if slices.Contains([]byte(told), ':') {
-					counted++
-				}
-			}
-			if got := misconfigured(at, p) - before; got != counted {
-				t.Errorf("%q: got %d counted, want %d", want, got, counted)
-			}
-		}
-	}
+	d := newDispatcher(t)
+	policyOf, bindingOf, f := d.policy, d.binding, d.check
 	const pods, others = `{"resourceRules":[{` + ruleFields + `}]}`,
 		`{"resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["others"]}]}`
 	const unknown = `{"matchPolicy":"Equivalent","resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v2"],` +

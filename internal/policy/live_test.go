@@ -256,9 +256,9 @@ func withWarning(name string, generation int) string {
 		strings.TrimSuffix(customPolicy(name, "", ""), "}"), generation)
 }
 
-// TestLive follows custom resources: what it says in their statuses, and the
-// parameters of policies that have bindings.
-func TestLive(t *testing.T) {
+// livePolicies returns an API server that has policies of all kinds, bindings of some of them, and objects that they take
+// parameters from. It does not answer lists of ConfigMaps until listing is closed.
+func livePolicies(t *testing.T) *apiServer {
 	a := &apiServer{t: t, statuses: make(map[string]string), listing: make(chan struct{}), lists: map[string]string{
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`,
 		"/api/v1/configmaps": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop",` +
@@ -281,6 +281,13 @@ func TestLive(t *testing.T) {
 			`"spec":{"policyName":%q,"validationActions":["Deny"]}}`, name, name))
 	}
 	a.lists[policiesPath[:len(policiesPath)-len("policies")]+"policybindings"] = strings.Join(bindings, ",")
+	return a
+}
+
+// TestLive follows custom resources: what it says in their statuses, and the
+// parameters of policies that have bindings.
+func TestLive(t *testing.T) {
+	a := livePolicies(t)
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()},
 		func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
 			if p.Name == "uncompiled" {
@@ -343,21 +350,7 @@ func TestLive(t *testing.T) {
 	f("maps", compiled+"; ParametersKnown True Watched: configmaps are watched"+checked)
 	eventually(t, func() string { return fmt.Sprint(len(changed)) }, "1") // after settlePause
 	checkParams(t, source.resources.params, maps, nodes)
-	objects, _, err := source.resources.params.OfKind(ctx, maps)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended, end := context.WithCancel(ctx)
-	end()
-	if all, err := objects.List(ended, "shop", labels.Everything()); len(all) != 0 || err == nil {
-		t.Errorf("got %v, %v of a review that ended", all, err)
-	}
-	for _, kind := range []string{"Ship", "Secret"} {
-		if _, known, err := source.resources.params.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}); known ||
-			err != nil {
-			t.Errorf("%s: got %v, %v, want a kind that nobody knows", kind, known, err)
-		}
-	}
+	checkWatched(t, source.resources.params, maps)
 	if !source.resources.writeStatus(ctx) {
 		t.Error("once they are: not all is settled")
 	}
@@ -489,4 +482,24 @@ func checkParams(t *testing.T, params Params, maps, nodes admissionregistrationv
 	list(maps, "other", "", 1)
 	list(maps, "none", "", 0)
 	list(nodes, "", "", 1)
+}
+
+// checkWatched looks at what only parameters that are watched have: reviews that end, and kinds that nobody knows.
+func checkWatched(t *testing.T, params Params, maps admissionregistrationv1.ParamKind) {
+	t.Helper()
+	objects, _, err := params.OfKind(t.Context(), maps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if all, err := objects.List(ended, "shop", labels.Everything()); len(all) != 0 || err == nil {
+		t.Errorf("got %v, %v of a review that ended", all, err)
+	}
+	for _, kind := range []string{"Ship", "Secret"} {
+		unknown := admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}
+		if _, known, err := params.OfKind(t.Context(), unknown); known || err != nil {
+			t.Errorf("%s: got %v, %v, want a kind that nobody knows", kind, known, err)
+		}
+	}
 }

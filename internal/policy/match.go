@@ -92,10 +92,14 @@ func (m *Matcher) Matches(ctx context.Context, r *Request, namespaces match.Name
 			return false, nil
 		}
 	}
-	if matched, err := m.matchesRules(r); err != nil || !matched {
+	matched, otherVersion := m.matchesRules(r)
+	if !matched && otherVersion == nil {
+		return false, nil
+	}
+	if matched, err := m.selectors.Matches(ctx, r.Review, &r.sent, namespaces); err != nil || !matched {
 		return false, err
 	}
-	return m.selectors.Matches(ctx, r.Review, &r.sent, namespaces)
+	return matched, otherVersion
 }
 
 func (m *Matcher) matchesRules(r *Request) (bool, error) {
@@ -126,6 +130,55 @@ func resourceName(r codec.GroupVersionResource) string {
 	}
 	return r.Group + "/" + r.Version + " " + r.Resource
 }
+
+// A verdict is what the rules of a Matcher say about all requests with some attributes.
+type verdict int
+
+const (
+	unselected verdict = iota // no request matches
+	selected                  // requests that the selectors select match
+	undecided                 // the name of the object counts, or the object has another version than the rules want
+)
+
+// verdict returns what the rules say about requests with the attributes of r.
+func (m *Matcher) verdict(r *Request) verdict {
+	named := false
+	for i := range m.excludes {
+		e := &m.excludes[i]
+		switch excluded := e.Matches(&r.original) || !m.exact && e.Matches(&r.sent); {
+		case excluded && len(e.names) == 0:
+			return unselected
+		case excluded:
+			named = true
+		}
+	}
+	unnamed := Matcher{exact: m.exact}
+	for i := range m.rules {
+		named = named || len(m.rules[i].names) > 0
+		unnamed.rules = append(unnamed.rules, rule{Rule: m.rules[i].Rule})
+	}
+	switch matched, err := unnamed.matchesRules(r); {
+	case err == nil && !matched:
+		return unselected
+	case err == nil && !named:
+		return selected
+	}
+	return undecided
+}
+
+// names returns the names of objects to which the rules apply, nil for all names.
+func (m *Matcher) names() (all []string) {
+	for i := range m.rules {
+		if len(m.rules[i].names) == 0 {
+			return nil
+		}
+		all = append(all, m.rules[i].names...)
+	}
+	return all
+}
+
+// entry returns what the Index of a policy's bindings, or of policies, needs.
+func (m *Matcher) entry() match.Entry { return match.Entry{Matcher: m.selectors, Names: m.names()} }
 
 // Rules returns the rules of the Matcher. Matches is false for reviews that no rule
 // selects. An empty list means all reviews.

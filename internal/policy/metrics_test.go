@@ -180,8 +180,8 @@ func TestErrorTypes(t *testing.T) {
 		t.Errorf("got %s, want %s", &text, want)
 	}
 	for _, bound := range []string{"10", "100", "1000", "10000", "100000", "1e+06", "1e+07", "+Inf"} {
-		if want := fmt.Sprintf(`fastadmit_policy_cost_bucket{plugin="P",policy="policy-0",le=%q} 1`, bound); !strings.Contains(text.String(),
-			want) {
+		want := fmt.Sprintf(`fastadmit_policy_cost_bucket{plugin="P",policy="policy-0",le=%q} 1`, bound)
+		if !strings.Contains(text.String(), want) {
 			t.Errorf("got %s, want %s", &text, want)
 		}
 	}

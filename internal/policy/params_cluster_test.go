@@ -62,7 +62,8 @@ func TestClusterParams(t *testing.T) {
 		name, watched := p.of(kind)
 		err, waiting := p.unready(kind)
 		ctx := waitingContext{t.Context(), func() { t.Errorf("%v: a review waits for a list that was made or failed", kind) }}
-		objects, known, paramsErr := p.OfKind(ctx, admissionregistrationv1.ParamKind{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind})
+		objects, known, paramsErr := p.OfKind(ctx,
+			admissionregistrationv1.ParamKind{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind})
 		return fmt.Sprintf("%q %v; %v %v; %v %v %v", name, watched, err != nil, waiting, objects != nil, known, paramsErr != nil)
 	}
 	f := func(kind schema.GroupVersionKind, want string) {

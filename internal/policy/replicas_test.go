@@ -27,7 +27,8 @@ type replicated struct {
 
 func newReplicated(t *testing.T) *replicated {
 	t.Helper()
-	needs := append(ValidatingKind.NeedsOf([]byte(customConfig)), cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"))
+	needs := append(ValidatingKind.NeedsOf([]byte(customConfig)), cluster.Namespaces.Watched(),
+		cluster.SubjectAccessReviews.Called("create"))
 	state, err := cluster.New(cluster.Options{Embedded: true, Kinds: cluster.KindsOf(needs...)})
 	if err == nil {
 		err = state.Follow(t.Context(), needs...)

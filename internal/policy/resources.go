@@ -50,7 +50,8 @@ type compiledPolicy[E any] struct {
 	paramKind *schema.GroupVersionKind
 	err       error // why it is invalid
 
-	bound    bool   // a binding names it
+	bound    bool // a binding names it
+	bindings *boundBy
 	enforced bool   // requests are evaluated with it, and with all of its bindings
 	revision string // of it and its bindings, as reports have it
 
@@ -107,8 +108,8 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 			continue
 		}
 		own := *c.policy
-		own.params, own.bindings, own.err = r.params, bound, c.err
-		if len(own.bindings) > 0 && c.paramKind != nil {
+		own.params, own.bound, own.err = r.params, c.boundBy(bound), c.err
+		if len(bound) > 0 && c.paramKind != nil {
 			used[*c.paramKind] = true
 		}
 		set = append(set, &own)
@@ -125,10 +126,18 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) Set[E] {
 	return set
 }
 
+// boundBy returns the bindings of the policy for dispatch. It makes them anew only if they changed.
+func (c *compiledPolicy[E]) boundBy(all []*Binding) *boundBy {
+	if c.bindings == nil || !slices.Equal(c.bindings.all, all) {
+		c.bindings = newBoundBy(all)
+	}
+	return c.bindings
+}
+
 // isEnforced reports whether a policy and all of its bindings are evaluated on requests. They
 // are not if one of them is invalid, or parameters are not listed yet.
 func (r *resources[P, B, E]) isEnforced(c *compiledPolicy[E], p *Policy[E]) bool {
-	if len(p.bindings) == 0 || p.err != nil || p.compileErr != nil || slices.ContainsFunc(p.bindings, func(b *Binding) bool { return b.err != nil }) {
+	if len(p.bindings()) == 0 || p.err != nil || p.compileErr != nil || slices.ContainsFunc(p.bindings(), func(b *Binding) bool { return b.err != nil }) {
 		return false
 	}
 	if c.paramKind == nil {

@@ -28,7 +28,7 @@ type Policy[E any] struct {
 	matcher   *Matcher
 	paramKind *admissionregistrationv1.ParamKind
 	params    Params // objects of the cluster for a custom resource, the given objects for a policy in a file
-	bindings  []*Binding
+	bound     *boundBy
 	err       error // why the policy fails on every request that it matches
 	metrics   *policyMetrics
 
@@ -54,13 +54,13 @@ type Binding struct {
 // expression that does not compile fails when it is evaluated.
 func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile func(P) (E, error)) (Set[E], error) {
 	var errs []error
-	var bindings []*Binding
+	bindings := make(map[string][]*Binding) // by the names of policies
 	for _, document := range documents.Bindings {
 		b, err := newBinding(document)
 		if err != nil {
 			errs = append(errs, documents.From(document, fmt.Errorf("%s %q: %w", kindOf(document), b.Name, err)))
 		}
-		bindings = append(bindings, b)
+		bindings[b.policy] = append(bindings[b.policy], b)
 	}
 	var set Set[E]
 	for _, document := range documents.Policies {
@@ -70,11 +70,7 @@ func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile func(
 		if err := errors.Join(err, compileErr); err != nil {
 			errs = append(errs, documents.From(document, fmt.Errorf("%s %q: %w", kindOf(document), p.Name, err)))
 		}
-		for _, b := range bindings {
-			if b.policy == p.Name {
-				p.bindings = append(p.bindings, b)
-			}
-		}
+		p.bound = newBoundBy(bindings[p.Name])
 		set = append(set, p)
 	}
 	return set, errors.Join(errs...)
@@ -139,17 +135,15 @@ type Handles[E any] interface {
 
 // Dispatch calls h for each binding of the policy that matches the review. It stops at the
 // first result of h.Evaluate and returns it; otherwise it returns nil.
-func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
+func (c *Candidate[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
+	p := c.Policy
 	misconfigured := func(b *Binding, what string, err error) {
 		p.countMisconfigured(b)
 		if !p.Ignores {
 			h.Misconfigured(p, b, fmt.Errorf("failed to configure %s: %w", what, err))
 		}
 	}
-	if len(p.bindings) == 0 {
-		return nil
-	}
-	matches, err := p.matcher.Matches(d.Ctx, &d.Request, d)
+	matches, err := c.matches(d)
 	if err != nil {
 		misconfigured(nil, "policy", err)
 		return nil
@@ -161,7 +155,8 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
 		misconfigured(nil, "policy", p.err)
 		return nil
 	}
-	for _, b := range p.bindings {
+	for _, place := range p.bound.index.Find(d.Ctx, d.Review, &d.sent, d) {
+		b := p.bound.all[place]
 		params, matches, err := b.collect(d, p.params, p.paramKind)
 		if err != nil {
 			misconfigured(b, "binding", err)
@@ -176,6 +171,17 @@ func (p *Policy[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
 	}
 	return nil
 }
+
+// matches reports whether the policy matches the review. If not, err may say why it is unknown.
+func (c *Candidate[E]) matches(d *Dispatch) (bool, error) {
+	if c.selected {
+		return c.matcher.selectors.Matches(d.Ctx, d.Review, &d.sent, d)
+	}
+	return c.matcher.Matches(d.Ctx, &d.Request, d)
+}
+
+// bindings returns the bindings of the policy, sorted by name.
+func (p *Policy[E]) bindings() []*Binding { return p.bound.all }
 
 // collect reports whether the binding matches the review, and returns its parameters.
 func (b *Binding) collect(d *Dispatch, all Params, kind *admissionregistrationv1.ParamKind) (params []*Param, matches bool, err error) {

@@ -30,7 +30,7 @@ type Source[P, B metav1.Object, E any] struct {
 	follower  *customresource.Follower // of resources
 
 	configured bool // the plugin has a configuration file
-	all        atomic.Pointer[Set[E]]
+	all        atomic.Pointer[Index[E]]
 }
 
 // NewSource returns the Source for the setup of a plugin. compile compiles the expressions
@@ -80,20 +80,20 @@ func (s *Source[P, B, E]) use(custom Set[E]) {
 	for _, p := range all {
 		p.metrics = s.metrics.of(p.Name)
 	}
-	s.all.Store(&all)
+	s.all.Store(&Index[E]{all: all})
 }
 
-// known returns the policies in the order in which they are evaluated. If the custom
+// known returns the policies. If the custom
 // resources are not listed yet, it waits for them; if ctx ends before, that is the error.
-func (s *Source[P, B, E]) known(ctx context.Context) (Set[E], error) {
+func (s *Source[P, B, E]) known(ctx context.Context) (*Index[E], error) {
 	if all := s.all.Load(); all != nil {
-		return *all, nil
+		return all, nil
 	}
 	if err := s.follower.Await(ctx); err != nil {
 		return nil, fmt.Errorf("the policies are not known yet: %w", err)
 	}
 	s.refresh(context.Background()) // this review comes before the first refresh of run
-	return *s.all.Load(), nil
+	return s.all.Load(), nil
 }
 
 // refresh compiles the custom resources that changed.
@@ -124,8 +124,8 @@ func (s *Source[P, B, E]) rules() (rules []admission.Rule) {
 		}
 		rules = append(rules, customresource.Rule(s.kind.policies, s.kind.bindings))
 	}
-	for _, p := range *s.all.Load() {
-		if len(p.bindings) > 0 {
+	for _, p := range s.all.Load().all {
+		if len(p.bindings()) > 0 {
 			rules = append(rules, s.kind.narrowed(p.matcher.Rules())...)
 		}
 	}
@@ -154,7 +154,7 @@ func (s *Source[P, B, E]) run(ctx context.Context, rulesChanged func()) {
 // the result is the result of the plugin. Begin waits until the custom resources are
 // known; if ctx ends before, the plugin fails. Begin also checks custom resources of
 // policies.fastadmit.io and denies invalid ones.
-func (s *Source[P, B, E]) Begin(ctx context.Context, d *Dispatch, review *codec.Review) (Set[E], admission.Result) {
+func (s *Source[P, B, E]) Begin(ctx context.Context, d *Dispatch, review *codec.Review) (*Index[E], admission.Result) {
 	resource := review.Resource()
 	if resource.Group == cluster.PolicyGroup {
 		return nil, s.check(review)
@@ -166,7 +166,7 @@ func (s *Source[P, B, E]) Begin(ctx context.Context, d *Dispatch, review *codec.
 	if err != nil {
 		return nil, admission.Errored(err)
 	}
-	if len(policies) == 0 {
+	if len(policies.all) == 0 {
 		return nil, admission.Allowed()
 	}
 	d.Begin(ctx, review, &s.Cluster)

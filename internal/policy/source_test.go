@@ -188,7 +188,7 @@ func TestSourceMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range policies {
+	for i, p := range policies.all {
 		p.CountViolation(&Binding{Name: "b"}, "Audit")
 		p.CountCost(int64(i + 1))
 	}
@@ -221,9 +221,9 @@ func TestOrder(t *testing.T) {
 	}
 	policies, err := source.known(t.Context())
 	var got []string
-	for _, p := range policies {
+	for _, p := range policies.all {
 		got = append(got, p.Name)
-		for _, b := range p.bindings {
+		for _, b := range p.bindings() {
 			got = append(got, p.Name+"/"+b.Name)
 		}
 	}
@@ -234,7 +234,9 @@ func TestOrder(t *testing.T) {
 
 // TestNewSet has documents that nobody checked.
 func TestNewSet(t *testing.T) {
-	selects := &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}}
+	selects := &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
+	}}
 	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	compile := func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil }
@@ -279,8 +281,12 @@ func TestBegin(t *testing.T) {
 		d := new(Dispatch)
 		policies, result := source.Begin(t.Context(), d,
 			reviewOf(t, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)))
-		if len(policies) != want || result.Denial != nil || result.Err != nil {
-			t.Errorf("%s: got %d policies, %+v, want %d", resource, len(policies), result, want)
+		got := 0
+		if policies != nil {
+			got = len(policies.all)
+		}
+		if got != want || result.Denial != nil || result.Err != nil {
+			t.Errorf("%s: got %d policies, %+v, want %d", resource, got, result, want)
 		}
 	}
 	f("v1/pods", 1)

@@ -313,7 +313,7 @@ func TestChangesWhileWritesHang(t *testing.T) {
 	go source.Handler().Run(t.Context(), func() {})
 	known := func() string {
 		if all := source.all.Load(); all != nil {
-			return fmt.Sprint(len(*all))
+			return fmt.Sprint(len(all.all))
 		}
 		return ""
 	}

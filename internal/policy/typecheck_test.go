@@ -57,7 +57,8 @@ func (s *served) Resources(_ context.Context, version schema.GroupVersion) (*met
 			if list == nil {
 				list = new(metav1.APIResourceList)
 			}
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: r.Resource, SingularName: s.singular[r.Resource], Kind: kind},
+			list.APIResources = append(list.APIResources,
+				metav1.APIResource{Name: r.Resource, SingularName: s.singular[r.Resource], Kind: kind},
 				metav1.APIResource{Name: r.Resource + "/status", SingularName: "status", Kind: "Status"})
 		}
 	}
@@ -68,22 +69,44 @@ func (s *served) checker() *typeChecker {
 	return &typeChecker{schemas.New(s), s, make(map[schema.GroupVersion]meta.RESTMapper)}
 }
 
-// TestTypeChecking has upstream's kinds of cases (k8s.io/apiserver
-// pkg/admission/plugin/policy/validating typechecking_test.go).
-func TestTypeChecking(t *testing.T) {
+// workloads returns an API server that has Deployments in two versions, DaemonSets, Jobs and ConfigMaps.
+func workloads() *served {
 	apps, batch := schema.GroupVersion{Group: "apps", Version: "v1"}, schema.GroupVersion{Group: "batch", Version: "v1"}
 	apps2 := schema.GroupVersion{Group: "apps", Version: "v2"}
-	server := &served{kinds: map[schema.GroupVersionResource]string{
+	return &served{kinds: map[schema.GroupVersionResource]string{
 		apps.WithResource("deployments"): "Deployment", apps.WithResource("daemonsets"): "DaemonSet", batch.WithResource("jobs"): "Job",
 		apps2.WithResource("deployments"): "Deployment", {Version: "v1", Resource: "configmaps"}: "ConfigMap",
 	}, singular: map[string]string{"jobs": "task"}}
+}
+
+// policyWith returns a policy that is about what rules match, and has more fields in its spec.
+func policyWith(t *testing.T, rules, more string) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	p := new(admissionregistrationv1.ValidatingAdmissionPolicy)
+	if err := json.Unmarshal([]byte(`{"spec":{"matchConstraints":{"resourceRules":[`+rules+`]},`+more+`}}`), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ruleOf returns a rule. groups, versions and resources are quoted, with commas between them.
+func ruleOf(groups, versions, resources string) string {
+	return fmt.Sprintf(`{"apiGroups":[%s],"apiVersions":[%s],"resources":[%s]}`, groups, versions, resources)
+}
+
+func validationOf(expression string) string {
+	return fmt.Sprintf(`"validations":[{"expression":%q}]`, expression)
+}
+
+const paramMaps = `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`
+
+// TestTypeChecking has upstream's kinds of cases (k8s.io/apiserver
+// pkg/admission/plugin/policy/validating typechecking_test.go).
+func TestTypeChecking(t *testing.T) {
+	server, rule, of := workloads(), ruleOf, validationOf
 	f := func(rules, more string, want ...string) {
 		t.Helper()
-		var p admissionregistrationv1.ValidatingAdmissionPolicy
-		if err := json.Unmarshal([]byte(`{"spec":{"matchConstraints":{"resourceRules":[`+rules+`]},`+more+`}}`), &p); err != nil {
-			t.Fatal(err)
-		}
-		warnings, err := server.checker().checkTypes(t.Context(), &p)
+		warnings, err := server.checker().checkTypes(t.Context(), policyWith(t, rules, more))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,10 +121,6 @@ func TestTypeChecking(t *testing.T) {
 			t.Errorf("%s with %s\ngot  %q\nwant %q", more, rules, got, want)
 		}
 	}
-	rule := func(groups, versions, resources string) string {
-		return fmt.Sprintf(`{"apiGroups":[%s],"apiVersions":[%s],"resources":[%s]}`, groups, versions, resources)
-	}
-	of := func(text string) string { return fmt.Sprintf(`"validations":[{"expression":%q}]`, text) }
 	deployments := rule(`"apps"`, `"v1"`, `"deployments"`)
 	const expression, undefined = "spec.validations[0].expression: ", "ERROR: <input>:1:7: undefined field 'foo'"
 	f(deployments, of("object.spec.replicas > 1"))
@@ -110,16 +129,16 @@ func TestTypeChecking(t *testing.T) {
 		expression+"apps/v1, Kind=Deployment: ERROR: <input>:1:25: found no matching overload for '_==_' applied to '(int, string)'")
 	f(deployments, `"validations":[{"expression":"true"},{"expression":"true","messageExpression":"object.foo"}]`,
 		"spec.validations[1].messageExpression: apps/v1, Kind=Deployment: "+undefined)
-	f(rule(`"batch","apps"`, `"v1"`, `"jobs","deployments","daemonsets"`), of("object.foo > 1"), expression+"apps/v1, Kind=DaemonSet: "+
-		undefined,
-		expression+"apps/v1, Kind=Deployment: "+undefined, expression+"batch/v1, Kind=Job: "+undefined)
+	f(rule(`"batch","apps"`, `"v1"`, `"jobs","deployments","daemonsets"`), of("object.foo > 1"),
+		expression+"apps/v1, Kind=DaemonSet: "+undefined, expression+"apps/v1, Kind=Deployment: "+undefined,
+		expression+"batch/v1, Kind=Job: "+undefined)
 	f(rule(`""`, `"v1"`, `"jobs"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // any group
 	f(deployments+","+deployments, of("object.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
 	f(deployments+","+rule(`"batch"`, `"v1"`, `"jobs"`)+","+rule(`"apps"`, `"v1"`, `"daemonsets"`), of("object.foo > 1"), // in one order
-		expression+"apps/v1, Kind=DaemonSet: "+undefined, expression+"apps/v1, Kind=Deployment: "+undefined, expression+
-			"batch/v1, Kind=Job: "+undefined)
-	f(rule(`"apps"`, `"v1"`, `"daemonset"`), of("object.foo > 1"), expression+"apps/v1, Kind=DaemonSet: "+
-		undefined) // the singular, which is guessed
+		expression+"apps/v1, Kind=DaemonSet: "+undefined, expression+"apps/v1, Kind=Deployment: "+undefined,
+		expression+"batch/v1, Kind=Job: "+undefined)
+	f(rule(`"apps"`, `"v1"`, `"daemonset"`), of("object.foo > 1"), // the singular, which is guessed
+		expression+"apps/v1, Kind=DaemonSet: "+undefined)
 	f(rule(`"batch"`, `"v1"`, `"task"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // that of discovery
 	for _, none := range []string{
 		rule(`"batch"`, `"v1"`, `"job"`), rule(`"apps"`, `"v1"`, `"status"`),
@@ -130,11 +149,12 @@ func TestTypeChecking(t *testing.T) {
 		f(none, of("object.foo > 1"))
 	}
 	f(deployments+","+rule(`"batch"`, `"v1"`, `"*"`), of("object.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
-	const maps = `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`
-	f(deployments, maps+of("params.spec.replicas > 1"))
-	f(deployments, maps+of("params.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
+	f(deployments, paramMaps+of("params.spec.replicas > 1"))
+	f(deployments, paramMaps+of("params.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
 	f(deployments, `"paramKind":{"apiVersion":"v1","kind":"Unknown"},`+of("params.foo > 1"))
-	for _, none := range []string{"", `"paramKind":{"apiVersion":"a/b/c","kind":"ConfigMap"},`, `"paramKind":{"apiVersion":"","kind":""},`} {
+	for _, none := range []string{
+		"", `"paramKind":{"apiVersion":"a/b/c","kind":"ConfigMap"},`, `"paramKind":{"apiVersion":"","kind":""},`,
+	} {
 		f(deployments, none+of("params.foo > 1"), expression+
 			"apps/v1, Kind=Deployment: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')")
 	}
@@ -143,27 +163,28 @@ func TestTypeChecking(t *testing.T) {
 	const variables = `"variables":[{"name":"a","expression":"object.spec.replicas"}],`
 	f(deployments, variables+of("variables.a > 1"))
 	f(deployments, variables+of("variables.b > 1"), expression+"apps/v1, Kind=Deployment: ERROR: <input>:1:10: undefined field 'b'")
+}
 
-	for _, more := range []string{of("true"), maps + of("true")} {
-		var p admissionregistrationv1.ValidatingAdmissionPolicy
-		if err := json.Unmarshal([]byte(`{"spec":{"matchConstraints":{"resourceRules":[`+deployments+`]},`+more+`}}`), &p); err != nil {
-			t.Fatal(err)
-		}
-		if warnings, err := (&served{kinds: server.kinds, err: errors.New("it does not answer")}).checker().checkTypes(t.Context(),
-			&p); err == nil || warnings != nil {
+// TestTypeCheckingFails has an API server that does not answer, reviews that end, and a type checker that panics.
+func TestTypeCheckingFails(t *testing.T) {
+	server, unavailable := workloads(), errors.New("it does not answer")
+	for _, more := range []string{validationOf("true"), paramMaps + validationOf("true")} {
+		p := policyWith(t, ruleOf(`"apps"`, `"v1"`, `"deployments"`), more)
+		without := &served{kinds: server.kinds, err: unavailable}
+		if warnings, err := without.checker().checkTypes(t.Context(), p); err == nil || warnings != nil {
 			t.Errorf("got %v, %v, want an error", warnings, err)
 		}
-		if warnings, err := (&served{kinds: server.kinds, schemas: errors.New("it does not answer")}).checker().checkTypes(t.Context(),
-			&p); err == nil || warnings != nil {
+		withoutSchemas := &served{kinds: server.kinds, schemas: unavailable}
+		if warnings, err := withoutSchemas.checker().checkTypes(t.Context(), p); err == nil || warnings != nil {
 			t.Errorf("got %v, %v, want an error of the schema", warnings, err)
 		}
 		p.Spec.MatchConstraints.ResourceRules[0].APIGroups = []string{""}
-		if _, err := (&served{err: errors.New("it does not answer")}).checker().checkTypes(t.Context(), &p); err == nil {
+		if _, err := (&served{err: unavailable}).checker().checkTypes(t.Context(), p); err == nil {
 			t.Error("got no error of the group that is any")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := server.checker().checkTypes(ctx, &p); !errors.Is(err, context.Canceled) {
+		if _, err := server.checker().checkTypes(ctx, p); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want it to end", err)
 		}
 	}
@@ -171,7 +192,8 @@ func TestTypeChecking(t *testing.T) {
 		err != nil {
 		t.Errorf("got %v, %v for nothing", kinds, err)
 	}
-	broken := []checkedKind{{apps.WithKind("Deployment"), new(cel.TypeChecker)}} // which panics
+	deployment := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	broken := []checkedKind{{deployment, new(cel.TypeChecker)}} // which panics
 	if got, want := warningOf(broken, "true"), "apps/v1, Kind=Deployment: type checking error: "; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %s", got, want)
 	}

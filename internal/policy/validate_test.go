@@ -13,15 +13,18 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-const validPolicy = `{"metadata":{"name":"p.example.com"},"spec":{"failurePolicy":"Ignore","paramKind":{"apiVersion":"v1","kind":"ConfigMap"},
-	"matchConstraints":{"matchPolicy":"Exact","resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"resourceNames":["a","b"]}]},
+const validPolicy = `{"metadata":{"name":"p.example.com"},"spec":{"failurePolicy":"Ignore",
+	"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},
+	"matchConstraints":{"matchPolicy":"Exact","resourceRules":[
+		{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"resourceNames":["a","b"]}]},
 	"matchConditions":[{"name":"c","expression":"true"}],"variables":[{"name":"_a1","expression":"1"}],
 	"validations":[{"expression":"true","message":"m","reason":"Invalid","messageExpression":"'m'"}],
 	"auditAnnotations":[{"key":"k","valueExpression":"'v'"},{"key":"l","valueExpression":"'v'"}]}}`
 
 const validMutating = `{"metadata":{"name":"p"},"spec":{"reinvocationPolicy":"IfNeeded",
 	"matchConstraints":{"resourceRules":[{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]},
-	"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"}},{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]}}`
+	"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"}},
+		{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]}}`
 
 const validBinding = `{"metadata":{"name":"b"},"spec":{"policyName":"p.example.com","validationActions":["Deny","Audit"],
 	"paramRef":{"name":"n","parameterNotFoundAction":"Deny"},"matchResources":{"matchPolicy":"Exact"}}}`

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// notes says what an operator must know of the configurations for plugins, and
-// cannot see in them.
+// notes returns what operators should know about the configurations and cannot see in them.
 func (o *Options) notes(plugins []Plugin) (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	note("no plugin sees requests in the namespaces %s", strings.Join(o.leftOut(), ", "))
@@ -50,8 +49,8 @@ func (o *Options) notes(plugins []Plugin) (notes []string) {
 	return notes
 }
 
-// everything names what one may not think of. kube-apiserver calls no webhook
-// for webhook configurations, unless it has read it from a file.
+// everything lists requests that operators may not expect. kube-apiserver calls no webhook
+// for webhook configurations, except one that it read from a file.
 func (o *Options) everything() string {
 	if o.Static {
 		return "leases, events, nodes and webhook configurations"

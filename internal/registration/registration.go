@@ -82,7 +82,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// objectMeta is what both configurations are called and labelled.
+// objectMeta returns the metadata of both configurations.
 func (o *Options) objectMeta() metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}
 	if o.Static {
@@ -91,11 +91,11 @@ func (o *Options) objectMeta() metav1.ObjectMeta {
 	return meta
 }
 
-// domain is what the names of webhooks end with.
+// domain returns the suffix of the names of webhooks.
 func (o *Options) domain() string { return strings.TrimSuffix(o.Name, staticSuffix) }
 
-// webhooks returns the phase's webhooks. What both kinds of webhooks have is
-// all that a validating one has.
+// webhooks returns the webhooks of the phase. All fields that both kinds of webhooks have
+// are fields of a validating one.
 func (o *Options) webhooks(plugins []Plugin, phase admission.Phase) (webhooks []admissionregistrationv1.ValidatingWebhook) {
 	for _, policy := range [...]admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore} {
 		var behind []Plugin
@@ -122,8 +122,8 @@ func (p *Plugin) failurePolicy() admissionregistrationv1.FailurePolicyType {
 	return p.FailurePolicy
 }
 
-// webhook returns the webhook for the plugins behind it. Nothing is left to
-// kube-apiserver's defaults: what is compared with the manifest later is equal.
+// webhook returns the webhook for plugins. It sets all fields, even to kube-apiserver's
+// defaults, so that the stored configuration equals the manifest.
 func (o *Options) webhook(behind []Plugin, phase admission.Phase, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
 	policyName := strings.ToLower(string(policy))
 	return admissionregistrationv1.ValidatingWebhook{
@@ -147,9 +147,8 @@ func webhookName(phase admission.Phase, policy admissionregistrationv1.FailurePo
 	return phase.String() + "-" + strings.ToLower(string(policy)) + "." + domain
 }
 
-// asMutating adds what only mutating webhooks have. Plugins come to the same
-// result when they are called again on what they made (admission.Handler.Admit),
-// so they may be.
+// asMutating adds the fields of mutating webhooks. Webhooks may be reinvoked, because
+// plugins return the same result for an object that they changed (admission.Handler.Admit).
 func asMutating(w *admissionregistrationv1.ValidatingWebhook) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{
 		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
@@ -159,8 +158,8 @@ func asMutating(w *admissionregistrationv1.ValidatingWebhook) admissionregistrat
 	}
 }
 
-// clientConfig says how to reach one of fastadmit's paths. A path that the
-// options have comes before it, and a path token between the two.
+// clientConfig returns the client configuration for one of fastadmit's paths. The path in
+// the options comes first, then the path token.
 func (o *Options) clientConfig(path string) admissionregistrationv1.WebhookClientConfig {
 	c := *o.ClientConfig.DeepCopy()
 	if o.PathToken != "" {
@@ -178,20 +177,20 @@ func (o *Options) clientConfig(path string) admissionregistrationv1.WebhookClien
 		panic(err) // Validate parsed it
 	}
 	u = u.JoinPath(path)
-	u.ForceQuery = false // of a "?" with nothing behind it
+	u.ForceQuery = false // from a "?" without a query
 	c.URL = new(u.String())
 	return c
 }
 
-// namespaceSelector leaves out where fastadmit runs and what a cluster needs to
-// get well again: what is down must not keep itself from coming back.
+// namespaceSelector excludes the namespaces of fastadmit and of the components that a
+// cluster needs to recover: otherwise fastadmit could prevent its own restart.
 func (o *Options) namespaceSelector() *metav1.LabelSelector {
 	return both(o.NamespaceSelector, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: o.leftOut(),
 	}}})
 }
 
-// leftOut are the namespaces that no webhook is called for.
+// leftOut returns the namespaces that are excluded in all webhooks.
 func (o *Options) leftOut() []string {
 	names := []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease}
 	if o.Namespace != "" {
@@ -204,9 +203,8 @@ func (o *Options) leftOut() []string {
 	return slices.Compact(names)
 }
 
-// shared returns the selector that all plugins have, nil if they differ or have
-// none. fastadmit calls none of them where it does not match, so that calling
-// fastadmit can be left out.
+// shared returns the selector that all plugins have, nil if they differ or there is none.
+// fastadmit applies it to all of them, so kube-apiserver can apply it already.
 func shared(plugins []Plugin, of func(*match.Criteria) *metav1.LabelSelector) *metav1.LabelSelector {
 	first := of(&plugins[0].Criteria)
 	for i := range plugins {
@@ -217,7 +215,7 @@ func shared(plugins []Plugin, of func(*match.Criteria) *metav1.LabelSelector) *m
 	return first
 }
 
-// both returns the selector that matches where a and b do. Nil matches all.
+// both returns a selector that matches if a and b do. Nil matches everything.
 func both(a, b *metav1.LabelSelector) *metav1.LabelSelector {
 	selector := new(metav1.LabelSelector)
 	for _, s := range [...]*metav1.LabelSelector{a, b} {
@@ -242,7 +240,7 @@ func both(a, b *metav1.LabelSelector) *metav1.LabelSelector {
 	return selector
 }
 
-// sideEffects is what a webhook has to declare for the plugins behind it.
+// sideEffects returns the side effects of a webhook with these plugins.
 func sideEffects(plugins []Plugin) *admissionregistrationv1.SideEffectClass {
 	for _, p := range plugins {
 		if p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun {

@@ -19,8 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// rule returns a rule with one of everything, or several where the text has
-// commas in it.
+// rule returns a rule with one element in each list, or with several if the text has commas.
 func rule(operations, groups, versions, resources string) admission.Rule {
 	r := admission.Rule{
 		Groups: strings.Split(groups, ","), Versions: strings.Split(versions, ","), Resources: strings.Split(resources, ","),
@@ -38,7 +37,7 @@ func plugin(name, does string, rules ...admission.Rule) registration.Plugin {
 	}}
 }
 
-// configured returns the plugin with criteria and perhaps a failure policy.
+// configured returns the plugin with criteria and a failure policy, which may be empty.
 func configured(p registration.Plugin, criteria string, policy admissionregistrationv1.FailurePolicyType) registration.Plugin {
 	if err := yaml.UnmarshalStrict([]byte(criteria), &p.Criteria); err != nil {
 		panic(err)
@@ -47,7 +46,7 @@ func configured(p registration.Plugin, criteria string, policy admissionregistra
 	return p
 }
 
-// options reads options as they stand in a file.
+// options parses options as in a file.
 func options(t *testing.T, text string) *registration.Options {
 	t.Helper()
 	o := new(registration.Options)
@@ -164,7 +163,7 @@ func TestNewStatic(t *testing.T) {
 	f("a.b.static.k8s.io", "a.b.static.k8s.io a.b.static.k8s.io mutate-fail.a.b"+url)
 }
 
-// TestNewKeepsItsArguments makes two registrations of the same ones.
+// TestNewKeepsItsArguments creates two registrations from the same arguments.
 func TestNewKeepsItsArguments(t *testing.T) {
 	o := options(t, "{namespaceSelector: {matchLabels: {a: b}}, clientConfig: {service: {namespace: n, name: s, path: /p}}}")
 	plugins := []registration.Plugin{configured(plugin("Images", "mv", admission.CreateUpdate("pods")), tenants, "")}
@@ -239,7 +238,7 @@ func TestRules(t *testing.T) {
 		v(rule("CREATE", "", "v1", "x")))
 	f("CREATE /v1 x Namespaced\nUPDATE /v1 x Cluster", v(scoped(cluster, rule("UPDATE", "", "v1", "x"))),
 		v(scoped(namespaced, rule("CREATE", "", "v1", "x"))))
-	// Two resources are not one whose name has a space.
+	// Two resources differ from one with a space in its name.
 	f("CREATE /v1 x,y *\nCREATE /v2 x y *", v(rule("CREATE", "", "v1", "x,y")), v(rule("CREATE", "", "v2", "x y")))
 
 	narrowed := func(operations, groups, versions, resources, scope string, rules ...admission.Rule) registration.Plugin {
@@ -264,8 +263,7 @@ func show(r *admissionregistrationv1.RuleWithOperations) string {
 		" " + strings.Join(r.Resources, ",") + " " + string(*r.Scope)
 }
 
-// TestSelectorsAreShared shows when the selectors of plugins are those of the
-// webhook.
+// TestSelectorsAreShared checks when the webhook has the selectors of its plugins.
 func TestSelectorsAreShared(t *testing.T) {
 	f := func(want bool, criteria ...string) {
 		t.Helper()

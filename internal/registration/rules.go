@@ -10,11 +10,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// An atom is a rule for one of everything: it matches what equals each of its
-// parts, of which "*" equals all.
+// An atom is a rule with a single element in each list. It matches attributes that equal all
+// of its parts; "*" equals everything.
 type atom [parts]string
 
-// The parts of an atom. The subresource is empty for the resource itself.
+// The parts of an atom. The subresource of the resource itself is empty.
 const (
 	operation = iota
 	group
@@ -27,7 +27,7 @@ const (
 
 const all = "*"
 
-// explode returns the atoms of a rule, which match what it does.
+// explode returns atoms that together match the same as the rule.
 func explode(r *admissionregistrationv1.RuleWithOperations) (atoms []atom) {
 	for _, o := range r.Operations {
 		for _, g := range r.APIGroups {
@@ -46,7 +46,8 @@ func explode(r *admissionregistrationv1.RuleWithOperations) (atoms []atom) {
 	return atoms
 }
 
-// and returns the atom that matches what a and b do, not ok if there is nothing.
+// and returns the atom that matches what both a and b match; ok is false if there is
+// nothing.
 func (a atom) and(b atom) (atom, bool) {
 	for i := range a {
 		switch {
@@ -59,7 +60,7 @@ func (a atom) and(b atom) (atom, bool) {
 	return a, true
 }
 
-// atoms returns what the plugin handles and its criteria select.
+// atoms returns atoms for the attributes that the plugin handles and its criteria select.
 func (p *Plugin) atoms() (atoms []atom) {
 	var selected []atom
 	for i := range p.Criteria.Rules {
@@ -83,8 +84,8 @@ func (p *Plugin) atoms() (atoms []atom) {
 	return atoms
 }
 
-// rules returns the rules that match what one of the plugins gets, and nothing
-// else. None of them contains another. They are sorted, and so are their lists.
+// rules returns rules that match exactly the attributes that at least one plugin handles. No
+// rule contains another one. The rules and their lists are sorted.
 func rules(plugins []Plugin) []admissionregistrationv1.RuleWithOperations {
 	set := make(map[atom]bool)
 	for i := range plugins {
@@ -97,7 +98,7 @@ func rules(plugins []Plugin) []admissionregistrationv1.RuleWithOperations {
 			continue
 		}
 		a[scope] = string(admissionregistrationv1.NamespacedScope)
-		if set[a] { // both are all
+		if set[a] { // both scopes are all scopes
 			a[scope] = all
 			set[a] = true
 		}
@@ -115,8 +116,8 @@ func rules(plugins []Plugin) []admissionregistrationv1.RuleWithOperations {
 	return merged
 }
 
-// isContained reports whether another atom of the set matches what a does: one
-// that is a with "*" in some of its parts.
+// isContained reports whether another atom of the set matches everything that a matches: a
+// with "*" in place of some parts.
 func isContained(a atom, set map[atom]bool) bool {
 	for wild := 1; wild < 1<<parts; wild++ {
 		wider := a
@@ -132,12 +133,11 @@ func isContained(a atom, set map[atom]bool) bool {
 	return false
 }
 
-// A box is a rule: it matches what has one of each of its lists, which are
-// sorted.
+// A box is a rule with sorted lists.
 type box [sides][]string
 
-// The sides of a box. Those before the scope are put together in this order:
-// operations come first, so that a resource is in one rule with all of its own.
+// The sides of a box, in the order of merging before the scope. Operations come first, so
+// that one rule has all operations of a resource.
 const (
 	operations = iota
 	resources
@@ -157,7 +157,7 @@ func newBox(a atom) box {
 	}
 }
 
-// key tells boxes apart that differ in another side than that.
+// key returns a key that is equal for boxes that differ only in the given side.
 func (b *box) key(side int) string {
 	var key strings.Builder
 	for i, list := range b {
@@ -168,9 +168,9 @@ func (b *box) key(side int) string {
 	return key.String()
 }
 
-// merge makes one box of those that differ in one side only. Together they match
-// what they did. One round is enough: what came out of an earlier side has no
-// two boxes that share a value of each other side, and later sides only unite.
+// merge merges boxes that differ only in one side. The result matches the same. One round is
+// enough: after merging a side, no two boxes have all other sides equal, and merging later
+// sides does not create such boxes.
 func merge(boxes []box) []box {
 	for side := range boxScope {
 		byKey := make(map[string]box)
@@ -187,7 +187,7 @@ func merge(boxes []box) []box {
 	return boxes
 }
 
-// compareBoxes sorts by groups and resources, as one looks for them.
+// compareBoxes sorts by groups and resources first, for readers.
 func compareBoxes(a, b box) int {
 	return cmp.Or(
 		slices.Compare(a[groups], b[groups]), slices.Compare(a[resources], b[resources]),

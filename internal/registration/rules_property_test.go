@@ -12,9 +12,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
-// TestRulesMatchTheSame compares the rules of random plugins with what the
-// plugins get, for everything there is: they match that, and no more. None of
-// them contains another, and kube-apiserver would take them.
+// TestRulesMatchTheSame compares the rules of random plugins with what the plugins handle,
+// for all attributes of universe: the rules match exactly these. No rule contains another
+// one, and kube-apiserver accepts them.
 func TestRulesMatchTheSame(t *testing.T) {
 	const rounds = 1000
 	r := rand.New(rand.NewPCG(1, 2))
@@ -54,8 +54,7 @@ func TestRulesMatchTheSame(t *testing.T) {
 	}
 }
 
-// universe is everything there is: what the random rules name, and one of each
-// that they do not.
+// universe has all attributes: those in the random rules, and another value for each part.
 var universe = func() (all []admission.Attributes) {
 	for _, operation := range []codec.Operation{"CREATE", "UPDATE", "DELETE"} {
 		for _, group := range []string{"", "apps", "other"} {
@@ -77,7 +76,7 @@ var universe = func() (all []admission.Attributes) {
 	return all
 }()
 
-// randomRules returns rules that kube-apiserver takes.
+// randomRules returns random rules that kube-apiserver accepts.
 func randomRules(r *rand.Rand) (rules []admission.Rule) {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	for n := 1 + r.IntN(3); len(rules) < n; {
@@ -98,7 +97,7 @@ func anything(plugins []registration.Plugin) *admission.Attributes {
 	return nil
 }
 
-// anyGets says which requests fastadmit calls a plugin for.
+// anyGets reports whether fastadmit calls any of the plugins for a request.
 func anyGets(plugins []registration.Plugin, a *admission.Attributes) bool {
 	for _, p := range plugins {
 		handles := false
@@ -129,7 +128,7 @@ func asHandled(r *admissionregistrationv1.RuleWithOperations) *admission.Rule {
 	return h
 }
 
-// checkMinimal checks that no rule matches all that another does.
+// checkMinimal checks that no rule contains another one.
 func checkMinimal(t *testing.T, rules []admissionregistrationv1.RuleWithOperations) {
 	t.Helper()
 	for i := range rules {

@@ -18,18 +18,18 @@ import (
 	"github.com/fastadmit/fastadmit/admission/match"
 )
 
-// What kube-apiserver bounds (k8s.io/kubernetes
+// Limits of kube-apiserver (k8s.io/kubernetes
 // pkg/apis/admissionregistration/validation/validation.go).
 const (
 	timeoutSecondsMin = 1
 	timeoutSecondsMax = 30
 )
 
-// staticSuffix ends the names of configurations that are read from files, and
-// of no others (k8s.io/apiserver pkg/admission/plugin/manifest/validation.go).
+// staticSuffix is the suffix of the names of configurations in files. Others must not have
+// it (k8s.io/apiserver pkg/admission/plugin/manifest/validation.go).
 const staticSuffix = ".static.k8s.io"
 
-// What there may be, in the order in which messages show it.
+// Allowed values, in the order in messages.
 var (
 	knownReviewVersions = []string{"v1", "v1beta1"}
 	knownMatchPolicies  = []admissionregistrationv1.MatchPolicyType{
@@ -65,8 +65,7 @@ func (o *Options) Validate(path *field.Path) error {
 	return join(errs.ToAggregate(), err)
 }
 
-// join returns an error that has all that errs have, with paths or without, nil
-// if there are none.
+// join returns an error with all errors in errs, nil if there are none.
 func join(errs ...error) error {
 	if all := utilerrors.Flatten(utilerrors.NewAggregate(errs)); all != nil {
 		return all
@@ -74,7 +73,7 @@ func join(errs ...error) error {
 	return nil
 }
 
-// validateNames checks what names are made of.
+// validateNames checks the names in the metadata, the names of webhooks, and the namespace.
 func (o *Options) validateNames(path *field.Path) field.ErrorList {
 	meta := o.objectMeta()
 	errs := apivalidation.ValidateObjectMeta(&meta, false, apivalidation.NameIsDNSSubdomain, path)
@@ -83,7 +82,7 @@ func (o *Options) validateNames(path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(name, o.Name, fmt.Sprintf(
 			"names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix)))
 	}
-	if len(errs) == 0 { // and it is a name
+	if len(errs) == 0 { // the name is valid
 		longest := webhookName(admission.Validate, admissionregistrationv1.Ignore, o.domain())
 		for _, err := range validation.IsFullyQualifiedName(name, longest) {
 			errs = append(errs, field.Invalid(name, o.Name, fmt.Sprintf("it ends the names of webhooks, as in %q: %s", longest, err.Detail)))
@@ -92,8 +91,8 @@ func (o *Options) validateNames(path *field.Path) field.ErrorList {
 	return append(errs, validateNamespace(o.Namespace, path.Child("namespace"))...)
 }
 
-// validateNamespace refuses what cannot be the name of a namespace, for it ends
-// up in a selector. There need not be one.
+// validateNamespace checks the name of a namespace, which may be empty. It becomes a value
+// in a selector.
 func validateNamespace(name string, path *field.Path) (errs field.ErrorList) {
 	if name == "" {
 		return nil
@@ -190,9 +189,8 @@ func validatePath(text string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateCABundle wants certificates and nothing else: a private key would be
-// there for everybody to read. kube-apiserver takes anything, and fails to call
-// with it.
+// validateCABundle accepts only certificates: everybody could read a private key.
+// kube-apiserver accepts any text, and then fails to call the webhook.
 func validateCABundle(bundle []byte, path *field.Path) (errs field.ErrorList) {
 	refuse := func(what, why string) { errs = append(errs, field.Invalid(path, field.OmitValueType{}, what+why)) }
 	found := 0
@@ -233,7 +231,7 @@ func ValidateReviewVersions(versions []string, path *field.Path) (errs field.Err
 	return errs
 }
 
-// validatePlugin checks what a plugin says of itself, and its failure policy.
+// validatePlugin checks the rules, the side effects and the failure policy of a plugin.
 func validatePlugin(p *Plugin) error {
 	path := field.NewPath("plugins").Key(p.Name)
 	var own match.Criteria

@@ -21,10 +21,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
-// at is where the options of the tests stand.
+// at is the path of the options in the tests.
 const at = "registration."
 
-// check compares what New refuses, without regard to the order.
+// check compares the errors of New, in any order.
 func check(t *testing.T, what string, o *registration.Options, plugins []registration.Plugin, want ...string) {
 	t.Helper()
 	r, err := registration.New(plugins, o, field.NewPath("registration"))
@@ -83,7 +83,8 @@ func TestValidate(t *testing.T) {
 		"and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "+
 		"'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")
 	f("namespace: a.b", at+`namespace: Invalid value: "a.b": must not contain dots`)
-	f("clientConfig: {service: {namespace: a.b, name: s}}", at+`clientConfig.service.namespace: Invalid value: "a.b": must not contain dots`)
+	f("clientConfig: {service: {namespace: a.b, name: s}}",
+		at+`clientConfig.service.namespace: Invalid value: "a.b": must not contain dots`)
 
 	f("matchPolicy: Exact")
 	f("matchPolicy: exact", at+`matchPolicy: Unsupported value: "exact": supported values: "Equivalent", "Exact"`)

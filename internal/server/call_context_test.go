@@ -12,8 +12,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
-// TestBudgetRequester asks the context of a call whose request is under review,
-// which is what the share of requests of the API server depends on.
+// TestBudgetRequester checks the requester in the context of a call: the API server's client
+// shares requests by it.
 func TestBudgetRequester(t *testing.T) {
 	review := codec.Acquire()
 	defer review.Release()
@@ -23,7 +23,7 @@ func TestBudgetRequester(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := new(Server).acquireContext(time.Now(), new(fasthttp.Args), review, []byte(body))
-	ctx, cancel := context.WithTimeout(b, time.Second) // as for a plugin with a timeout of its own
+	ctx, cancel := context.WithTimeout(b, time.Second) // as for a plugin with its own timeout
 	defer cancel()
 	for _, ctx := range []context.Context{b, ctx} {
 		r, ok := ctx.Value(cluster.CallerKey{}).(cluster.Requester)

@@ -16,8 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestPathTokens takes calls whose path has a token, and shows the token to
-// nobody.
+// TestPathTokens has calls with a path token, which must not appear in answers or logs.
 func TestPathTokens(t *testing.T) {
 	first, second, longest := pathtoken.New(), pathtoken.New(), strings.Repeat("z", pathtoken.LengthMax)
 	file := filepath.Join(t.TempDir(), "tokens")
@@ -66,7 +65,7 @@ func TestPathTokens(t *testing.T) {
 		}
 	}
 
-	// Nothing is read of a body without a token: it need not even be sent.
+	// Without a token, the body is not read, and need not be sent.
 	response, _ := s.Open(t).Send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: " +
 		"application/json\r\nContent-Length: 30000000\r\n\r\n"))
 	if response.StatusCode != http.StatusUnauthorized || !response.Close {
@@ -97,8 +96,8 @@ func TestPathTokens(t *testing.T) {
 	}
 }
 
-// TestPathTokensUnasked has paths stay what they are where nobody asks for
-// tokens. What may be one for another replica is not shown to users.
+// TestPathTokensUnasked has a server without path tokens: paths are unchanged. A segment
+// that may be a token of another replica is not shown to users.
 func TestPathTokensUnasked(t *testing.T) {
 	s, token := serve(t, "AlwaysPullImages", nil), pathtoken.New()
 	response, body := s.Open(t).Send(servertest.Request("/"+token+"/validate", corpus.MustRead(servertest.PodCreate)))
@@ -107,8 +106,8 @@ func TestPathTokensUnasked(t *testing.T) {
 	}
 }
 
-// TestPathTokenBeside wants the other credentials as well.
-func TestPathTokenBeside(t *testing.T) {
+// TestPathTokensWithOthers requires other credentials, too.
+func TestPathTokensWithOthers(t *testing.T) {
 	token := pathtoken.New()
 	s := serve(t, "AlwaysPullImages", nil, func(s *setup) {
 		s.Callers.PathTokenFile = servertest.TempFile(t, "tokens", token)
@@ -127,8 +126,8 @@ func TestPathTokenBeside(t *testing.T) {
 	f(401, "/"+token+"/validate", `"Authorization: want`)
 }
 
-// TestPathTokensManaged takes what managed registration says, and nothing before
-// it says something.
+// TestPathTokensManaged accepts the tokens of managed registration, and none before these
+// are known.
 func TestPathTokensManaged(t *testing.T) {
 	c := &Callers{Managed: true}
 	if err := c.Load(); err != nil {
@@ -162,7 +161,7 @@ func TestPathTokensManaged(t *testing.T) {
 	}
 }
 
-// TestPathTokensAllocate checks what each call costs.
+// TestPathTokensAllocate checks the allocations of each call.
 func TestPathTokensAllocate(t *testing.T) {
 	token := pathtoken.New()
 	c := &Callers{PathTokenFile: servertest.TempFile(t, "tokens", token+"\n"+pathtoken.New())}
@@ -181,9 +180,9 @@ func TestPathTokensAllocate(t *testing.T) {
 	}
 }
 
-// TestConstantTime reads how credentials and path tokens are compared: the loop neither
-// branches nor ends early, and both are compared by it. Times on a machine that others use
-// would not show it.
+// TestConstantTime reads the source of the comparison of credentials and path tokens: the
+// loop neither branches nor ends early, and both use it. Measured times would not show this
+// on a shared machine.
 func TestConstantTime(t *testing.T) {
 	for file, wants := range map[string][]string{
 		"callers.go": {

@@ -20,7 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// validating is a plugin of the test's.
+// validating returns a validating plugin with this function.
 func validating(name string, validate func(context.Context, *codec.Review) admission.Result) admission.Plugin {
 	return admission.Plugin{
 		Name: name, Rules: []admission.Rule{admission.Any()}, Validates: true, OutOfTree: true,
@@ -28,8 +28,8 @@ func validating(name string, validate func(context.Context, *codec.Review) admis
 	}
 }
 
-// TestGoexit has a plugin end its goroutine: the call fails at once, what it
-// took is given back, and the server goes on.
+// TestGoexit has a plugin end its goroutine: the call fails at once and releases its
+// resources, and the server continues.
 func TestGoexit(t *testing.T) {
 	s := serve(t, "AlwaysPullImages,Exits", []admission.Plugin{validating("Exits", func(context.Context, *codec.Review) admission.Result {
 		runtime.Goexit()
@@ -67,9 +67,8 @@ func TestGoexit(t *testing.T) {
 	}
 }
 
-// TestStuckPlugin has a plugin that does not return: the call fails at its
-// deadline and gives back what it took, and when the plugin returns after all,
-// other calls have their answers.
+// TestStuckPlugin has a plugin that does not return: the call fails at its deadline and
+// releases its resources. Other calls get their answers, also when the plugin returns later.
 func TestStuckPlugin(t *testing.T) {
 	var stuck atomic.Bool
 	stuck.Store(true)
@@ -130,8 +129,8 @@ func TestStuckPlugin(t *testing.T) {
 	}
 }
 
-// TestShutdownWithoutStuckPlugins ends a server that has a call in hand whose
-// plugin never returns, and one that ends in time.
+// TestShutdownWithoutStuckPlugins ends a server during a call whose plugin never returns: it
+// ends in time.
 func TestShutdownWithoutStuckPlugins(t *testing.T) {
 	started, never, soon := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(never) })
@@ -170,14 +169,13 @@ func TestShutdownWithoutStuckPlugins(t *testing.T) {
 	<-finished
 }
 
-// newIdleServer returns a server that serves nobody, for tests of a part of it.
+// newIdleServer returns a server that does not listen, for tests of its parts.
 func newIdleServer(log *servertest.Buffer) *Server {
 	return newTestServer(new(admission.Chain), new(Callers), NewLog(log))
 }
 
-// TestBegin has calls where there are too many, on a connection that was ended meanwhile,
-// and one whose body was read: that body is not dropped for others, even when there is an
-// answer.
+// TestBegin has calls beyond the limit, on a connection that was closed meanwhile, and with
+// a body that was read: this body is not dropped for others, even after the answer.
 func TestBegin(t *testing.T) {
 	s, ended, c := newIdleServer(new(servertest.Buffer)), new(conn), new(conn)
 	start := time.Now()
@@ -200,7 +198,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestStacksAreRare logs the stacks of plugins that do not return once in a while.
+// TestStacksAreRare checks that the stacks of plugins that do not return are logged rarely.
 func TestStacksAreRare(t *testing.T) {
 	log := new(servertest.Buffer)
 	s := newIdleServer(log)
@@ -219,7 +217,7 @@ func TestStacksAreRare(t *testing.T) {
 		w := watcher{server: s, now: now}
 		w.look(c)
 		w.answer()
-		w.answer() // of a look that found nothing
+		w.answer() // of a check that found nothing
 		if got := strings.Count(log.String(), "plugins did not return in time"); got != want {
 			t.Errorf("%s after the first: got %d times stacks in the log, want %d", now.Sub(start), got, want)
 		}
@@ -234,7 +232,7 @@ func TestStacksAreRare(t *testing.T) {
 	f(start.Add(stacksInterval+2), 2)
 }
 
-// TestLiveness fails when too many plugins do not return.
+// TestLiveness checks that liveness fails if too many plugins do not return.
 func TestLiveness(t *testing.T) {
 	s := newIdleServer(new(servertest.Buffer))
 	handler := newOpsServer(s.metrics, []Check{s.check()}, nil, false).Handler

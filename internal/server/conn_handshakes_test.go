@@ -21,10 +21,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestHandshakesTakeTurns begins more handshakes than may compute at a time, which
-// here is for as long as the test wants. No more than these compute; a call on an
-// open connection is answered meanwhile; one whose place another one took ends
-// without a turn; and those that say nothing more have none.
+// TestHandshakesTakeTurns has more handshakes than may compute at a time, which here takes
+// as long as the test wants. No more than these compute. A call on an open connection is
+// answered meanwhile. A connection that is evicted ends without a turn, and one that sends
+// nothing more gets none.
 func TestHandshakesTakeTurns(t *testing.T) {
 	var certificate Certificate
 	if err := certificate.Load(); err != nil {
@@ -50,7 +50,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	if int64(cap(turns)) != most {
 		t.Fatalf("got %d turns, want %d", cap(turns), most)
 	}
-	// What says hello and nothing more, and what says nothing, has no turn.
+	// Connections that send only a hello, or nothing, get no turn.
 	for range 2 * most {
 		begin(t, p.Address, nil)
 		begin(t, p.Address, func(c net.Conn) net.Conn { return &deafConn{c} })
@@ -64,7 +64,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	}
 	servertest.Until(t, "all turns are taken", func() bool { return within.Load() == most && p.size() == int(5*most)+4 })
 	known.Answers(false)
-	time.Sleep(10 * time.Millisecond) // for more to begin, if they could
+	time.Sleep(10 * time.Millisecond) // so that more could begin
 	if now := within.Load(); now != most {
 		t.Errorf("%d handshakes compute, want %d", now, most)
 	}
@@ -90,15 +90,15 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	known.Answers(false)
 }
 
-// size returns how many connections the server has open.
+// size returns the number of open connections of the server.
 func (p *patient) size() int {
 	n := 0
 	p.connections.table.each(func(peer) { n++ })
 	return n
 }
 
-// begin opens a connection and begins a handshake over what wrap makes of it, if
-// that is not nil.
+// begin opens a connection and starts a handshake over the result of wrap, or over the
+// connection if wrap is nil.
 func begin(t *testing.T, address string, wrap func(net.Conn) net.Conn) {
 	t.Helper()
 	raw, err := net.Dial("tcp", address)
@@ -110,7 +110,7 @@ func begin(t *testing.T, address string, wrap func(net.Conn) net.Conn) {
 	go func() {
 		defer close(ended)
 		if wrap != nil {
-			_ = tls.Client(wrap(raw), servertest.TLS.Clone()).Handshake() // the server ends it
+			_ = tls.Client(wrap(raw), servertest.TLS.Clone()).Handshake() // until the server closes it
 		}
 	}()
 }
@@ -127,7 +127,7 @@ func (c *deafConn) Read([]byte) (int, error) {
 	}
 }
 
-// TestHelloBytes makes handshakes with hellos below and above what is kept.
+// TestHelloBytes has handshakes with hellos shorter and longer than the limit.
 func TestHelloBytes(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	f := func(size int, want bool) {
@@ -149,9 +149,9 @@ func TestHelloBytes(t *testing.T) {
 		func() bool { return strings.Contains(p.Log.String(), "bytes for TLS alone, want less than 24576") })
 }
 
-// TestKeptBytes reads up to one byte less than what is kept, and no more, until
-// something is delivered.
-func TestKeptBytes(t *testing.T) {
+// TestHandshakeBytes reads until one byte before the limit, and no more before something is
+// delivered.
+func TestHandshakeBytes(t *testing.T) {
 	of := newHandshakeConn(&endless{}, newHandshakeSlots())
 	f := func(size, want int) {
 		t.Helper()
@@ -174,9 +174,9 @@ type endless struct{ net.Conn }
 
 func (*endless) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestKeptBytesAfterHandshake sends a message of TLS 1.3 after the handshake that says
-// that it is long. Its parts are kept: the connection ends long before its end.
-func TestKeptBytesAfterHandshake(t *testing.T) {
+// TestHandshakeBytesLater sends a TLS 1.3 message after the handshake with a large length.
+// Its parts are buffered: the connection ends long before the whole message.
+func TestHandshakeBytesLater(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	raw := servertest.DialTCP(t, p.Address)
 	config, secrets := servertest.TLS.Clone(), new(bytes.Buffer)
@@ -186,7 +186,7 @@ func TestKeptBytesAfterHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if suite := client.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
-		t.Skipf("got cipher suite %s", tls.CipherSuiteName(suite)) // of processors without AES
+		t.Skipf("got cipher suite %s", tls.CipherSuiteName(suite)) // on processors without AES
 	}
 	seal := sealer(t, secrets.String())
 	parts := []byte{24, 0, 0xff, 0xff} // a KeyUpdate of 65,535 bytes
@@ -194,7 +194,7 @@ func TestKeptBytesAfterHandshake(t *testing.T) {
 	for len(parts) > 0 {
 		n := min(len(parts), 16<<10)
 		if _, err := raw.Write(seal(parts[:n])); err != nil {
-			break // it has ended
+			break // the connection has ended
 		}
 		parts = parts[n:]
 	}
@@ -209,9 +209,8 @@ func TestKeptBytesAfterHandshake(t *testing.T) {
 	}
 }
 
-// sealer returns a function that encrypts records with part of a handshake message,
-// the first ones that the client sends after the handshake (RFC 8446, sections 5.2
-// and 7).
+// sealer returns a function that encrypts records with part of a handshake message, as the
+// first records of the client after the handshake (RFC 8446, sections 5.2 and 7).
 func sealer(t *testing.T, secrets string) func(part []byte) []byte {
 	t.Helper()
 	_, line, _ := strings.Cut(secrets, "CLIENT_TRAFFIC_SECRET_0 ")

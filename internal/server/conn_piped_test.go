@@ -21,7 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// piped returns a connection without a network after its handshake, and its other end.
+// piped returns both ends of a connection without a network, after its handshake.
 func piped(t *testing.T, server *Server) (*conn, *tls.Conn) {
 	t.Helper()
 	var certificate Certificate
@@ -41,8 +41,8 @@ func piped(t *testing.T, server *Server) (*conn, *tls.Conn) {
 	return c, client
 }
 
-// TestWriteEnds writes to a client that reads nothing: it does not wait for it beyond
-// the time to write an answer.
+// TestWriteEnds writes to a client that reads nothing: the server waits only for the time to
+// write an answer.
 func TestWriteEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, client := piped(t, newIdleServer(new(servertest.Buffer)))
@@ -55,8 +55,8 @@ func TestWriteEnds(t *testing.T) {
 	})
 }
 
-// TestKnownByCertificate has connections before their first request: those whose certificate
-// is all that is asked for are known.
+// TestKnownByCertificate has connections before their first request. If only certificates
+// are required, those with a valid one are known callers.
 func TestKnownByCertificate(t *testing.T) {
 	authority := servertest.NewAuthority(t)
 	ca, tokens := servertest.TempFile(t, "ca.pem", servertest.CertPEM(authority.Cert)), servertest.TempFile(t, "tokens.csv",
@@ -71,7 +71,7 @@ func TestKnownByCertificate(t *testing.T) {
 		own, other := net.Pipe()
 		config := servertest.TLS.Clone()
 		config.Certificates = shown
-		go func() { _ = tls.Client(other, config).Handshake() }() // the server's end says whether it worked
+		go func() { _ = tls.Client(other, config).Handshake() }() // the server's side reports the result
 		l := &listener{server: s, table: newConnTable(s.metrics.webhooks, 1, 1)}
 		serve := tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }, callers.CAFile != "")
 		c := &conn{Conn: tls.Server(own, serve), listener: l}
@@ -90,8 +90,8 @@ func TestKnownByCertificate(t *testing.T) {
 	f("nothing is asked for", new(Callers), false, certificate)
 }
 
-// TestLateStranger refuses a stranger whose handshake was so long ago that the time to write
-// is over.
+// TestLateStranger refuses a stranger long after its handshake, when the time to write is
+// over.
 func TestLateStranger(t *testing.T) {
 	c, client := piped(t, newIdleServer(new(servertest.Buffer)))
 	c.stranger = &codec.Status{Code: http.StatusForbidden, Reason: "Forbidden", Message: "not you"}
@@ -112,8 +112,8 @@ func TestLateStranger(t *testing.T) {
 	}
 }
 
-// TestLinger has clients that are refused send nothing more, or more and more: each connection
-// ends when the client had the time to see the refusal, or sent as much as it may.
+// TestLinger has refused clients that send nothing more, or continue to send: each
+// connection ends when the client had time to read the refusal, or has sent the maximum.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := func(sends int, most int, want time.Duration) {
@@ -123,7 +123,7 @@ func TestLinger(t *testing.T) {
 			sent, read := make(chan int, 1), make(chan struct{})
 			go func() {
 				defer close(read)
-				_, _ = io.Copy(io.Discard, client) // what says that nothing more comes
+				_, _ = io.Copy(io.Discard, client) // until the server closes its side
 			}()
 			go func() {
 				n, chunk := 0, make([]byte, 16<<10)
@@ -149,7 +149,7 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// served serves a connection without a network, whose client is x.
+// served serves a connection without a network; x is its client.
 func served(t *testing.T) (c *conn, x *servertest.Exchange, ended chan struct{}) {
 	t.Helper()
 	s := newIdleServer(new(servertest.Buffer))
@@ -167,9 +167,9 @@ func served(t *testing.T) (c *conn, x *servertest.Exchange, ended chan struct{})
 	return c, servertest.Over(t, client), ended
 }
 
-// TestSpareConnection uses a connection for the first time after the time for
-// reading a request is over.
-func TestSpareConnection(t *testing.T) {
+// TestUnusedConnection uses a connection for the first time after the time to read a request
+// is over.
+func TestUnusedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, x, ended := served(t)
 		time.Sleep(2 * defaultTimeouts.read)
@@ -179,7 +179,7 @@ func TestSpareConnection(t *testing.T) {
 	})
 }
 
-// TestConnectionAge ends a connection with an answer when it is old.
+// TestConnectionAge checks that an old connection ends with an answer.
 func TestConnectionAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, x, ended := served(t)
@@ -197,7 +197,8 @@ func TestConnectionAge(t *testing.T) {
 	})
 }
 
-// TestConnectionAges has connections get the age of the server's options, less up to a tenth.
+// TestConnectionAges checks the maximum age of connections: that of the options, less up to
+// a tenth.
 func TestConnectionAges(t *testing.T) {
 	const most = time.Hour
 	s, err := New(&Options{Log: NewLog(new(servertest.Buffer)), Metrics: metrics.NewSet(), Callers: new(Callers), ConnectionAgeMax: most})
@@ -226,7 +227,7 @@ func TestConnectionAges(t *testing.T) {
 	}
 }
 
-// TestIdleEnds has a connection that is not used, before its first request and after it.
+// TestIdleEnds has an idle connection before its first request, and one after it.
 func TestIdleEnds(t *testing.T) {
 	for requests := range 2 {
 		synctest.Test(t, func(t *testing.T) {
@@ -244,7 +245,7 @@ func TestIdleEnds(t *testing.T) {
 	}
 }
 
-// TestDeafClient begins a handshake and reads nothing of it: it ends when its time is over.
+// TestDeafClient starts a handshake and reads nothing: the connection ends at its timeout.
 func TestDeafClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newIdleServer(new(servertest.Buffer))
@@ -256,7 +257,7 @@ func TestDeafClient(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = tls.Client(&deafConn{other}, servertest.TLS.Clone()).Handshake() // the server ends it
+			_ = tls.Client(&deafConn{other}, servertest.TLS.Clone()).Handshake() // until the server closes it
 		}()
 		c, start := &conn{Conn: tls.Server(own, tlsConfig(certificate.Get, false)), listener: &listener{server: s}}, time.Now()
 		if err := c.Handshake(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != defaultTimeouts.handshake {
@@ -267,8 +268,8 @@ func TestDeafClient(t *testing.T) {
 	})
 }
 
-// TestDeafAbandoned answers a call in place of its plugin, to a client that reads nothing: it
-// does not wait for it beyond the time to write.
+// TestDeafAbandoned answers a call whose plugin does not return, to a client that reads
+// nothing: the server waits only for the time to write.
 func TestDeafAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newIdleServer(new(servertest.Buffer))
@@ -276,7 +277,7 @@ func TestDeafAbandoned(t *testing.T) {
 		c.call.endpoint = &endpoint{name: "validate", metrics: s.metrics.endpoint("validate", admission.Validate)}
 		start := time.Now()
 		s.abandon(c, "it is stuck")
-		if took := time.Since(start); took > 2*abandonedWriteMax { // once more for the end of TLS
+		if took := time.Since(start); took > 2*abandonedWriteMax { // a second time for the end of TLS
 			t.Errorf("took %s, want at most %s", took, 2*abandonedWriteMax)
 		}
 		_ = client.Close()

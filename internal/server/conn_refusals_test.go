@@ -21,15 +21,15 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// A refusal is a request that is refused.
+// A refusal is a request that the server refuses.
 type refusal struct {
 	raw    []byte
 	code   int
 	reason string
 }
 
-// refusals returns a request for each kind of refusal, for a server that has
-// the plugins Fails and Exits.
+// refusals returns a request for each kind of refusal by a server with the plugins Fails and
+// Exits.
 func refusals() map[string]refusal {
 	head := func(line string, headers ...string) []byte {
 		return []byte(line + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n")
@@ -55,8 +55,8 @@ func refusals() map[string]refusal {
 	}
 }
 
-// serveRefusing returns a server that refuses what refusals has, and the first request of a
-// connection. A request may take three seconds to arrive.
+// serveRefusing returns a server that refuses the requests in refusals, and the first
+// request of a connection. A request may take three seconds to arrive.
 func serveRefusing(t *testing.T) (*patient, []byte) {
 	t.Helper()
 	p := servePatiently(t, timeouts{read: 3 * time.Second}, validating("Fails", func(context.Context, *codec.Review) admission.Result {
@@ -76,7 +76,7 @@ func serveRefusing(t *testing.T) (*patient, []byte) {
 		"Content-Type: application/json")
 }
 
-// endWrites ends the time to write of all connections, none of which writes.
+// endWrites ends the write timeout of all connections, none of which writes.
 func (p *patient) endWrites(t *testing.T) {
 	t.Helper()
 	p.connections.table.each(func(of peer) {
@@ -86,8 +86,8 @@ func (p *patient) endWrites(t *testing.T) {
 	})
 }
 
-// TestRefusalsOnOldConnections refuses on connections that had their last answer
-// so long ago that the time to write it is over.
+// TestRefusalsOnOldConnections refuses requests on connections whose last answer was so long
+// ago that its write timeout is over.
 func TestRefusalsOnOldConnections(t *testing.T) {
 	for name, r := range refusals() {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +107,7 @@ func TestRefusalsOnOldConnections(t *testing.T) {
 	}
 }
 
-// answersAgain sends a request once more, or finds the end of the connection, in
-// order.
+// answersAgain sends a request again, or checks that the connection was closed properly.
 func (p *patient) answersAgain(t *testing.T, x *servertest.Exchange, raw []byte, closed bool) {
 	t.Helper()
 	if closed {
@@ -123,8 +122,8 @@ func (p *patient) answersAgain(t *testing.T, x *servertest.Exchange, raw []byte,
 	}
 }
 
-// TestRefusalsByOpenSSL does it with another client. In continuous integration,
-// where CI is set, it is not left out.
+// TestRefusalsByOpenSSL does the same with openssl. In continuous integration, where CI is
+// set, it is not skipped.
 func TestRefusalsByOpenSSL(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil && os.Getenv("CI") != "" {
@@ -156,7 +155,7 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 				}
 			}
 			send := func(raw []byte) {
-				_, _ = in.Write(raw) // fails if openssl has seen the end of the connection meanwhile
+				_, _ = in.Write(raw) // fails if openssl has seen the end of the connection
 			}
 			send(first)
 			servertest.Until(t, "the first answer came", answers(1))
@@ -166,7 +165,7 @@ func TestRefusalsByOpenSSL(t *testing.T) {
 			if !strings.Contains(out.String(), "Connection: close") {
 				_ = client.Process.Kill() // the connection stays open
 			}
-			_ = client.Wait() // its exit code says how its input ended
+			_ = client.Wait() // its exit code is that of its input
 			if got := answer.FindAllStringSubmatch(out.String(), -1); len(got) != 2 || got[1][1] != fmt.Sprint(r.code) ||
 				!strings.Contains(out.String(), `"reason":"`+r.reason+`"`) || strings.Contains(errs.String(), "bad record mac") {
 				t.Errorf("got %s %s, want %d %s", out, errs, r.code, r.reason)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// TestHandKeepsTheMonotonicClock stores the times of a call and of an idle
-// connection. What is compared must be the monotonic clock: a time without its
-// reading, as the system's clock says it, would end calls when that is set.
-func TestHandKeepsTheMonotonicClock(t *testing.T) {
+// TestStateKeepsTheMonotonicClock stores the times of a call and of an idle connection. They
+// must be compared by the monotonic clock: by the wall clock, calls would end when that is
+// set.
+func TestStateKeepsTheMonotonicClock(t *testing.T) {
 	var h connState
 	if _, inCall := h.deadline(); inCall || h.inCall() {
 		t.Error("a new connection has a call in hand")

@@ -52,8 +52,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfThisProcess has the limits follow from the memory limit of this process. Those
-// of one with few file descriptors are in TestFewFileDescriptors.
+// TestLimitsOfThisProcess derives the limits from the memory limit of this process.
+// TestFewFileDescriptors has a process with few file descriptors.
 func TestLimitsOfThisProcess(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 	if got := newTestServer(new(admission.Chain), new(Callers), slog.New(slog.DiscardHandler)).limits; got.serving != 390 ||
@@ -62,7 +62,7 @@ func TestLimitsOfThisProcess(t *testing.T) {
 	}
 }
 
-// A fakePeer is a connection that is none.
+// A fakePeer is a connection without a network.
 type fakePeer struct {
 	member
 	busy, closed bool
@@ -83,8 +83,8 @@ func newFakePeer(address string) *fakePeer {
 	return p
 }
 
-// TestConnectionsMakeRoom fills the table, and looks at who has to go for each
-// one more.
+// TestConnectionsMakeRoom fills the table, and checks which connection each further one
+// evicts.
 func TestConnectionsMakeRoom(t *testing.T) {
 	m := newServerMetrics(metrics.NewSet(), new(load)).webhooks
 	table := newConnTable(m, 6, 6)
@@ -116,17 +116,17 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	for _, name := range []string{"a1", "b1", "b2", "a2", "c1", "b3"} {
 		f(peers[name], true)
 	}
-	f(peers["a3"], true, peers["b1"]) // of the address with most, the oldest
+	f(peers["a3"], true, peers["b1"]) // the oldest of the address with most
 	f(peers["c2"], true, peers["a1"])
 	table.admit(&peers["a2"].member)
 	table.admit(&peers["c1"].member)
 	table.admit(&peers["c2"].member)
-	table.admit(&peers["c2"].member) // once more is nothing
+	table.admit(&peers["c2"].member) // a second time has no effect
 	peers["b2"].busy = true
-	f(peers["d1"], true, peers["b3"]) // the older one has a request in hand, and known callers stay
+	f(peers["d1"], true, peers["b3"]) // b2 is older but has a request, and known callers stay
 	peers["a3"].busy, peers["d1"].busy = true, true
 	peers["c1"].used, peers["c2"].used = 100, 50
-	f(peers["d2"], true, peers["c2"]) // of the known address with most, the one that is unused for longest
+	f(peers["d2"], true, peers["c2"]) // of the known address with most, the one that is idle for longest
 	for _, p := range all {
 		p.busy = true
 	}
@@ -141,8 +141,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestConnectionsForNewcomers has only known callers at first: those that open a
-// connection together do not push each other out.
+// TestConnectionsForNewcomers has only known callers at first: newcomers that connect
+// together do not evict each other.
 func TestConnectionsForNewcomers(t *testing.T) {
 	table := newConnTable(newServerMetrics(metrics.NewSet(), new(load)).webhooks, 2*strangerShare, 2*strangerShare)
 	for range 2 * strangerShare {
@@ -162,8 +162,8 @@ func TestConnectionsForNewcomers(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfAnAddress has one more connection of strangers than may be
-// at an address; those of known callers do not count.
+// TestConnectionsOfAnAddress has one more connection of strangers than an address may have;
+// known callers do not count.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	m := newServerMetrics(metrics.NewSet(), new(load)).webhooks
 	table := newConnTable(m, 100, 3)
@@ -207,8 +207,8 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	}
 }
 
-// TestOwedLooks has many strangers at one address that wait, before one that does not.
-func TestOwedLooks(t *testing.T) {
+// TestUnreadLooks has many strangers of one address that wait, before one that is idle.
+func TestUnreadLooks(t *testing.T) {
 	for waiting, want := range map[int]bool{unreadLooksMax - 1: true, unreadLooksMax: false} {
 		table := newConnTable(newServerMetrics(metrics.NewSet(), new(load)).webhooks, 100, int64(waiting)+1)
 		for range waiting {
@@ -224,8 +224,8 @@ func TestOwedLooks(t *testing.T) {
 	}
 }
 
-// TestFullOfOwed has a full table of strangers that wait: they do not keep others out.
-func TestFullOfOwed(t *testing.T) {
+// TestFullOfUnread has a full table of waiting strangers: they do not keep others out.
+func TestFullOfUnread(t *testing.T) {
 	table := newConnTable(newServerMetrics(metrics.NewSet(), new(load)).webhooks, 3, 3)
 	for range 3 {
 		p := newFakePeer("10.0.0.1")
@@ -237,7 +237,7 @@ func TestFullOfOwed(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfAnAddressAsConfigured has tables with and without a bound for an address.
+// TestConnectionsOfAnAddressAsConfigured has tables with and without a limit for an address.
 func TestConnectionsOfAnAddressAsConfigured(t *testing.T) {
 	for mostAtOne, want := range map[int64]int64{0: 3, 1: 1, 2: 2, 3: 3} {
 		m := newServerMetrics(metrics.NewSet(), new(load)).webhooks
@@ -251,8 +251,8 @@ func TestConnectionsOfAnAddressAsConfigured(t *testing.T) {
 	}
 }
 
-// TestLeastUsed has a known caller at one address, and looks at which connection makes
-// room for another one.
+// TestLeastUsed has a known caller of one address, and checks which connection is evicted
+// for another one.
 func TestLeastUsed(t *testing.T) {
 	f := func(want int, used ...int64) {
 		t.Helper()
@@ -275,18 +275,19 @@ func TestLeastUsed(t *testing.T) {
 	f(0, 1, 2, 3)
 	f(1, 2, 1, 3)
 	f(2, 3, 2, 1)
-	f(0, 1, 1, 1) // the oldest of those that are the same
+	f(0, 1, 1, 1) // the oldest of equal ones
 	used := make([]int64, leastUsedOf+2)
 	for i := range used {
 		used[i] = 10
 	}
 	used[leastUsedOf+1] = 1
-	f(0, used...) // so far behind it is not looked for
+	f(0, used...) // one so far behind is not found
 	used[leastUsedOf] = 1
 	f(leastUsedOf, used...)
 }
 
-// TestConnectionsStayConsistent does at random what may be done, and counts.
+// TestConnectionsStayConsistent calls all operations in random order, and compares the
+// counts.
 func TestConnectionsStayConsistent(t *testing.T) {
 	m := newServerMetrics(metrics.NewSet(), new(load)).webhooks
 	table := newConnTable(m, 50, 20)
@@ -344,7 +345,7 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// failing is a listener whose Accept fails in every way, and goes on.
+// failing is a listener whose Accept returns every kind of error, and then continues.
 type failing struct {
 	net.Listener
 	errs []error
@@ -360,8 +361,8 @@ func (l *failing) Accept() (net.Conn, error) {
 	return nil, err
 }
 
-// TestAcceptGoesOn has accepting fail in every way that a busy machine makes it, with a
-// longer pause each time.
+// TestAcceptGoesOn has accepting fail with every error of a busy machine, with increasing
+// pauses.
 func TestAcceptGoesOn(t *testing.T) { synctest.Test(t, testAcceptGoesOn) }
 
 func testAcceptGoesOn(t *testing.T) {
@@ -393,8 +394,8 @@ func testAcceptGoesOn(t *testing.T) {
 	}
 }
 
-// TestPortsAcceptAgain has accepting fail on each port, because there are no file descriptors.
-// It goes on, and the connection that there was makes room.
+// TestPortsAcceptAgain has accepting fail on each port for lack of file descriptors. It
+// continues, after an open connection was evicted.
 func TestPortsAcceptAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -431,7 +432,7 @@ func TestPortsAcceptAgain(t *testing.T) {
 }
 
 // TestKnownCallersStay fills the server with strangers: a known caller keeps its
-// connections, also one with a call in hand, and gets new ones.
+// connections, even during a call, and gets new ones.
 func TestKnownCallersStay(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")
@@ -478,8 +479,8 @@ func TestKnownCallersStay(t *testing.T) {
 		func(s *setup) { s.Callers.TokenFile = tokens })
 }
 
-// TestRefusedConnection opens one connection more than may be, while all others have
-// a call in hand. It is closed, and nothing that it sends is read.
+// TestRefusedConnection opens one connection beyond the limit while all others have a call.
+// It is closed without being read.
 func TestRefusedConnection(t *testing.T) {
 	const most = 3
 	started, goOn := make(chan struct{}), make(chan struct{})
@@ -507,7 +508,7 @@ func TestRefusedConnection(t *testing.T) {
 	}
 }
 
-// TestOpsPortStays fills the ops port, which goes on answering.
+// TestOpsPortStays fills the ops port, which continues to answer.
 func TestOpsPortStays(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	servertest.Crowd(t, strings.TrimPrefix(s.Ops, "http://"), 2*opsConnectionsMax)

@@ -19,8 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// A patient server is one with timeouts of the test's; those that are 0 are an
-// hour.
+// A patient server has the timeouts of the test; zero ones become an hour.
 type patient struct {
 	servertest.Client
 	server      *Server
@@ -37,7 +36,7 @@ func servePatiently(t *testing.T, of timeouts, own ...admission.Plugin) *patient
 	return servePatientlyWith(t, of, certificate.Get, own...)
 }
 
-// servePatientlyWith is servePatiently with a certificate of the test's.
+// servePatientlyWith is servePatiently with a certificate that the test chooses.
 func servePatientlyWith(t *testing.T, of timeouts, get func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 	own ...admission.Plugin) *patient {
 	t.Helper()
@@ -101,9 +100,9 @@ func (p *patient) connected(t *testing.T) *servertest.Exchange {
 	return x
 }
 
-// TestSpareConnectionEnds shows that a connection which stays unused is closed
-// in order, without an answer to what was never asked.
-func TestSpareConnectionEnds(t *testing.T) {
+// TestUnusedConnectionEnds checks that an unused connection is closed properly, without an
+// answer.
+func TestUnusedConnectionEnds(t *testing.T) {
 	p := servePatiently(t, timeouts{idle: 20 * time.Millisecond})
 	x := p.Open(t)
 	if rest, err := io.ReadAll(x.Conn); err != nil || len(rest) > 0 {
@@ -128,9 +127,9 @@ func TestTooSlow(t *testing.T) {
 	}
 }
 
-// TestShutdownClosesSpares ends a server that has a connection without a
-// request, one that has had one, and one without a handshake.
-func TestShutdownClosesSpares(t *testing.T) {
+// TestShutdownClosesUnused ends a server with connections without a request, after one, and
+// without a handshake.
+func TestShutdownClosesUnused(t *testing.T) {
 	p := servePatiently(t, timeouts{fresh: 20 * time.Millisecond})
 	x := p.connected(t)
 	used := p.Open(t)
@@ -144,8 +143,8 @@ func TestShutdownClosesSpares(t *testing.T) {
 	}
 }
 
-// TestShutdownAnswersFirstRequest sends the first request on a connection
-// after the server was told to end.
+// TestShutdownAnswersFirstRequest sends the first request on a connection during the
+// shutdown.
 func TestShutdownAnswersFirstRequest(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	x := p.connected(t)
@@ -155,7 +154,7 @@ func TestShutdownAnswersFirstRequest(t *testing.T) {
 		defer close(finished)
 		p.finish(t)
 	}()
-	for { // until it does not accept any more
+	for { // until it no longer accepts connections
 		conn, err := net.Dial("tcp", p.Address)
 		if err != nil {
 			break
@@ -169,8 +168,7 @@ func TestShutdownAnswersFirstRequest(t *testing.T) {
 	<-finished
 }
 
-// TestHandshakeErrors counts handshakes that fail, and leaves out connections
-// that end before one.
+// TestHandshakeErrors counts failed handshakes, except connections that end before one.
 func TestHandshakeErrors(t *testing.T) {
 	f := func(p *patient, what, log string, counted uint64, talk func(net.Conn)) {
 		t.Helper()
@@ -180,7 +178,7 @@ func TestHandshakeErrors(t *testing.T) {
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, net.ErrClosed) && !isReset(err) {
 			t.Errorf("%s: %v", what, err)
 		}
-		x := p.Open(t) // what was before it is over when this is answered
+		x := p.Open(t) // earlier connections have ended when this is answered
 		x.Answers(false)
 		if got := p.server.metrics.handshakeErrors.Get() - before; got != counted || !strings.Contains(p.Log.String(), log) {
 			t.Errorf("%s: counted %d, want %d; log %q, want %q in it", what, got, counted, p.Log.String(), log)

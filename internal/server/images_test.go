@@ -19,12 +19,12 @@ const (
 	imagesHead = `{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1alpha1","metadata":{},"spec":`
 )
 
-// images returns a question about an image.
+// imageQuestion returns a review of an image.
 func imageQuestion(image string) []byte {
 	return []byte(imagesHead + `{"containers":[{"image":"` + image + `"}],"namespace":"shop"},"status":{"allowed":false}}`)
 }
 
-// TestImageReviewRefused has a question whose time is over, and one that is too large.
+// TestImageReviewRefused has a review whose context has ended, and one that is too large.
 func TestImageReviewRefused(t *testing.T) {
 	s := newIdleServer(new(servertest.Buffer))
 	s.UseImages(&imagereview.Policy{Rules: []imagereview.Rule{{Name: "pinned", RequireDigest: true}}})
@@ -42,6 +42,7 @@ func TestImageReviewRefused(t *testing.T) {
 			t.Errorf("got %d questions that failed, want %d", got, errored)
 		}
 	}
-	f(strings.Repeat("a", codec.StringMax+1), time.Now().Add(time.Hour), http.StatusRequestEntityTooLarge, "bytes of a string, the maximum", 0)
+	f(strings.Repeat("a", codec.StringMax+1), time.Now().Add(time.Hour), http.StatusRequestEntityTooLarge,
+		"bytes of a string, the maximum", 0)
 	f("nginx", time.Now().Add(-time.Second), http.StatusInternalServerError, "ImageReview: no time left: context deadline exceeded", 1)
 }

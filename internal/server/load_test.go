@@ -19,7 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// waiting is a plugin that waits until the test goes on.
+// waiting returns a plugin that waits until goOn is closed.
 func waiting(started, goOn chan struct{}) admission.Plugin {
 	wait := func(context.Context, *codec.Review) admission.Result {
 		started <- struct{}{}
@@ -32,8 +32,7 @@ func waiting(started, goOn chan struct{}) admission.Plugin {
 	}
 }
 
-// fill has as many requests in flight, each on a connection of its own, in the plugin
-// that waits.
+// fill starts this many requests, each on its own connection, that wait in the plugin.
 func (s *running) fill(t *testing.T, many int, started chan struct{}) (busy []*servertest.Exchange) {
 	t.Helper()
 	for range many {
@@ -47,7 +46,7 @@ func (s *running) fill(t *testing.T, many int, started chan struct{}) (busy []*s
 	return busy
 }
 
-// TestOverload has as many requests in flight as there may be, and one more.
+// TestOverload has the maximum number of requests in flight, and one more.
 func TestOverload(t *testing.T) {
 	const most = 3
 	started, goOn := make(chan struct{}), make(chan struct{})
@@ -55,14 +54,14 @@ func TestOverload(t *testing.T) {
 	busy := s.fill(t, most, started)
 	x := s.Open(t)
 	for _, sent := range []string{string(corpus.MustRead(servertest.PodCreate)),
-		"no review"} { // on the same connection, and neither is decoded
+		"no review"} { // on the same connection, and not decoded
 		response, body := x.Send(servertest.Request("/mutate", []byte(sent)))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
 			!strings.Contains(string(body), `"reason":"TooManyRequests"`) || !strings.Contains(string(body), "got 3 requests") {
 			t.Errorf("one too many: got %s %v %s", response.Status, response.Header, body)
 		}
 	}
-	// Of a large body nothing is read.
+	// A large body is not read.
 	large := s.Open(t)
 	response, body := large.Send([]byte("POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Type: " +
 		"application/json\r\nContent-Length: 1000000\r\n\r\n"))
@@ -89,7 +88,7 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestOverloadBytes has less room than a body needs.
+// TestOverloadBytes has less capacity than a body needs.
 func TestOverloadBytes(t *testing.T) {
 	const most = 1 << 18
 	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.RequestBytesMax = 262144 })
@@ -101,7 +100,7 @@ func TestOverloadBytes(t *testing.T) {
 	}
 	f(most-1, http.StatusOK)
 	f(most, http.StatusOK)
-	f(most+1, http.StatusTooManyRequests) // takes twice as much
+	f(most+1, http.StatusTooManyRequests) // needs twice as much
 	less := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.RequestBytesMax = 262143 })
 	if response, _ := less.Open(t).Send(servertest.Request("/mutate",
 		servertest.Padded(most*3/4))); response.StatusCode != http.StatusTooManyRequests {
@@ -111,12 +110,12 @@ func TestOverloadBytes(t *testing.T) {
 	s.Open(t).Answers(false)
 }
 
-// TestBodyMemory compares what is counted of bodies that are on their way with what
-// fasthttp makes of memory for them.
+// TestBodyMemory compares the accounted memory of arriving bodies with what fasthttp
+// allocates.
 func TestBodyMemory(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	for _, size := range []int{cheapBytes + 1, 1 << 20, 1<<20 + 1, 4<<20 - 1,
-		17_000_000} { // each takes more than the one before, or its memory would be used
+		17_000_000} { // ascending, so that no body reuses the memory of another one
 		x := p.Open(t)
 		header := fmt.Sprintf("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
 		var before, after runtime.MemStats
@@ -139,7 +138,7 @@ func TestBodyMemory(t *testing.T) {
 	}
 }
 
-// TestArriving has half of a body come: so much of it counts, and nothing of the body before
+// TestArriving sends half of a body: this much is accounted, and nothing of the body before
 // it on the same connection.
 func TestArriving(t *testing.T) {
 	p := servePatiently(t, timeouts{})
@@ -159,14 +158,14 @@ func TestArriving(t *testing.T) {
 		if l.first != nil {
 			came = l.first.body.came.Load()
 		}
-		return came >= half-headerBytesMax // of which some came with the header
+		return came >= half-headerBytesMax // some came with the header
 	})
 	if came > half {
 		t.Errorf("got %d bytes, of %d that were sent", came, half)
 	}
 }
 
-// TestLoadBounds has the bounds of a server that nobody configured.
+// TestLoadBounds checks the limits of a server with the default configuration.
 func TestLoadBounds(t *testing.T) {
 	l := &newIdleServer(new(servertest.Buffer)).load
 	if l.requestsMax != 1000 || l.bytesMax != 128<<20 || l.grace != time.Second || l.pace != 128<<10 {
@@ -174,9 +173,8 @@ func TestLoadBounds(t *testing.T) {
 	}
 }
 
-// TestSlowSendersGiveWay fills the server with bodies that do not come. One that
-// was on its way for too long makes room for a newcomer, and its caller can read
-// that it may try again.
+// TestSlowSendersGiveWay fills the server with bodies that do not arrive. One that takes too
+// long is dropped for a new one, and its caller is told to try again.
 func TestSlowSendersGiveWay(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	p.server.load.bytesMax, p.server.load.pace = 3<<17, 0
@@ -200,7 +198,7 @@ func TestSlowSendersGiveWay(t *testing.T) {
 		}
 	}
 	ask(http.StatusTooManyRequests)
-	p.Open(t).Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))) // what fits a read buffer needs no room
+	p.Open(t).Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))) // a body that fits into a read buffer needs no capacity
 	p.server.load.mu.Lock()
 	p.server.load.grace = 0
 	p.server.load.mu.Unlock()
@@ -220,8 +218,8 @@ func TestSlowSendersGiveWay(t *testing.T) {
 	}
 }
 
-// TestEvictedSender closes a connection in the middle of a body, as one does that takes its
-// place: nothing of the body counts any more.
+// TestEvictedSender closes a connection in the middle of a body, as an eviction does: the
+// body is no longer accounted.
 func TestEvictedSender(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	if _, err := p.Open(t).Conn.Write(servertest.Request("/validate", servertest.Padded(100_000))[:50_000]); err != nil {
@@ -237,8 +235,7 @@ func TestEvictedSender(t *testing.T) {
 	})
 }
 
-// TestPace looks at how many bytes of a body must have come, after how long, for
-// it not to be slow.
+// TestPace checks how many bytes of a body must arrive in which time for it not to be slow.
 func TestPace(t *testing.T) {
 	l := &load{grace: time.Second, pace: 1000}
 	now := time.Now()
@@ -258,8 +255,8 @@ func TestPace(t *testing.T) {
 	f(1_000_000, time.Second+1, true)
 }
 
-// TestPartOfARequest has more connections than there may be requests in flight
-// send a part of one: that is none in flight.
+// TestPartOfARequest has more connections send a part of a request than requests may be in
+// flight: none of them is in flight.
 func TestPartOfARequest(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.RequestsMax = 3 })
 	for range 10 {
@@ -273,8 +270,8 @@ func TestPartOfARequest(t *testing.T) {
 	}
 }
 
-// TestStrangersTakeNothing has strangers send what they can: a caller with a
-// token is not refused.
+// TestStrangersTakeNothing has strangers send all kinds of requests: a caller with a token
+// is not refused.
 func TestStrangersTakeNothing(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")
@@ -283,7 +280,8 @@ func TestStrangersTakeNothing(t *testing.T) {
 		if _, err := s.Open(t).Conn.Write(servertest.Request("/validate", servertest.Padded(90_000))[:20_000]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Open(t).Conn.Write([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;")); err != nil {
+		const chunked = "POST /validate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;"
+		if _, err := s.Open(t).Conn.Write([]byte(chunked)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -294,8 +292,8 @@ func TestStrangersTakeNothing(t *testing.T) {
 	}
 }
 
-// TestChunks sends bodies in chunks, one of them with an extension that does not
-// end: nothing of it is read.
+// TestChunks sends bodies in chunks, one of them with an endless extension, which is not
+// read.
 func TestChunks(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	const head = "POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
@@ -319,9 +317,10 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestDrain goes on answering during the delay, and closes with each answer.
+// TestDrain checks that the server answers during the delay, and closes the connection with
+// each answer.
 func TestDrain(t *testing.T) {
-	t.Parallel() // it takes as long as the delay, in which a busy machine has to answer twice
+	t.Parallel() // takes as long as the delay, in which a busy machine has to answer twice
 	s := serve(t, "AlwaysPullImages", nil, func(s *setup) { s.ShutdownDelay = 5 * time.Second })
 	x := s.Open(t)
 	x.Answers(false)
@@ -362,7 +361,7 @@ func TestContainerMemory(t *testing.T) {
 	f(0, map[string]string{v2: ""})
 }
 
-// TestLimitMemory tells the Go runtime how much memory there is, unless the environment does.
+// TestLimitMemory sets the memory limit of the Go runtime, unless the environment does.
 func TestLimitMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	f := func(environment string, want int64) {

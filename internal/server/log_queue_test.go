@@ -16,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestLogReaderStops denies reviews while nobody reads the log.
+// TestLogReaderStops denies reviews while nothing reads the log.
 func TestLogReaderStops(t *testing.T) {
 	log := new(servertest.Buffer)
 	queue := NewLogQueue(log)
@@ -50,7 +50,7 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.Buffer.Write(p)
 }
 
-// TestLogQueueIsFull writes one line more than may wait, and one when there is room again.
+// TestLogQueueIsFull writes one line more than may wait, and one after there is room again.
 func TestLogQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{opened: make(chan struct{})}
@@ -60,11 +60,11 @@ func TestLogQueueIsFull(t *testing.T) {
 		write := func(n int) {
 			for range n {
 				log.Info("line")
-				time.Sleep(time.Second / logsPerSecond) // the limiter drops none
+				time.Sleep(time.Second / logsPerSecond) // so that the limiter drops none
 				synctest.Wait()
 			}
 		}
-		write(1) // which the writer has
+		write(1) // the writer has taken it
 		for _, c := range []struct {
 			lines   int
 			dropped int64
@@ -83,7 +83,7 @@ func TestLogQueueIsFull(t *testing.T) {
 			t.Errorf("got %d lines, the last says that %d were dropped (%v), want %d and 2", len(lines), last.Dropped, err, logQueueMax+2)
 		}
 		q.Close()
-		log.Info("after the end") // which is dropped
+		log.Info("after the end") // dropped
 	})
 }
 
@@ -102,7 +102,7 @@ func TestLogQueueEnds(t *testing.T) {
 	})
 }
 
-// TestStrangersDoNotFillTheLog has more failed handshakes than lines may be logged.
+// TestStrangersDoNotFillTheLog has more failed handshakes than lines that may be logged.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	s := serve(t, "AlwaysDeny", nil)
 	for range 2 * logsBurst {

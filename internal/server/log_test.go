@@ -21,10 +21,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// hidden is what no log may have, in all that a review has of an object.
+// hidden is a text in all parts of an object, which must not appear in the log.
 const hidden = "hunter2"
 
-// secretReview is a request about a Secret.
+// secretReview returns a review of a Secret.
 func secretReview() []byte {
 	encoded := base64.StdEncoding.EncodeToString([]byte(hidden))
 	secret := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"token","namespace":"shop","labels":{"a":%[1]q},
@@ -34,11 +34,12 @@ func secretReview() []byte {
 "kind":{"group":"","version":"v1","kind":"Secret"},"resource":{"group":"","version":"v1","resource":"secrets"},
 "requestKind":{"group":"","version":"v1","kind":"Secret"},"requestResource":{"group":"","version":"v1","resource":"secrets"},
 "name":"token","namespace":"shop","operation":"UPDATE","userInfo":{"username":"u","extra":{"token":[%[2]q]}},
-"object":%[1]s,"oldObject":%[1]s,"dryRun":false,"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":%[2]q}}}`, secret, hidden)
+"object":%[1]s,"oldObject":%[1]s,"dryRun":false,
+"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":%[2]q}}}`, secret, hidden)
 }
 
-// TestLogHasNoContents sends a Secret through a patch, a denial and faults of
-// all kinds, and looks for what is in it.
+// TestLogHasNoContents has a Secret with a patch, a denial and all kinds of failures, and
+// checks that its contents are not logged.
 func TestLogHasNoContents(t *testing.T) {
 	read := func(review *codec.Review) string { return review.Object.Get("stringData", "p").String() }
 	acts := map[string]func(review *codec.Review) admission.Result{
@@ -50,7 +51,7 @@ func TestLogHasNoContents(t *testing.T) {
 			return admission.Denied(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "token", errors.New("not so")))
 		},
 		"Misuses": func(review *codec.Review) admission.Result {
-			review.Object.SetString(read(review), "data", "p", "q") // of a string
+			review.Object.SetString(read(review), "data", "p", "q") // fails: it is not in an object
 			return admission.Allowed()
 		},
 		"Writes": func(review *codec.Review) admission.Result {
@@ -84,7 +85,7 @@ func TestLogHasNoContents(t *testing.T) {
 		if response.StatusCode != code || !bytes.Contains(body, []byte(answer)) {
 			t.Errorf("%s: got %s %s, want %d with %s", plugin, response.Status, body, code, answer)
 		}
-		// The line of a denial is written when its answer was.
+		// A denial is logged after the answer was written.
 		servertest.Until(t, plugin+" is logged as "+logged, func() bool { return strings.Contains(s.Log.String(), logged) })
 	}
 	f("Patches", 200, `"patch":`, "")
@@ -119,7 +120,7 @@ func TestLogHasNoContents(t *testing.T) {
 	}
 }
 
-// TestLogIsSampled logs more than may be logged.
+// TestLogIsSampled logs more lines than allowed.
 func TestLogIsSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -149,8 +150,7 @@ func TestLogIsSampled(t *testing.T) {
 	})
 }
 
-// TestLogLinesAreBounded logs denials and failures with as much in them as a
-// request can have, and values around the bounds.
+// TestLogLinesAreBounded logs denials and failures with the longest values in a request.
 func TestLogLinesAreBounded(t *testing.T) {
 	act := func(review *codec.Review) admission.Result {
 		err := errors.New(review.Object.Get("data").String())
@@ -196,7 +196,7 @@ func TestLogLinesAreBounded(t *testing.T) {
 	}
 }
 
-// TestLogValueBounds logs values around the bounds.
+// TestLogValueBounds logs values at the limits.
 func TestLogValueBounds(t *testing.T) {
 	f := func(key, character string, n int, whole bool) {
 		t.Helper()

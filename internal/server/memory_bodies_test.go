@@ -1,4 +1,4 @@
-// With these tags bodies are copied, and more is allocated.
+// With these tags, bodies are copied, so more memory is allocated.
 
 //go:build !poison && !race
 
@@ -13,9 +13,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestLargeBodiesUseMemoryAgain sends large reviews over one connection. While the
-// garbage collector is off, those of one size share memory, one of another size
-// has its own, and each gets its answer.
+// TestLargeBodiesUseMemoryAgain sends large reviews over one connection while the garbage
+// collector is off. Reviews of one size share memory, reviews of another size have their
+// own, and all are answered.
 func TestLargeBodiesUseMemoryAgain(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	x := p.Open(t)
@@ -33,7 +33,7 @@ func TestLargeBodiesUseMemoryAgain(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return int64(after.TotalAlloc - before.TotalAlloc)
 	}
-	const large, larger, times = 600_000, 3_000_000, 8 // which take 1 MiB and 4 MiB
+	const large, larger, times = 600_000, 3_000_000, 8 // these take 1 MiB and 4 MiB
 	takes := bodyMemory(large)
 	if got := allocated(1, large); got < takes {
 		t.Errorf("the first one: allocated %d bytes, want %d", got, takes)

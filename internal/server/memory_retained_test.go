@@ -14,9 +14,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestKeptOfStrangers has strangers send headers of which fasthttp keeps many times their
-// length: the refusal closes the connection.
-func TestKeptOfStrangers(t *testing.T) {
+// TestRetainedOfStrangers has strangers send headers of which fasthttp retains many times
+// the length: the refusal closes the connection.
+func TestRetainedOfStrangers(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	f := func(name, raw string, closed bool) {
 		t.Helper()
@@ -39,8 +39,9 @@ func TestKeptOfStrangers(t *testing.T) {
 	}
 }
 
-// TestKept has connections of known callers keep as much as all of them may, and no more.
-func TestKept(t *testing.T) {
+// TestRetained checks that connections of known callers retain memory up to their common
+// limit.
+func TestRetained(t *testing.T) {
 	p := servePatiently(t, timeouts{}, admission.Plugin{
 		Name: "Labels", Rules: []admission.Rule{admission.Any()}, Mutates: true, OutOfTree: true,
 		New: func(admission.Setup) (admission.Handler, error) {
@@ -64,7 +65,7 @@ func TestKept(t *testing.T) {
 		t.Fatalf("got %d bytes for a body of 60,000", one)
 	}
 	review(first, 60_000, false)
-	review(first, 90_000, false) // of which nothing is kept
+	review(first, 90_000, false) // nothing of it is retained
 	review(first, 60_000, false)
 	p.server.retainedMax = 3 * one
 	second, third := p.Open(t), p.Open(t)
@@ -90,9 +91,9 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestRefusalsKeepNothing has a long refusal of a stranger's request: neither memory is
-// kept for the next one.
-func TestRefusalsKeepNothing(t *testing.T) {
+// TestRefusalsRetainNothing has a long refusal of a stranger's request: no memory is
+// retained for the next request.
+func TestRefusalsRetainNothing(t *testing.T) {
 	ctx, s := new(fasthttp.RequestCtx), newIdleServer(new(servertest.Buffer))
 	s.refuse(ctx, http.StatusInternalServerError, "InternalError", strings.Repeat("x", codec.MessageBytesMax-2))
 	if got := len(ctx.Response.Body()); got < codec.MessageBytesMax {
@@ -106,7 +107,7 @@ func TestRefusalsKeepNothing(t *testing.T) {
 		t.Errorf("got %d bytes, want a message that is cut", len(body))
 	}
 	ctx.Request.SetBody(make([]byte, 60_000))
-	s.retain(ctx, new(conn)) // a stranger's
+	s.retain(ctx, new(conn)) // as for a stranger
 	if got := cap(ctx.Request.Body()); got != 0 {
 		t.Errorf("got %d bytes kept of the request", got)
 	}

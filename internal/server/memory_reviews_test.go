@@ -25,7 +25,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestReviewMemoryNeeds states what is reserved for a body.
+// TestReviewMemoryNeeds checks how much memory is reserved for a body.
 func TestReviewMemoryNeeds(t *testing.T) {
 	m := newMemory(1 << 30)
 	f := func(body string, want int64) {
@@ -49,11 +49,11 @@ func TestReviewMemoryNeeds(t *testing.T) {
 	f(strings.Repeat("{", cheapBytes+1), 1000-1000/smallShare)
 }
 
-// TestReviewMemoryOfTheProcess has two large reviews for which there is memory one by one, by
-// the limit of the Go runtime.
+// TestReviewMemoryOfTheProcess has two large reviews. By the memory limit of the Go runtime,
+// there is memory for one at a time.
 func TestReviewMemoryOfTheProcess(t *testing.T) {
 	const limit = 256 << 20
-	t.Setenv("GOMEMLIMIT", "set") // so that no container's takes its place
+	t.Setenv("GOMEMLIMIT", "set") // so that the container's limit is not used
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
 	started, goOn := make(chan struct{}), make(chan struct{})
 	s := serve(t, "Waits", []admission.Plugin{waiting(started, goOn)})
@@ -73,7 +73,7 @@ func TestReviewMemoryOfTheProcess(t *testing.T) {
 	}
 }
 
-// TestReserveWaitsForHalf has a large review wait for memory that does not come, for half of
+// TestReserveWaitsForHalf has a large review wait in vain for memory: it waits for half of
 // its time.
 func TestReserveWaitsForHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -88,12 +88,12 @@ func TestReserveWaitsForHalf(t *testing.T) {
 	})
 }
 
-// TestMemoryFreely has reviews ask for memory that are short enough, and few enough, to have it
-// freely, and others.
+// TestMemoryFreely has reviews that are few and short enough to get memory without a
+// reservation, and others.
 func TestMemoryFreely(t *testing.T) {
 	s := newIdleServer(new(servertest.Buffer))
 	s.memory = newMemory(1000)
-	_, _ = s.memory.large.try(s.memory.large.max) // so that there is none
+	_, _ = s.memory.large.try(s.memory.large.max) // takes all memory
 	f := func(requests int64, size int, want bool) {
 		t.Helper()
 		s.load.requests.Store(requests)
@@ -131,8 +131,8 @@ func TestGrantValues(t *testing.T) {
 	}
 }
 
-// memoryForLarge returns what a server's memory must be for large reviews to have
-// so many bytes.
+// memoryForLarge returns the memory of a server in which large reviews may use this many
+// bytes.
 func memoryForLarge(bytes int64) int64 {
 	most := bytes
 	for most-most/smallShare < bytes {
@@ -141,8 +141,7 @@ func memoryForLarge(bytes int64) int64 {
 	return most
 }
 
-// TestReviewMemoryIsBounded has large reviews reserve as much as there is for them,
-// less and more.
+// TestReviewMemoryIsBounded has large reviews reserve the maximum, less and more.
 func TestReviewMemoryIsBounded(t *testing.T) {
 	first := bytes.Repeat([]byte(" "), 2*cheapBytes)
 	second := bytes.Repeat([]byte(" "), cheapBytes+1)
@@ -174,8 +173,8 @@ func TestReviewMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestSmallReviewMemoryIsBounded has small reviews reserve as much as is for them
-// alone, less and more, while one large review has the rest and another one waits.
+// TestSmallReviewMemoryIsBounded has small reviews reserve the memory for small reviews,
+// less and more, while one large review has the rest and another one waits.
 func TestSmallReviewMemoryIsBounded(t *testing.T) {
 	const count = 3
 	small := bytes.Repeat([]byte(" "), 1000)
@@ -201,8 +200,9 @@ func TestSmallReviewMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestSmallReviewsLetLargeOnesGo has small reviews take all memory there is, as they
-// may. While a large one waits they take no more than their own, so it gets the rest.
+// TestSmallReviewsLetLargeOnesGo has small reviews take all memory, as they may. While a
+// large one waits, they get no more than the memory for small reviews, so the large one gets
+// the rest.
 func TestSmallReviewsLetLargeOnesGo(t *testing.T) {
 	small := bytes.Repeat([]byte(" "), 1000)
 	needs := int64(memoryOfByte * len(small))
@@ -233,8 +233,8 @@ func TestSmallReviewsLetLargeOnesGo(t *testing.T) {
 	}
 }
 
-// wait has a large review wait for all the memory that it may have. It sends how much
-// the review got, and releases it.
+// wait starts a large review that waits for all of its memory. It sends how much the review
+// got, and releases it.
 func (m *memory) wait(t *testing.T) <-chan int64 {
 	got := make(chan int64, 1)
 	go func() {
@@ -246,11 +246,11 @@ func (m *memory) wait(t *testing.T) <-chan int64 {
 	return got
 }
 
-// TestSmallReviewsBesideLarge has a large review take all the memory it may and
-// another one wait for it. A small one that takes more than most is answered, one
-// that takes more than is for small ones is not.
-func TestSmallReviewsBesideLarge(t *testing.T) {
-	const most = 64 << 20 // so that both small ones take more than an Object keeps
+// TestSmallReviewsAndLarge has a large review take all of its memory, and another one wait
+// for it. A small review that needs more than most is answered; one that needs more than the
+// memory for small reviews is not.
+func TestSmallReviewsAndLarge(t *testing.T) {
+	const most = 64 << 20 // so that both small ones take more than an Object retains
 	started, goOn := make(chan struct{}), make(chan struct{})
 	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.ReviewMemoryMax = most })
 	large := manyContainers(cheapBytes, "{}")
@@ -284,8 +284,8 @@ func TestSmallReviewsBesideLarge(t *testing.T) {
 	}
 }
 
-// TestReviewMemoryRefuses has a large review take the memory for all. Another one
-// is told to come again, on a connection that stays, and small ones are answered.
+// TestReviewMemoryRefuses has a large review take all memory. Another one is told to try
+// again, on a connection that stays open, and small ones are answered.
 func TestReviewMemoryRefuses(t *testing.T) {
 	started, goOn := make(chan struct{}), make(chan struct{})
 	s := serve(t, "Waits,AlwaysPullImages", []admission.Plugin{waiting(started, goOn)}, func(s *setup) { s.ReviewMemoryMax = 1000000 })
@@ -326,9 +326,9 @@ func TestReviewMemoryRefuses(t *testing.T) {
 	})
 }
 
-// TestManySmallReviews has many reviews at once that are too small to have memory
-// reserved for them, and full of what takes some. No more of it is in use than may
-// be, the others are told to come again, and usual reviews are answered.
+// TestManySmallReviews has many concurrent reviews that are too short for a reservation, but
+// need much memory. Their memory stays below the limit, the others are told to try again,
+// and usual reviews are answered.
 func TestManySmallReviews(t *testing.T) {
 	const most, many = 32 << 20, 100
 	var inside atomic.Int64
@@ -405,14 +405,13 @@ func TestManySmallReviews(t *testing.T) {
 	})
 }
 
-// manyContainers is the creation of a Pod with n containers.
+// manyContainers returns the creation of a Pod with n containers.
 func manyContainers(n int, container string) []byte {
 	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` +
 		podReview(`{"spec":{"containers":[`+strings.TrimSuffix(strings.Repeat(container+",", n), ",")+`]}}`) + `}`)
 }
 
-// TestAnswerMemory has answers with memory of their own, which is given back, if they are
-// large.
+// TestAnswerMemory checks that large answers reserve memory, and release it.
 func TestAnswerMemory(t *testing.T) {
 	s := newIdleServer(new(servertest.Buffer))
 	answer := func(uid int) (bytes int, own bool) {
@@ -436,8 +435,8 @@ func TestAnswerMemory(t *testing.T) {
 	}
 }
 
-// TestLargeAnswer takes a large patch, over a connection that goes on, and leaves
-// one behind, over a connection that ends before it is sent.
+// TestLargeAnswer reads a large patch over a connection that stays open, and closes a
+// connection before another one is sent.
 func TestLargeAnswer(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	const n = 100_000
@@ -456,7 +455,7 @@ func TestLargeAnswer(t *testing.T) {
 	}
 	const patched = 2 + 2 + 1 // x.answers has a patch as well
 	gone := s.Open(t)
-	if err := gone.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not take all of it
+	if err := gone.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not buffer all of it
 		t.Fatal(err)
 	}
 	if _, err := gone.Conn.Write(servertest.Request("/mutate", body)); err != nil {
@@ -478,7 +477,7 @@ func TestLargeAnswer(t *testing.T) {
 	})
 }
 
-// TestTooLargeObject is denied, and counted.
+// TestTooLargeObject checks that the review is denied and counted.
 func TestTooLargeObject(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	_, answer := s.Open(t).Send(servertest.Request("/mutate", manyContainers(200_000, `{"name":"a"}`)))
@@ -493,8 +492,8 @@ func TestTooLargeObject(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsKeepNothing sends large reviews over many connections, which
-// stay open, and gets large answers.
+// TestIdleConnectionsKeepNothing sends large reviews with large answers over many
+// connections that stay open.
 func TestIdleConnectionsKeepNothing(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	raw := servertest.Request("/mutate", manyContainers(100_000, `{"name":"a","image":"`+strings.Repeat("x", 64)+`"}`))

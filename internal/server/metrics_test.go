@@ -14,8 +14,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestMetricsSayWhatTheyAre looks for the type and a help text of each metric,
-// before its first series and once.
+// TestMetricsSayWhatTheyAre checks that each metric has a type and a help text, once and
+// before its first series.
 func TestMetricsSayWhatTheyAre(t *testing.T) {
 	s := serve(t, "AlwaysPullImages,AlwaysDeny", nil)
 	s.Open(t).Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
@@ -49,7 +49,7 @@ func TestMetricsSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestOverruns has plugins that answer when kube-apiserver waits no more.
+// TestOverruns has plugins that answer after kube-apiserver has stopped waiting.
 func TestOverruns(t *testing.T) {
 	late := func(ctx context.Context, _ *codec.Review) admission.Result {
 		<-ctx.Done()
@@ -64,7 +64,7 @@ func TestOverruns(t *testing.T) {
 			},
 		}
 	}
-	// The first may fail, so that the second would be next.
+	// Failures of the first plugin are ignored, so the second would be next.
 	s := serve(t, "Late,Next", []admission.Plugin{plugin("Late", late), plugin("Next", allow)}, func(s *setup) {
 		s.settings["Late"] = admission.Settings{FailurePolicy: admissionregistrationv1.Ignore}
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestProfilesAreLocal asks for profiles from elsewhere: port 8080 is open to
-// whoever scrapes.
+// TestProfilesAreLocal requests profiles from another machine: port 8080 is open to metrics
+// scrapers.
 func TestProfilesAreLocal(t *testing.T) {
 	handler := newOpsServer(newServerMetrics(metrics.NewSet(), new(load)), nil, nil, true).Handler
 	f := func(from, path string, want int) {
@@ -40,7 +40,7 @@ func TestProfilesAreLocal(t *testing.T) {
 	f("10.0.0.1:1", "/metrics", http.StatusOK)
 }
 
-// TestHealthInforms has a check fail that the endpoint does not fail by.
+// TestHealthInforms has a failing check that does not make the endpoint fail.
 func TestHealthInforms(t *testing.T) {
 	works := Check{Name: "works", Ask: func() (bool, string) { return true, "" }}
 	fails := Check{Name: "fails", Ask: func() (bool, string) { return false, "a\nb" }}
@@ -60,9 +60,9 @@ func TestHealthInforms(t *testing.T) {
 	f("/readyz", 503, informed+"[-]fails failed: a\n    b\nfailed\n", informs, fails)
 }
 
-// TestProbesBesideMetrics has many clients wait for the page of metrics: only one page is made
-// at a time, and probes are answered meanwhile.
-func TestProbesBesideMetrics(t *testing.T) {
+// TestProbesDuringMetrics has many clients wait for the page of metrics: one page is made at
+// a time, and probes are answered meanwhile.
+func TestProbesDuringMetrics(t *testing.T) {
 	const clients = 20
 	var making, most atomic.Int64
 	goOn := make(chan struct{})
@@ -100,7 +100,7 @@ func TestProbesBesideMetrics(t *testing.T) {
 }
 
 // TestProbesKeepTheirConnection opens more connections than the ops port may have: one that
-// has carried a probe is not closed for them.
+// has carried a probe is not evicted.
 func TestProbesKeepTheirConnection(t *testing.T) {
 	s := serve(t, "AlwaysAdmit", nil)
 	address := strings.TrimPrefix(s.Ops, "http://")

@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// A running is a server with plugins.
+// A running is a server with plugins that serves.
 type running struct {
 	servertest.Client
 	server *Server
@@ -23,15 +23,15 @@ type running struct {
 	done   chan error
 }
 
-// A setup is how a server is started.
+// A setup has the options of a server.
 type setup struct {
 	Options
 	Ports
-	settings map[string]admission.Settings // of plugins
+	settings map[string]admission.Settings // by plugin
 }
 
-// serve starts a server with plugins of the table and own ones, and stops it when the test
-// ends. The names are separated by commas.
+// serve starts a server with plugins of the table, given as names with commas, and with own
+// ones. It stops when the test ends.
 func serve(t testing.TB, names string, own []admission.Plugin, set ...func(*setup)) *running {
 	t.Helper()
 	s := &running{Client: servertest.Client{Log: new(servertest.Buffer)}, done: make(chan error, 1)}
@@ -81,20 +81,20 @@ func serve(t testing.TB, names string, own []admission.Plugin, set ...func(*setu
 	return s
 }
 
-// newTestServer returns a server with the chain that does not serve yet.
+// newTestServer returns a server with the chain that does not listen yet.
 func newTestServer(chain *admission.Chain, callers *Callers, log *slog.Logger) *Server {
 	s, err := New(&Options{
 		Log: log, Metrics: metrics.NewSet(), Callers: callers,
 		RequestsMax: RequestsInFlightMax, RequestBytesMax: RequestBytesInFlightMax, ConnectionAgeMax: ConnectionAgeMax,
 	})
 	if err != nil {
-		panic(err) // without a number of connections, there is no error
+		panic(err) // only the number of connections can be wrong
 	}
 	s.Use(chain, "")
 	return s
 }
 
-// end stops the server and fails the test if it does not end in order.
+// end stops the server, and fails the test if that returns an error.
 func (s *running) end(t testing.TB) {
 	t.Helper()
 	s.stop()

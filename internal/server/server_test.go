@@ -64,8 +64,8 @@ func TestServeAnswersEveryRecording(t *testing.T) {
 	}
 }
 
-// TestServeRecordedHTTP sends whole HTTP requests as a real kube-apiserver
-// sent them, in the two pieces in which they came: headers and body.
+// TestServeRecordedHTTP sends recorded HTTP requests of a kube-apiserver in two parts, as
+// recorded: header and body.
 func TestServeRecordedHTTP(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	files, err := os.ReadDir("testdata/http")
@@ -94,8 +94,8 @@ func TestServeRecordedHTTP(t *testing.T) {
 	}
 }
 
-// TestServeRefuses sends what is no review. Each answer is an HTTP error with
-// a metav1.Status, and afterwards the connection works or is closed.
+// TestServeRefuses sends requests that are not reviews. Each answer is an HTTP error with a
+// metav1.Status; after that, the connection works or is closed.
 func TestServeRefuses(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	f := func(name string, raw []byte, code int, reason, message string, closed bool) {
@@ -170,19 +170,19 @@ func TestServeRefuses(t *testing.T) {
 	f("body far over the limit", oversized(1<<40), 413, "RequestEntityTooLarge", "33554432 bytes", true)
 }
 
-// podReview is a request about a pod with that object.
+// podReview returns a review of a pod with this object.
 func podReview(object string) string {
 	return `{"uid":"u","operation":"CREATE","resource":{"group":"","version":"v1","resource":"pods"},"object":` + object + `}`
 }
 
-// oversized announces a body and does not send it.
+// oversized returns the header of a request without its body.
 func oversized(n int) []byte {
 	return []byte(strings.Replace(string(servertest.Request("/mutate", nil)), "Content-Length: 0",
 		fmt.Sprintf("Content-Length: %d", n), 1))
 }
 
-// TestServeLowerCase calls one plugin by the path that the service of a webhook
-// configuration can have.
+// TestServeLowerCase calls one plugin by a path that is valid in the service of a webhook
+// configuration.
 func TestServeLowerCase(t *testing.T) {
 	s := serve(t, "AlwaysPullImages,AlwaysDeny", nil)
 	for _, path := range []string{"/mutate/AlwaysPullImages", "/mutate/alwayspullimages"} {
@@ -210,7 +210,7 @@ func TestServeRefusesMethods(t *testing.T) {
 	}
 }
 
-// TestServeAccepts sends odd reviews that are valid all the same.
+// TestServeAccepts sends unusual reviews that are valid.
 func TestServeAccepts(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	f := func(name, request string) {
@@ -245,7 +245,7 @@ func reviewRequest(review string) []byte {
 	return servertest.Request("/mutate", []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":`+review+`}`))
 }
 
-// TestServeBodyLimit sends bodies of the limit and one byte more.
+// TestServeBodyLimit sends bodies of the maximum length and of one byte more.
 func TestServeBodyLimit(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	f := func(size, code int) {
@@ -261,8 +261,8 @@ func TestServeBodyLimit(t *testing.T) {
 	f(bodyBytesMax+1, 413)
 }
 
-// TestServeTruncated cuts a request at every byte and closes: nothing hangs
-// and the server lives.
+// TestServeTruncated ends a request after every byte: nothing hangs, and the server
+// continues.
 func TestServeTruncated(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	raw := servertest.Request("/mutate?timeout=1s", corpus.MustRead("configmaps-create-v1-1.json"))
@@ -283,7 +283,7 @@ func TestServeTruncated(t *testing.T) {
 	}
 	plain.Answers(false)
 
-	// The same body cut, with the length of what is sent, is a review cut off.
+	// A truncated body with the right length is a truncated review.
 	body := corpus.MustRead("configmaps-create-v1-1.json")
 	end := len(bytes.TrimSpace(body))
 	for cut := 0; cut < end; cut += step {
@@ -295,7 +295,7 @@ func TestServeTruncated(t *testing.T) {
 	plain.Answers(false)
 }
 
-// TestServeSlowSender sends a request a piece at a time.
+// TestServeSlowSender sends a request in small parts.
 func TestServeSlowSender(t *testing.T) {
 	s := serve(t, "AlwaysPullImages", nil)
 	x := s.Open(t)
@@ -313,8 +313,8 @@ func TestServeSlowSender(t *testing.T) {
 	}
 }
 
-// TestServePanics shows that neither a plugin's panic nor one outside plugins
-// ends the process or tells its secrets.
+// TestServePanics checks that panics, in plugins and elsewhere, neither end the process nor
+// log secrets.
 func TestServePanics(t *testing.T) {
 	explode := func(context.Context, *codec.Review) admission.Result { panic("secret") }
 	s := serve(t, "AlwaysPullImages,Explodes", []admission.Plugin{{
@@ -341,7 +341,7 @@ func TestServePanics(t *testing.T) {
 	}
 }
 
-// TestMetricsAreFixed shows that requests change values, never the set of
+// TestMetricsAreFixed checks that requests change the values of series, but never add
 // series.
 func TestMetricsAreFixed(t *testing.T) {
 	s := serve(t, "AlwaysPullImages,AlwaysDeny", nil)
@@ -409,7 +409,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestShutdownFinishes stops the server while a plugin is at work.
+// TestShutdownFinishes stops the server while a plugin runs.
 func TestShutdownFinishes(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
 	slow := func(context.Context, *codec.Review) admission.Result {
@@ -431,7 +431,7 @@ func TestShutdownFinishes(t *testing.T) {
 	for {
 		conn, err := net.Dial("tcp", s.Address)
 		if err != nil {
-			break // it does not accept any more
+			break // it no longer accepts connections
 		}
 		conn.Close()
 		if time.Now().After(deadline) {
@@ -446,7 +446,7 @@ func TestShutdownFinishes(t *testing.T) {
 	s.end(t)
 }
 
-// TestBudget shows that plugins learn when kube-apiserver stops waiting.
+// TestBudget checks that the contexts of plugins end when kube-apiserver stops waiting.
 func TestBudget(t *testing.T) {
 	var left time.Duration
 	var err error
@@ -480,8 +480,8 @@ func TestBudget(t *testing.T) {
 	f("?timeout=nonsense", 30*time.Second)
 }
 
-// TestServeConcurrently compares every answer under 32 clients with the answer
-// to one: pooled memory that is used too long would mix them up.
+// TestServeConcurrently compares every answer to 32 clients with the answer to one: if
+// pooled memory were used too long, they would be mixed up.
 func TestServeConcurrently(t *testing.T) {
 	s := serve(t, "AlwaysPullImages,DefaultTolerationSeconds,ExtendedResourceToleration,StorageObjectInUseProtection", nil)
 	want := make(map[string]string)
@@ -508,8 +508,8 @@ func TestServeConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBudgetOutlivesItsCall derives contexts that end after their call did.
-// They ask the budget once more then, which must not be another call's.
+// TestBudgetOutlivesItsCall derives contexts that end after their call. They then read the
+// budget again, which must not be that of another call.
 func TestBudgetOutlivesItsCall(t *testing.T) {
 	derive := func(ctx context.Context, _ *codec.Review) admission.Result {
 		_, cancel := context.WithTimeout(ctx, time.Millisecond)

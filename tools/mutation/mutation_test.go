@@ -111,7 +111,8 @@ func TestList(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	inModule(t)
-	const tallied = "62.5 % killed: 24 mutants, 15 killed (0 of them because a test was late), 0 explained, 9 survived, 2 of them not reached"
+	const tallied = "62.5 % killed: 24 mutants, 15 killed (0 of them because a test was late), 0 explained, 9 survived, " +
+		"2 of them not reached"
 	want := "seed 1\n" + survived + "example.com/sample/count: " + tallied + " (15 by )\ntotal: " + tallied + "\n"
 	got, survivors, err := printed(t, options{seed: 1}, "./count")
 	if got != want || survivors != 9 || err != nil {
@@ -119,7 +120,8 @@ func TestRun(t *testing.T) {
 	}
 	// The survivors again, of which some are explained.
 	put(t, "out", got)
-	put(t, "explained.txt", "count/count.go: Keep: log(): left out\ncount/count.go: Keep: strings.Clone(text): no clone\n\tnobody sees it\n"+
+	put(t, "explained.txt", "count/count.go: Keep: log(): left out\n"+
+		"count/count.go: Keep: strings.Clone(text): no clone\n\tnobody sees it\n"+
 		"count/count.go: Positive: 0: one more\n\twrong\n")
 	got, survivors, err = printed(t, options{again: "out", seed: 1}, "./count")
 	if survivors != 7 || err != nil || !strings.Contains(got, "total: 0.0 % killed: 9 mutants, 0 killed (0 of them because a test was "+

@@ -13,7 +13,8 @@ import (
 // TestAuditFlags refuses what audit cannot do before it asks a cluster.
 func TestAuditFlags(t *testing.T) {
 	nobody := filepath.Join(t.TempDir(), "kubeconfig")
-	const kubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-context": "a", "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+	const kubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-context": "a",
+		"clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
 		"contexts": [{"name": "a", "context": {"cluster": "a"}}]}`
 	if err := os.WriteFile(nobody, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)

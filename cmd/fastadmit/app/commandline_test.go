@@ -149,7 +149,8 @@ plugins:
 			t.Errorf("%q: got exit code %d, %s\n%s\nwant %d\n%s", args, got, stdout, stderr, code, want)
 		}
 	}
-	const plugin = `level.yaml:4: defaults.enforce: plugin PodSecurity: Invalid value: "restrictedd": must be one of privileged, baseline, restricted
+	const plugin = `level.yaml:4: defaults.enforce: plugin PodSecurity: Invalid value: "restrictedd": must be one of ` +
+		`privileged, baseline, restricted
 admission.yaml:12: plugins[0].configuration.limits[0].bogus: plugin EventRateLimit: unknown field
 admission.yaml:10: plugins[0].configuration.limits[0].qps: plugin EventRateLimit: Invalid value: 0: must be positive
 `

@@ -87,7 +87,8 @@ func (r *registry) register(bundle []byte) {
 	r.objects[theirs] = fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1",
 "kind":"ValidatingWebhookConfiguration","metadata":{"name":"theirs.example.com","resourceVersion":"7"},"webhooks":[
 {"name":"ours.example.com","clientConfig":{"caBundle":%q,"service":{"namespace":"fastadmit","name":"fastadmit"}}},
-{"name":"theirs.example.com","clientConfig":{"service":{"namespace":"theirs","name":"theirs"}}}]}`, base64.StdEncoding.EncodeToString(bundle))
+{"name":"theirs.example.com","clientConfig":{"service":{"namespace":"theirs","name":"theirs"}}}]}`,
+		base64.StdEncoding.EncodeToString(bundle))
 }
 
 // serveManaged starts a server that keeps its certificates in a registry.

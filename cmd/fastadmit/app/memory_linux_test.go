@@ -136,7 +136,10 @@ apiVersion: v1
 kind: Namespace
 metadata:
   name: attacked
-  labels: {pod-security.kubernetes.io/enforce: restricted, pod-security.kubernetes.io/warn: restricted, pod-security.kubernetes.io/audit: baseline}
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+    pod-security.kubernetes.io/warn: restricted
+    pod-security.kubernetes.io/audit: baseline
 ---
 apiVersion: v1
 kind: ServiceAccount

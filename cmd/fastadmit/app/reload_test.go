@@ -153,7 +153,6 @@ func TestReloadConfigMap(t *testing.T) {
 	}
 }
 
-// TestClusterStateDir has a selector ask for the labels of namespaces.
 // TestReloadManifests adds a file to a folder of manifests, and breaks it.
 func TestReloadManifests(t *testing.T) {
 	dir := t.TempDir()
@@ -210,6 +209,7 @@ spec: {policyName: p, validationActions: [Deny]}
 	servertest.Until(t, "a policy was removed", func() bool { return !denies() })
 }
 
+// TestClusterStateDir has a plugin with a namespaceSelector, and namespaces in files.
 func TestClusterStateDir(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	file := filepath.Join(dir, "config.yaml")

@@ -17,8 +17,8 @@ func TestServerSettings(t *testing.T) {
 	file := config.Server{
 		BindAddress: "127.0.0.1", SecurePort: 443, TLSCertFile: "a", TLSPrivateKeyFile: "b", MetricsBindAddress: ":80",
 		ShutdownDelayDuration: metav1.Duration{Duration: time.Second}, Profiling: true,
-		MaxRequestsInflight: 2, MaxRequestBytesInflight: 3, MaxReviewMemoryBytes: 4, MaxConnectionAge: metav1.Duration{Duration: time.Minute},
-		MaxConnections: 5, MaxConnectionsPerAddress: 6,
+		MaxRequestsInflight: 2, MaxRequestBytesInflight: 3, MaxReviewMemoryBytes: 4,
+		MaxConnectionAge: metav1.Duration{Duration: time.Minute}, MaxConnections: 5, MaxConnectionsPerAddress: 6,
 		CertSecretName: "k", CertSecretNamespace: "c", WebhookOwner: "d", EventDeployment: "e", ManagedPathToken: false,
 		WebhookConfigurations: []string{"mutating/fastadmit.io"},
 		ClientCAFile:          "f", ClientAllowedNames: []string{"g"}, TokenAuthFile: "h", BasicAuthFile: "i", PathTokenFile: "j",

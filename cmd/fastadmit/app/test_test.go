@@ -44,7 +44,8 @@ policies: [latest.yaml]
 cases:
 - name: denied
   object: pod.yaml
-  expect: {decision: denied, policy: no-latest.example.com, plugin: ValidatingAdmissionPolicy, code: 422, reason: Invalid, message: images must have a version}
+  expect: {decision: denied, policy: no-latest.example.com, plugin: ValidatingAdmissionPolicy, code: 422, reason: Invalid,
+    message: images must have a version}
 - name: allowed
   object: {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: 'nginx:1'}]}}
   expect: {decision: allowed, warnings: []}

@@ -23,8 +23,8 @@ func decoded(t *testing.T, userInfo string) (review *codec.Review, body []byte) 
 	return review, body
 }
 
-// TestSpec asks about users of all kinds. The body is overwritten before the question is
-// looked at.
+// TestSpec asks about users of all kinds. The body is overwritten before the spec is
+// compared.
 func TestSpec(t *testing.T) {
 	attributes := &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"}
 	for userInfo, want := range map[string]authorizationv1.SubjectAccessReviewSpec{
@@ -42,7 +42,7 @@ func TestSpec(t *testing.T) {
 		clear(body)
 		want.ResourceAttributes = attributes
 		if err != nil {
-			if userInfo == "null" { // kube-apiserver always says who asks
+			if userInfo == "null" { // kube-apiserver always sends the user
 				continue
 			}
 			t.Fatal(userInfo, err)
@@ -56,8 +56,8 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// TestSpecRefused has users that cannot be read, or take more memory than a review may:
-// there is no question then, and the error says why.
+// TestSpecRefused has users that cannot be decoded, or need more memory than a review may
+// use: the error says why.
 func TestSpecRefused(t *testing.T) {
 	for userInfo, want := range map[string]string{
 		`{"username":1}`:             "cannot decode userInfo: json: cannot unmarshal number",

@@ -47,7 +47,7 @@ type plugin struct {
 }
 
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
-	// The review has the options of the command, and nothing of the Pod.
+	// The review has the options of the command, but not the Pod.
 	pod, err := p.pods.GetLive(ctx, review.Namespace(), review.Name())
 	if err != nil && !apierrors.IsNotFound(err) && !cluster.IsInvalidName(err) {
 		return admission.Errored(fmt.Errorf("error looking up pod %s/%s: %w", review.Namespace(), review.Name(), err))
@@ -61,7 +61,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	return admission.Allowed()
 }
 
-// check says why nobody may run commands in a Pod, nil if one may.
+// check returns why running commands in a Pod is denied, nil if it is allowed.
 func (p *plugin) check(spec *corev1.PodSpec) error {
 	switch {
 	case p.hostNamespaces && spec.HostNetwork:
@@ -76,8 +76,8 @@ func (p *plugin) check(spec *corev1.PodSpec) error {
 	return nil
 }
 
-// hasPrivileged reports whether any container is privileged: not only the one
-// that is asked for.
+// hasPrivileged reports whether any container is privileged, not only the one that the
+// command runs in.
 func hasPrivileged(spec *corev1.PodSpec) bool {
 	for i := range spec.InitContainers {
 		if isPrivileged(spec.InitContainers[i].SecurityContext) {

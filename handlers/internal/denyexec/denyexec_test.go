@@ -12,9 +12,8 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// TestLive shows what becomes of a command by what the API server says about
-// the Pod: where it cannot tell, nothing is allowed, and nothing denied as
-// decided.
+// TestLive checks the results for answers of the API server about the Pod. If it cannot
+// tell, the plugin fails: it neither allows nor denies.
 func TestLive(t *testing.T) {
 	const path = "/api/v1/namespaces/shop/pods/web-8d7c59b89-4gqkq"
 	f := func(answer http.HandlerFunc, cancelled bool, want string) {

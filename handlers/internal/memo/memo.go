@@ -4,12 +4,12 @@ package memo
 import "sync"
 
 const (
-	// memoMax is how many texts a Memo knows: as many as namespaces of a large
-	// cluster say something of their own. With memoTextMax it bounds the memory
-	// to some tens of megabytes, whatever anybody writes there.
+	// memoMax is the maximum number of cached texts: the number of namespaces with
+	// annotations of their own in a large cluster. With memoTextMax it bounds the memory to
+	// some tens of megabytes, whatever users write.
 	memoMax = 4096
-	// memoTextMax is how long they are at most, in bytes: several times what
-	// annotations that are meant seriously have.
+	// memoTextMax is the maximum length of a cached text, in bytes: several times that of
+	// useful annotations.
 	memoTextMax = 4096
 )
 
@@ -44,7 +44,7 @@ func (m *Memo[T]) Get(text string) T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.known) >= memoMax {
-		clear(m.known) // those in use come back; most of the others are of the past
+		clear(m.known) // most are no longer in use; the others are parsed again
 	}
 	m.known[text] = meaning
 	return meaning

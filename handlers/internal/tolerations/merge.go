@@ -12,21 +12,21 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// checkEach is after how many tolerations a merge looks at its context: some
-// tenths of a millisecond.
+// checkEach is the number of tolerations after which a merge checks its context: some tenths
+// of a millisecond.
 const checkEach = 1024
 
-// Pods and namespaces have some ten tolerations.
+// Pods and namespaces have about ten tolerations.
 const (
-	few         = 16 // of a pod with those that it gets, for which a merge takes no memory
-	comparedMax = 64 // up to which each is compared with each: faster, and without memory
+	few         = 16 // up to this number, with those to add, a merge does not allocate
+	comparedMax = 64 // up to this number, pairwise comparison is faster, and needs no memory
 )
 
 // Given is an immutable list of tolerations to add to pods. Several goroutines may use it
 // at the same time.
 type Given struct {
 	all   []Toleration
-	texts []string // as JSON
+	texts []string // JSON
 }
 
 // NewGiven returns a copy of a list. The error says that a toleration cannot be encoded.
@@ -112,12 +112,12 @@ func appendKept(dst []byte, kept []bool, own codec.Value, given []*Given) []byte
 	return append(dst, ']')
 }
 
-// mergeInto appends to kept which tolerations stay when a list is merged: those
-// that no toleration which stays and is before them covers, and none behind them
-// that is not the same. The error is that of ctx.
+// mergeInto appends for each toleration whether it is kept. It is removed if a kept one
+// before it covers it, or if one after it covers it and is not equal. The error is that of
+// ctx.
 func mergeInto(ctx context.Context, kept []bool, all []Toleration) ([]bool, error) {
 	if len(all) > comparedMax {
-		return mergeMany(ctx, slices.Clone(all)) // a Set keeps pointers into it
+		return mergeMany(ctx, slices.Clone(all)) // a Set retains pointers to its elements
 	}
 	for i := range all {
 		kept = append(kept, !isCovered(all, kept, i))
@@ -172,15 +172,15 @@ type Set struct {
 	groups map[group]reach
 }
 
-// A group are tolerations that cover the same, but for their seconds.
+// A group has the tolerations that cover the same taints, but for different seconds.
 type group struct {
-	exists     bool // or equals value
+	exists     bool // the operator is Exists; otherwise Equal, with value
 	key, value string
 	effect     corev1.TaintEffect
 }
 
-// reach are the two tolerations of a group that cover most, first and second,
-// which are not the same; nil for none.
+// reach has the two tolerations of a group that cover most, first and second. They are not
+// equal; nil for none.
 type reach struct{ first, second *Toleration }
 
 // NewSet returns an empty Set with room for n tolerations.
@@ -198,7 +198,7 @@ func (s *Set) Add(t *Toleration) {
 	case corev1.TolerationOpEqual, "":
 		g.value = t.value
 	default:
-		return // it covers only what is the same
+		return // it covers only equal ones
 	}
 	r := s.groups[g]
 	switch {
@@ -226,8 +226,7 @@ func (s *Set) Covers(t *Toleration) bool {
 	return same || s.coversOther(t)
 }
 
-// coversOther reports whether one of the tolerations that are not the same as t
-// covers it.
+// coversOther reports whether a toleration covers t that is not equal to t.
 func (s *Set) coversOther(t *Toleration) bool {
 	covers := func(g group) bool {
 		r := s.groups[g]

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// merged is what upstream's MergeTolerations does, each compared with each.
+// merged is upstream's MergeTolerations with pairwise comparisons.
 func merged(all []Toleration) []bool {
 	kept := make([]bool, len(all))
 next:
@@ -29,7 +29,7 @@ next:
 	return kept
 }
 
-// random returns tolerations that often cover one another, valid or not.
+// random returns tolerations that often cover each other, valid and invalid ones.
 func random(r *rand.Rand, n int) []Toleration {
 	all := make([]Toleration, n)
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }

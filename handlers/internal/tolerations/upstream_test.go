@@ -11,9 +11,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// shorthand returns the toleration that a name of upstream's own test
-// (pkg/util/tolerations/tolerations_test.go) stands for: the key, the value if it
-// is one, the effect, the seconds.
+// shorthand returns the toleration for a name in upstream's test
+// (pkg/util/tolerations/tolerations_test.go), which has the key, the value, the effect and
+// the seconds.
 func shorthand(name string) corev1.Toleration {
 	t := corev1.Toleration{Operator: corev1.TolerationOpExists}
 	for _, part := range strings.Split(name, "-") {
@@ -54,7 +54,7 @@ func covers(one *Toleration, other string) bool {
 const everything = "all all-nosched all-noexec foo foo-bar foo-nosched foo-bar-nosched foo-baz-nosched faz-nosched faz-baz-nosched " +
 	"foo-prefnosched foo-noexec foo-bar-noexec foo-noexec-10 foo-noexec-0 foo-bar-noexec-10"
 
-// TestCovers has upstream's own cases: what covers what, and nothing else.
+// TestCovers has upstream's cases of which tolerations cover each other.
 func TestCovers(t *testing.T) {
 	f := func(name, covered string) {
 		t.Helper()
@@ -116,7 +116,7 @@ func TestMerge(t *testing.T) {
 	f("foo-bar-nosched foo-baz-nosched", "foo-nosched faz-baz-nosched", "foo-nosched faz-baz-nosched")
 	f("foo-bar-nosched foo-baz-nosched foo-noexec-10", "all", "all")
 	f("all", "foo-bar-nosched foo-baz-nosched foo-noexec-10", "all")
-	// Of the same, the first.
+	// The first of equal tolerations is kept.
 	f("foo-bar faz", "foo-bar", "foo-bar faz")
 	f("foo-bar foo-baz", "foo foo-bar", "foo")
 }

@@ -14,10 +14,10 @@ import (
 // aPatch is a JSON Patch that adds a label, in base64.
 const aPatch = `"W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2xhYmVscyIsInZhbHVlIjp7ImEiOiJiIn19XQ=="`
 
-// patchOfA is the patch that comes of it.
+// patchOfA is the patch for it.
 const patchOfA = `[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`
 
-// TestAnswers has webhooks answer as upstream's tests have them (k8s.io/apiserver
+// TestAnswers has the answers of upstream's tests (k8s.io/apiserver
 // pkg/admission/plugin/webhook/request TestVerifyAdmissionResponse).
 func TestAnswers(t *testing.T) {
 	var reply string
@@ -84,7 +84,7 @@ func TestAnswers(t *testing.T) {
 	f(admission.Validate, "v1beta1", review("v1beta1", `{"allowed":true,"patchType":"JSONPatch","patch":`+aPatch+`}`), "", "")
 }
 
-// TestDenials has webhooks deny as upstream's tests have them (k8s.io/apiserver
+// TestDenials has the denials of upstream's tests (k8s.io/apiserver
 // pkg/admission/plugin/webhook/errors TestToStatusErr).
 func TestDenials(t *testing.T) {
 	var response string
@@ -119,8 +119,7 @@ func TestDenials(t *testing.T) {
 	f(`{"code":600,"message":"no"}`, ": no", 500)
 }
 
-// TestNoted takes over the warnings and audit annotations of a webhook that an API server
-// takes.
+// TestNoted checks that valid warnings and audit annotations of a webhook are copied.
 func TestNoted(t *testing.T) {
 	b := newReplies(t, func(string) string {
 		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,` +
@@ -135,8 +134,8 @@ func TestNoted(t *testing.T) {
 	}
 }
 
-// TestAuditPatches writes what webhooks change into the audit log, and the patches of them
-// where the configuration says so.
+// TestAuditPatches checks the audit annotations about changes by webhooks, and their patches
+// if the configuration enables these.
 func TestAuditPatches(t *testing.T) {
 	b := newReplies(t, func(path string) string {
 		patch := aPatch
@@ -169,8 +168,7 @@ func TestAuditPatches(t *testing.T) {
 	}
 }
 
-// TestRequestFields sends what is not in a review as an API server does that does not have
-// it.
+// TestRequestFields has reviews without some fields, which are sent as older API servers do.
 func TestRequestFields(t *testing.T) {
 	var got string
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -206,7 +204,8 @@ func TestRequestFields(t *testing.T) {
 			`,"operation":"DELETE","userInfo":{},"object":null,"oldObject":{"a":1},"dryRun":false,"options":null`)
 }
 
-// TestExempt calls no webhook for what says which webhooks and policies there are.
+// TestExempt has resources that configure webhooks and policies: no webhook is called for
+// them.
 func TestExempt(t *testing.T) {
 	called := false
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -228,8 +227,8 @@ func TestExempt(t *testing.T) {
 		"example.com/v1/mutatingwebhookconfigurations":                      true,
 	} {
 		called = false
-		if r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`)); r.message != "" ||
-			called != want {
+		r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`))
+		if r.message != "" || called != want {
 			t.Errorf("%s: got called %v, %s, want called %v", resource, called, r.message, want)
 		}
 	}

@@ -24,8 +24,8 @@ import (
 
 var pod = admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 
-// TestSent sends the reviews of kube-apiserver on, and compares what a webhook gets with
-// them: all but the uid is the same.
+// TestSent compares the reviews that a webhook gets with those of kube-apiserver: only the
+// uid differs.
 func TestSent(t *testing.T) {
 	var got []byte
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func TestSent(t *testing.T) {
 		want, uid := decoded(t, body)
 		have, other := decoded(t, got)
 		if strings.Contains(name, "v1beta1") {
-			want["apiVersion"] = "admission.k8s.io/v1" // which is what the webhook takes
+			want["apiVersion"] = "admission.k8s.io/v1" // the webhook's version
 		}
 		if !jsonEqual(have, want) || uid == other {
 			t.Errorf("%s: got  %s\nwant %s", name, got, body)
@@ -59,7 +59,7 @@ func TestSent(t *testing.T) {
 	}
 }
 
-// decoded returns a review without its uid, and that.
+// decoded returns a review without its uid, and the uid.
 func decoded(t *testing.T, body []byte) (review map[string]any, uid string) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -79,7 +79,7 @@ func jsonEqual(a, b any) bool {
 	return err == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// TestHostile has webhooks answer what no webhook should.
+// TestHostile has webhooks with malicious answers.
 func TestHostile(t *testing.T) {
 	elsewhere := newBackend(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") })
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -162,8 +162,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestOutlived has a webhook answer before it reads what it is asked, and the review be
-// released meanwhile. In the poison build its bytes are overwritten then.
+// TestOutlived has a webhook answer before it reads the request, and releases the review
+// meanwhile. In the poison build, this overwrites its bytes.
 func TestOutlived(t *testing.T) {
 	var reading sync.WaitGroup
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -188,8 +188,8 @@ func TestOutlived(t *testing.T) {
 	reading.Wait()
 }
 
-// TestTimes has webhooks hang: the call ends with timeoutSeconds, or before the review
-// does, with time for an answer.
+// TestTimes has webhooks that do not answer: the call ends after timeoutSeconds, or before
+// the review ends, early enough for an answer.
 func TestTimes(t *testing.T) {
 	ended := make(chan struct{})
 	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -214,7 +214,7 @@ func TestTimes(t *testing.T) {
 		review.Release()
 	}
 	close(ended)
-	b.CloseClientConnections() // and with them, all goroutines
+	b.CloseClientConnections() // ends all goroutines of the server
 	for range 3000 {
 		if runtime.NumGoroutine() <= before {
 			return
@@ -224,7 +224,7 @@ func TestTimes(t *testing.T) {
 	t.Errorf("got %d goroutines, before there were %d", runtime.NumGoroutine(), before)
 }
 
-// TestInflight has more reviews in flight than a webhook gets calls.
+// TestInflight has more reviews in flight than a webhook may have calls.
 func TestInflight(t *testing.T) {
 	const callsMax = 200
 	var now, most atomic.Int64
@@ -250,7 +250,7 @@ func TestInflight(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); now.Load() < callsMax && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
 	}
-	hurried, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // in which one more would come
+	hurried, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // enough for one more call
 	defer cancel()
 	review := codec.Acquire()
 	defer review.Release()
@@ -262,7 +262,8 @@ func TestInflight(t *testing.T) {
 	}
 	var series strings.Builder
 	b.series.WritePrometheus(&series)
-	if want := `fastadmit_webhook_limited_total{plugin="ValidatingAdmissionWebhook",webhook="a.example.com"} 1`; !strings.Contains(series.String(), want) {
+	const want = `fastadmit_webhook_limited_total{plugin="ValidatingAdmissionWebhook",webhook="a.example.com"} 1`
+	if !strings.Contains(series.String(), want) {
 		t.Errorf("got %s\nwant %s", series.String(), want)
 	}
 	close(release)
@@ -272,7 +273,7 @@ func TestInflight(t *testing.T) {
 	}
 }
 
-// TestCircuit leaves a webhook alone that fails, and comes back.
+// TestCircuit has a webhook that fails, is not called for some time, and recovers.
 func TestCircuit(t *testing.T) {
 	var calls atomic.Int64
 	var good atomic.Bool
@@ -308,7 +309,8 @@ func TestCircuit(t *testing.T) {
 	f("Fail", 10)
 }
 
-// TestCredentials presents what the kubeconfig file has for a host, and says nothing of it.
+// TestCredentials checks that a host gets its credentials in the kubeconfig file, and that
+// these are not logged.
 func TestCredentials(t *testing.T) {
 	const secret = "s3cr3t-t0k3n"
 	var got atomic.Value
@@ -336,7 +338,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestReinvocation calls webhooks again as kube-apiserver does.
+// TestReinvocation checks that webhooks are reinvoked as in kube-apiserver.
 func TestReinvocation(t *testing.T) {
 	var calls []string
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -361,8 +363,8 @@ func TestReinvocation(t *testing.T) {
 	}
 }
 
-// TestReinvocationConditions has a webhook that is not called again match only after the
-// object changed, with a condition that fails then.
+// TestReinvocationConditions has a webhook that matches only after the object was changed.
+// It is not reinvoked, but its condition fails then.
 func TestReinvocationConditions(t *testing.T) {
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := readAsked(t, r)
@@ -377,7 +379,7 @@ func TestReinvocationConditions(t *testing.T) {
 	}
 }
 
-// TestLoop has a webhook of fastadmit be fastadmit.
+// TestLoop has a webhook configuration that leads back to fastadmit.
 func TestLoop(t *testing.T) {
 	var chain *admission.Chain
 	var inner result
@@ -393,7 +395,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestCanceled has the review end while a webhook is asked.
+// TestCanceled has the review end during the call of a webhook.
 func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {

@@ -15,9 +15,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
-// What kube-apiserver accepts in a webhook configuration, in its words
-// (k8s.io/kubernetes pkg/apis/admissionregistration/validation and v1/defaults.go). The
-// lists are in the order in which messages show them.
+// The values that kube-apiserver accepts in a webhook configuration (k8s.io/kubernetes
+// pkg/apis/admissionregistration/validation and v1/defaults.go). The lists are in the order
+// of the messages.
 var (
 	failurePolicies      = []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore}
 	matchPolicies        = []admissionregistrationv1.MatchPolicyType{admissionregistrationv1.Equivalent, admissionregistrationv1.Exact}
@@ -35,7 +35,7 @@ const (
 	defaultServicePort    = 443
 )
 
-// check sets the defaults of a configuration and says what is wrong with it.
+// check sets the defaults of a configuration and returns all errors in it.
 func (c *configuration) check(services bool) field.ErrorList {
 	errs := validation.ValidateObjectMeta(&c.ObjectMeta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	seen := make(map[string]bool)
@@ -111,7 +111,7 @@ func oneOf[T ~string](path *field.Path, got T, want []T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, got, want)}
 }
 
-// servicePath returns the path that a webhook of a Service is called at.
+// servicePath returns the path of a webhook of a Service.
 func servicePath(s *admissionregistrationv1.ServiceReference) string {
 	if s.Path == nil {
 		return ""

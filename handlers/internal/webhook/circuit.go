@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// circuitPauseMax is how long a webhook may be left alone. It comes back in the middle of
-// that, and nobody waits for it longer.
+// circuitPauseMax is the maximum pause. Webhooks recover sooner, and operators should not
+// have to wait longer for them.
 const circuitPauseMax = 10 * time.Minute
 
 var errCircuitOpen = errors.New("failed to call webhook: it is not called for some time, because previous calls have failed")
 
-// A circuit lets calls through until too many of them have failed one after the other,
-// and then one at a time, after a pause.
+// A circuit allows calls until too many consecutive ones have failed. Then it allows one
+// call after each pause.
 type circuit struct {
-	settings *Circuit // nil for one that lets all through
+	settings *Circuit // nil to allow all calls
 
 	mu       sync.Mutex
 	failures int
-	until    time.Time // open until then; zero while it is closed
+	until    time.Time // open until then; zero if it is closed
 }
 
-// allows reports whether a call may be made. Of those after a pause, it is one for each
-// pause until one has succeeded.
+// allows reports whether a call may be made. While the circuit is open, it allows one call
+// after each pause.
 func (c *circuit) allows(now time.Time) bool {
 	if c.settings == nil {
 		return true
@@ -40,7 +40,7 @@ func (c *circuit) allows(now time.Time) bool {
 	return true
 }
 
-// ended notes how a call has ended that was let through.
+// ended records the result of an allowed call.
 func (c *circuit) ended(failed bool, now time.Time) {
 	if c.settings == nil {
 		return
@@ -56,7 +56,7 @@ func (c *circuit) ended(failed bool, now time.Time) {
 	}
 }
 
-// isOpen reports whether calls are not made.
+// isOpen reports whether the circuit is open.
 func (c *circuit) isOpen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,7 +37,7 @@ func tryConfig(t *testing.T, plugin admission.Plugin, config string, manifests .
 	return err
 }
 
-// TestConfig has the configuration files that are valid, and others.
+// TestConfig has valid and invalid configuration files.
 func TestConfig(t *testing.T) {
 	f := func(version, more, want string) {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestConfig(t *testing.T) {
 	f(own, `,"circuit":{"failures":1,"pause":"10m1ns"}`, `circuit.pause: Invalid value: "10m0.000000001s": must be from 1ms to 10m0s`)
 }
 
-// TestNeeds asks for no more rights than a configuration wants.
+// TestNeeds checks that a configuration needs no more permissions than its fields require.
 func TestNeeds(t *testing.T) {
 	services := cluster.Services.Called("get")
 	f := func(config string, want ...cluster.Need) {
@@ -79,8 +79,8 @@ func TestNeeds(t *testing.T) {
 		cluster.ValidatingWebhookConfigurations.CalledStatus("update").InBackground())
 }
 
-// configured is a configuration with one webhook that has these fields, beside those that
-// are wanted. Null leaves a field out.
+// configured returns a configuration with one webhook with these fields and the required
+// ones. The value null leaves a field out.
 func configured(t *testing.T, kind, fields string) []byte {
 	t.Helper()
 	has, given := make(map[string]json.RawMessage), make(map[string]json.RawMessage)
@@ -98,16 +98,18 @@ func configured(t *testing.T, kind, fields string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":[%s]}`, kind, text)
+	return fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":"c"},"webhooks":[%s]}`,
+		kind, text)
 }
 
-// TestValidation has the webhooks that kube-apiserver accepts, and others (k8s.io/kubernetes
+// TestValidation has webhooks that kube-apiserver accepts or rejects (k8s.io/kubernetes
 // pkg/apis/admissionregistration/validation validation_test.go).
 func TestValidation(t *testing.T) {
 	f := func(fields, want string) {
 		t.Helper()
 		for kind, plugin := range map[string]admission.Plugin{
-			"ValidatingWebhookConfiguration": validatingadmissionwebhook.Plugin(), "MutatingWebhookConfiguration": mutatingadmissionwebhook.Plugin(),
+			"ValidatingWebhookConfiguration": validatingadmissionwebhook.Plugin(),
+			"MutatingWebhookConfiguration":   mutatingadmissionwebhook.Plugin(),
 		} {
 			err := tryConfig(t, plugin, upstreamConfig, admission.File{Name: "a.json", Content: configured(t, kind, fields)})
 			wantError(t, kind+" "+fields, err, want)
@@ -143,7 +145,8 @@ func TestValidation(t *testing.T) {
 			`use clientConfig.url instead, or apiVersion fastadmit.io/v1alpha1 of the plugin's configuration`)
 	f(`"clientConfig":{"url":"http://a.example.com"}`,
 		`webhooks[0].clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme; desired format: https://host[/path]`)
-	f(`"rules":[{"operations":[],"apiGroups":["a"],"apiVersions":["a"],"resources":["a"]}]`, `webhooks[0].rules[0].operations: Required value`)
+	f(`"rules":[{"operations":[],"apiGroups":["a"],"apiVersions":["a"],"resources":["a"]}]`,
+		`webhooks[0].rules[0].operations: Required value`)
 	f(`"admissionReviewVersions":["v2"]`, `webhooks[0].admissionReviewVersions: Invalid value: ["v2"]: must include at least one `+
 		`of v1, v1beta1`)
 	f(`"admissionReviewVersions":["v1beta1"]`, "")
@@ -169,8 +172,8 @@ func TestValidation(t *testing.T) {
 		`webhooks[0].reinvocationPolicy: Unsupported value: "other": supported values: "IfNeeded", "Never"`)
 }
 
-// TestManifests has several configurations, and Services, which want the configuration of
-// fastadmit or come from the API.
+// TestManifests has several configurations, and Services, which are only allowed with
+// fastadmit's own configuration or in the API.
 func TestManifests(t *testing.T) {
 	plugin := validatingadmissionwebhook.Plugin()
 	service := func(name, fields string) []byte {
@@ -204,10 +207,12 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestOrder calls webhooks in the order of the names of their configurations.
+// TestOrder checks that webhooks are called in the order of the names of their
+// configurations.
 func TestOrder(t *testing.T) {
 	b := newReplies(t, func(path string) string {
-		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` + path + `"]}}`
+		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` +
+			path + `"]}}`
 	})
 	var files []admission.File
 	for _, name := range []string{"c", "a", "b"} {
@@ -221,7 +226,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRules has the plugin want what its webhooks do.
+// TestRules checks that the rules of the plugin are those of its webhooks.
 func TestRules(t *testing.T) {
 	plugin := validatingadmissionwebhook.Plugin()
 	f := func(e admission.Enabled, want ...admission.Rule) {
@@ -239,8 +244,8 @@ func TestRules(t *testing.T) {
 		{Name: "b", Content: []byte(strings.Replace(string(configured(t, "ValidatingWebhookConfiguration", `"rules":[]`)), `{"name":"c"}`,
 			`{"name":"d"}`, 1))},
 	}
-	f(admission.Enabled{}, admission.Any()) // nothing says where webhooks come from
+	f(admission.Enabled{}, admission.Any()) // the source of webhooks is not configured
 	f(admission.Enabled{Config: []byte(upstreamConfig)})
 	f(admission.Enabled{Config: []byte(upstreamConfig), Manifests: manifests}, pods)
-	f(admission.Enabled{Config: []byte(followConfig), Manifests: manifests}, admission.Any()) // before the custom resources are followed
+	f(admission.Enabled{Config: []byte(followConfig), Manifests: manifests}, admission.Any()) // before the custom resources are listed
 }

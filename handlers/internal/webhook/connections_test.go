@@ -25,8 +25,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
-// countedBackend counts connections and notes the protocols that calls came by. Its
-// certificate is for a Service too.
+// countedBackend counts connections and records the protocols of calls. Its certificate is
+// also valid for a Service.
 type countedBackend struct {
 	*backend
 	connections atomic.Int64
@@ -70,7 +70,7 @@ func newCountedBackend(t *testing.T, http2 bool) *countedBackend {
 	return c
 }
 
-// want compares what there was.
+// want compares the protocols and the number of connections.
 func (c *countedBackend) want(protocol string, connections int64) {
 	c.t.Helper()
 	var protocols []string
@@ -83,8 +83,9 @@ func (c *countedBackend) want(protocol string, connections int64) {
 	}
 }
 
-// TestConnections has calls share connections: all of them one with HTTP/2, and one after
-// the other with HTTP/1.1. A Service gets HTTP/1.1, also where it offers more.
+// TestConnections checks that calls share connections: a single one with HTTP/2, one per
+// concurrent call with HTTP/1.1. Calls of a Service use HTTP/1.1, even if it supports
+// HTTP/2.
 func TestConnections(t *testing.T) {
 	const calls = 10
 	second := newCountedBackend(t, true)
@@ -95,7 +96,7 @@ func TestConnections(t *testing.T) {
 			t.Error(r.message)
 		}
 	}
-	f(chain) // the first one connects
+	f(chain) // opens a connection
 	var all sync.WaitGroup
 	for range calls {
 		all.Go(func() { f(chain) })
@@ -118,7 +119,8 @@ func TestConnections(t *testing.T) {
 	service.want("HTTP/1.1", 1)
 }
 
-// serviceChain is chain for a webhook by Service, whose cluster IP is that of the server.
+// serviceChain is chain for a webhook with a Service, whose cluster IP is the address of the
+// server.
 func (c *countedBackend) serviceChain() *admission.Chain {
 	c.t.Helper()
 	u, err := url.Parse(c.URL)

@@ -13,16 +13,16 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// credentials are those of a kubeconfig file, by the hosts that they are for
-// (k8s.io/apiserver pkg/util/webhook/authentication.go). The file has the contents of the
-// files that it names in place of their names; see admission.Setup.
+// credentials are the users in a kubeconfig file, by the hosts that they are for
+// (k8s.io/apiserver pkg/util/webhook/authentication.go). The file contains the contents of
+// files instead of their names; see admission.Setup.
 type credentials struct{ config *clientcmdapi.Config }
 
-// readCredentials reads a kubeconfig file; nil is that of nobody.
+// readCredentials parses a kubeconfig file; nil has no users.
 func readCredentials(kubeconfig []byte) (*credentials, error) {
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, errors.New("kubeConfigFile: not a kubeconfig file") // what the error quotes may be a secret
+		return nil, errors.New("kubeConfigFile: not a kubeconfig file") // the error may quote a secret
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
 		user := config.AuthInfos[name]
@@ -33,7 +33,7 @@ func readCredentials(kubeconfig []byte) (*credentials, error) {
 	return &credentials{config}, nil
 }
 
-// configFor returns how to present oneself to a host and port.
+// configFor returns the client configuration for a host and port.
 func (c *credentials) configFor(target string) *rest.Config {
 	user := c.user(target)
 	if user == nil {
@@ -54,9 +54,9 @@ func (c *credentials) configFor(target string) *rest.Config {
 	return config
 }
 
-// user returns the user for a host and port: the one of that name, or of the longest
-// suffix behind "*."; with port 443 also without the port; then "*", and then that of the
-// current context. Nil is nobody.
+// user returns the user for a host and port. In this order, it looks for the same name, for
+// the longest suffix after "*.", and, with port 443, for these without the port; then for
+// "*", and for the user of the current context. Nil means no credentials.
 func (c *credentials) user(target string) *clientcmdapi.AuthInfo {
 	names := suffixes(target)
 	if host, port, err := net.SplitHostPort(target); err == nil && port == "443" {
@@ -74,7 +74,7 @@ func (c *credentials) user(target string) *clientcmdapi.AuthInfo {
 	return nil
 }
 
-// suffixes returns a name and the wildcards that stand for it.
+// suffixes returns a name and all wildcards that match it.
 func suffixes(name string) []string {
 	names := []string{name}
 	for {

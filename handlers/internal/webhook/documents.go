@@ -14,20 +14,19 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/documents"
 )
 
-// The versions of documents that are read. The fields of the last are the same, but for
-// its defaults, which are not those of a version that is served today.
+// The supported versions of documents. Older ones have the same fields, but other defaults.
 var apiVersions = []string{"admissionregistration.k8s.io/v1"}
 
 // A Kind is one of the two kinds of webhook configurations.
 type Kind struct {
-	Name string // as in the field kind of a document
+	Name string // the field kind of a document
 
-	phase     string // as upstream's metrics and annotations call it
+	phase     string // the name in upstream's metrics and annotations
 	resources cluster.KindOf[*cluster.JSON]
 	decode    func(unmarshal func(into any) []error) (*configuration, []error)
 }
 
-// A configuration is one of either kind.
+// A configuration is a webhook configuration of either kind.
 type configuration struct {
 	metav1.ObjectMeta
 	webhooks []admissionregistrationv1.MutatingWebhook // a validating webhook has all of its fields but one
@@ -61,11 +60,11 @@ var ValidatingKind = &Kind{
 	},
 }
 
-// read reads the configurations in manifests, lists among them, sorted by name, with
-// defaults. It refuses what kube-apiserver refuses in a folder of manifests: unknown
-// fields, other kinds, two of one name, Services unless services is true, and what is not
-// valid in the API. Names need not end with ".static.k8s.io" as there, where
-// configurations of the API must have other names. The error joins all that is wrong.
+// read reads the configurations in manifests and in lists, sorted by name, with defaults. As
+// kube-apiserver does for a folder of manifests, it rejects unknown fields, other kinds,
+// duplicate names, Services unless services is true, and everything that is invalid in the
+// API. Unlike there, names need not end with ".static.k8s.io", which distinguishes them from
+// configurations in the API. The error joins all errors.
 func (k *Kind) read(manifests []admission.File, services bool) (all []*configuration, err error) {
 	from := make(map[*configuration]string)
 	reader := documents.Reader{APIVersions: apiVersions, Kinds: []string{k.Name}, Add: func(file *admission.File, _ string, content []byte) []error {

@@ -25,11 +25,11 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
-// A hook is a webhook of a configuration, as YAML in one line.
+// A hook is a webhook of a configuration.
 type hook struct {
 	name, path string
 	more       string // other fields, such as "failurePolicy: Ignore"
-	rules      string // "" for all there is
+	rules      string // "" for all resources
 	versions   string // "" for ["v1"]
 }
 
@@ -37,7 +37,7 @@ type hook struct {
 type backend struct {
 	*httptest.Server
 	t *testing.T
-	// series are those of the last chain with its webhooks.
+	// series are the metrics of the last chain with its webhooks.
 	series *metrics.Set
 }
 
@@ -53,8 +53,8 @@ func newBackend(t *testing.T, serve http.HandlerFunc) *backend {
 	return &backend{Server: server, t: t}
 }
 
-// newReplies is a backend that answers with what reply returns, in which UID is the uid of
-// the review.
+// newReplies returns a backend that answers with the result of reply; UID in it is replaced
+// by the uid of the review.
 func newReplies(t *testing.T, reply func(path string) string) *backend {
 	t.Helper()
 	return newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -84,8 +84,8 @@ func (b *backend) webhooks(hooks ...hook) string {
 		if h.versions != "" {
 			versions = h.versions
 		}
-		text := fmt.Sprintf(`{"name":%q,"clientConfig":{"url":%q,"caBundle":%s},"rules":%s,"sideEffects":"None","admissionReviewVersions":%s`,
-			h.name, b.URL+h.path, ca, rules, versions)
+		text := fmt.Sprintf(`{"name":%q,"clientConfig":{"url":%q,"caBundle":%s},"rules":%s,"sideEffects":"None",`+
+			`"admissionReviewVersions":%s`, h.name, b.URL+h.path, ca, rules, versions)
 		if h.more != "" {
 			text += "," + h.more
 		}
@@ -132,7 +132,8 @@ func newChain(t *testing.T, plugin admission.Plugin, enabled admission.Enabled, 
 	return chain
 }
 
-// tryChain is newChain for what may not be valid. The namespace of the reviews is there.
+// tryChain is newChain for configurations that may be invalid. The namespace of the reviews
+// exists.
 func tryChain(t *testing.T, o cluster.Options, plugin *admission.Plugin, enabled admission.Enabled,
 	objects ...runtime.Object) (*admission.Chain, error) {
 	t.Helper()
@@ -147,7 +148,7 @@ func tryChain(t *testing.T, o cluster.Options, plugin *admission.Plugin, enabled
 	return admission.NewChain([]admission.Plugin{*plugin}, map[string]admission.Enabled{plugin.Name: enabled}, state, nil)
 }
 
-// asked is what a webhook reads of a review.
+// asked has the fields that a webhook reads of a review.
 type asked struct {
 	Request struct {
 		UID    string          `json:"uid"`
@@ -155,7 +156,7 @@ type asked struct {
 	} `json:"request"`
 }
 
-// readAsked reads what a webhook is asked.
+// readAsked decodes the review in a request to a webhook.
 func readAsked(t *testing.T, r *http.Request) (asked, []byte) {
 	body, err := io.ReadAll(r.Body)
 	var a asked
@@ -168,13 +169,13 @@ func readAsked(t *testing.T, r *http.Request) (asked, []byte) {
 	return a, body
 }
 
-// answer answers with the fields of a response beside the uid.
+// answer answers with the fields of a response and the uid.
 func answer(w http.ResponseWriter, uid, response string) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,%s}}`, uid, response)
 }
 
-// patched is a response with a JSON Patch.
+// patched returns a response with a JSON Patch.
 func patched(t *testing.T, patch string) string {
 	encoded, err := json.Marshal([]byte(patch))
 	if err != nil {
@@ -183,7 +184,7 @@ func patched(t *testing.T, patch string) string {
 	return `"allowed":true,"patchType":"JSONPatch","patch":` + string(encoded)
 }
 
-// result is what comes of a review.
+// result is the result of a review.
 type result struct {
 	message, patch string
 	code           int32
@@ -191,7 +192,7 @@ type result struct {
 	answer         string
 }
 
-// ask asks a chain about a review.
+// ask sends a review to a chain.
 func ask(t *testing.T, chain *admission.Chain, phase admission.Phase, body []byte) result {
 	t.Helper()
 	return askIn(t.Context(), t, chain, phase, body)

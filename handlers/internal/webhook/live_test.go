@@ -27,7 +27,7 @@ const (
 	namespacesPath = "/api/v1/namespaces"
 )
 
-// An apiServer has custom resources, says when they change, and notes the statuses that are
+// An apiServer serves custom resources with a watch, and records the statuses that are
 // written.
 type apiServer struct {
 	t *testing.T
@@ -35,9 +35,9 @@ type apiServer struct {
 	mu       sync.Mutex
 	listing  chan struct{} // closed when custom resources may be listed
 	stored   []string
-	statuses map[string][]string // what was written, by the name of the configuration
+	statuses map[string][]string // by the name of the configuration
 	events   chan string         // for the watch
-	hangs    bool                // statuses are not written
+	hangs    bool                // status requests are not answered
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -115,14 +115,14 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 		object.Metadata.Name)
 }
 
-// written are the statuses that were written.
+// written returns the statuses that were written.
 func (a *apiServer) written(name string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return strings.Join(a.statuses[name], "\n")
 }
 
-// follow returns a chain of the plugin in this cluster.
+// follow returns a chain of the plugin in the cluster of the API server.
 func (a *apiServer) follow(set *metrics.Set) *admission.Chain {
 	a.t.Helper()
 	server := httptest.NewServer(a)
@@ -164,15 +164,15 @@ func eventually(t *testing.T, what func() string, want string) {
 	}
 }
 
-// storedConfiguration is a custom resource of a generation.
+// storedConfiguration returns a custom resource with this generation.
 func storedConfiguration(name string, generation int, webhooks string) string {
 	return fmt.Sprintf(`{"apiVersion":"webhooks.fastadmit.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":%q,`+
 		`"uid":%q,"generation":%d,"resourceVersion":"%d"},"webhooks":%s}`,
 		name, name, generation, generation, webhooks)
 }
 
-// TestLive follows custom resources: which webhooks are called, which rules the plugin has,
-// and what their statuses say.
+// TestLive changes custom resources, and checks which webhooks are called, the rules of the
+// plugin, and the statuses.
 func TestLive(t *testing.T) {
 	b := newReplies(t, func(path string) string {
 		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"UID","allowed":true,"warnings":["` +
@@ -216,7 +216,7 @@ func TestLive(t *testing.T) {
 	const ready = "Ready True Valid %[1]d: its webhooks are called"
 	eventually(t, func() string { return a.written("good") }, fmt.Sprintf("%[1]d; "+ready, 3))
 	eventually(t, func() string { first, _, _ := strings.Cut(a.written("refused"), "\n"); return first },
-		fmt.Sprintf("%[1]d; "+ready, 1)) // again and again
+		fmt.Sprintf("%[1]d; "+ready, 1)) // repeatedly
 	const invalid = `4; Ready False Invalid 4: webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 ` +
 		`and 30 seconds`
 	eventually(t, func() string { return a.written("bad") }, invalid)
@@ -260,14 +260,14 @@ func TestLive(t *testing.T) {
 	cancel()
 }
 
-// TestRulesWhileWritesHang has the rules follow the cluster while the API server does not
-// answer writes.
+// TestRulesWhileWritesHang checks that the rules follow the cluster while the API server
+// does not answer writes.
 func TestRulesWhileWritesHang(t *testing.T) {
 	webhooks := `[{"name":"a.example.com","admissionReviewVersions":["v1"],"sideEffects":"None",` +
 		`"clientConfig":{"url":"https://127.0.0.1:1"},` +
 		`"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}]`
 	a := &apiServer{t: t, hangs: true, listing: make(chan struct{}), events: make(chan string)}
-	for i := range 9 { // whose statuses take longer than anybody waits
+	for i := range 9 { // writing all statuses would take too long
 		a.stored = append(a.stored, storedConfiguration(fmt.Sprint("stored-", i), 1, webhooks))
 	}
 	close(a.listing)
@@ -282,7 +282,7 @@ func TestRulesWhileWritesHang(t *testing.T) {
 	}
 }
 
-// TestRunEnds has the plugin follow custom resources no longer than it is to.
+// TestRunEnds checks that the plugin stops following custom resources when its context ends.
 func TestRunEnds(t *testing.T) {
 	plugin := validatingadmissionwebhook.Plugin()
 	needs := plugin.AllNeeds([]byte(followConfig))

@@ -17,7 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// wantSeries compares the series of webhooks, but for times.
+// wantSeries compares the metrics of webhooks, except times.
 func wantSeries(t *testing.T, set *metrics.Set, want ...string) {
 	t.Helper()
 	var text strings.Builder
@@ -36,7 +36,7 @@ func wantSeries(t *testing.T, set *metrics.Set, want ...string) {
 	}
 }
 
-// TestMeasured counts what becomes of calls.
+// TestMeasured checks the counters of the results of calls.
 func TestMeasured(t *testing.T) {
 	var b *backend
 	var during func()
@@ -70,7 +70,8 @@ func TestMeasured(t *testing.T) {
 	f(admission.Validate, upstreamConfig, "/fail", `"failurePolicy":"Ignore"`, took,
 		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
 	f(admission.Mutate, upstreamConfig, "/patch", `"failurePolicy":"Ignore"`, took,
-		`rejection_total`+a+`,operation="CREATE",error_type="apiserver_internal_error"} 1`, `request_total`+a+`,code="200",result="allowed"} 1`)
+		`rejection_total`+a+`,operation="CREATE",error_type="apiserver_internal_error"} 1`,
+		`request_total`+a+`,code="200",result="allowed"} 1`)
 	f(admission.Validate, upstreamConfig, "/", `"matchConditions":[{"name":"a","expression":"false"}]`,
 		`match_condition_exclusions_total`+a+`,operation="CREATE"} 1`)
 	f(admission.Validate, upstreamConfig, "/", `"objectSelector":{"matchLabels":{"no":"pod"}}`)
@@ -82,8 +83,8 @@ func TestMeasured(t *testing.T) {
 	f(admission.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
 }
 
-// TestTimeouts has a webhook be told how long it may take: its timeout, or what is left of
-// the review, less what answering takes.
+// TestTimeouts checks the timeout that a webhook is told: its own, or the remaining time of
+// the review less the time to answer.
 func TestTimeouts(t *testing.T) {
 	var got atomic.Value
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +92,7 @@ func TestTimeouts(t *testing.T) {
 		a, _ := readAsked(t, r)
 		answer(w, a.Request.UID, `"allowed":true`)
 	})
-	f := func(seconds string, left time.Duration, wanted ...string) { // the later ones on a busy machine
+	f := func(seconds string, left time.Duration, wanted ...string) { // later values are for a busy machine
 		t.Helper()
 		more := ""
 		if seconds != "" {
@@ -118,12 +119,12 @@ func TestTimeouts(t *testing.T) {
 	f("1", 0, "1s")
 	f("30", 0, "30s")
 	f("3", time.Minute, "3s")
-	f("30", 27400*time.Millisecond, "27s", "26s", "25s")   // half a second less; a tenth would be more
-	f("30", 4400*time.Millisecond, "4s", "3s", "2s", "1s") // a tenth less
+	f("30", 27400*time.Millisecond, "27s", "26s", "25s")   // reserves half a second, which is less than a tenth
+	f("30", 4400*time.Millisecond, "4s", "3s", "2s", "1s") // reserves a tenth
 }
 
-// TestDeadlineOfReview denies a review that ends while a webhook is called whose failures are
-// ignored: nobody knows what others would have said.
+// TestDeadlineOfReview has a review end during the call of a webhook whose failures are
+// ignored: it is denied, because other webhooks were not called.
 func TestDeadlineOfReview(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -142,7 +143,7 @@ func TestDeadlineOfReview(t *testing.T) {
 	}
 }
 
-// TestMatches calls a webhook for what it selects.
+// TestMatches checks which reviews a webhook is called for.
 func TestMatches(t *testing.T) {
 	called := false
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -164,7 +165,8 @@ func TestMatches(t *testing.T) {
 	f(hook{more: `"objectSelector":{"matchLabels":{"a":"b"}}`}, false, "")
 	f(hook{more: `"objectSelector":{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}`}, true, "")
 	f(hook{more: `"namespaceSelector":{"matchLabels":{"a":"b"}}`}, false, "")
-	f(hook{more: `"matchConditions":[{"name":"a","expression":"true"},{"name":"b","expression":"object.metadata.name == 'name'"}]`}, true, "")
+	f(hook{more: `"matchConditions":[{"name":"a","expression":"true"},{"name":"b","expression":"object.metadata.name == 'name'"}]`},
+		true, "")
 	f(hook{more: `"matchConditions":[{"name":"a","expression":"true"},{"name":"b","expression":"false"}]`}, false, "")
 	f(hook{more: `"matchConditions":[{"name":"a","expression":"object.no == 1"},{"name":"b","expression":"false"}]`}, false, "")
 	const failed = `ValidatingAdmissionWebhook: pods "name" is forbidden: expression 'object.no == 1' resulted in error: no such key: no`
@@ -186,20 +188,22 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// refuser has no memory.
+// A refuser never grants memory.
 type refuser struct{}
 
 func (refuser) GrantMemory() bool { return false }
 
 func (refuser) GrantValues(int) bool { return false }
 
-// TestMemory calls no webhook where there is no memory for the copy that it would get.
+// TestMemory checks that no webhook is called if there is no memory for its copy of the
+// review.
 func TestMemory(t *testing.T) {
 	b := newBackend(t, func(_ http.ResponseWriter, r *http.Request) {
 		t.Error("the webhook was called")
 		_, _ = readAsked(t, r)
 	})
-	large := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}}`)
+	large := admissiontest.Body(codec.Create, "v1/pods",
+		`{"metadata":{"name":"name","annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}}`)
 	for _, phase := range []admission.Phase{admission.Mutate, admission.Validate} {
 		chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
 		if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, phase, large); !strings.Contains(r.message,
@@ -209,7 +213,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestNoMemoryForPatches applies no patch where there is no memory to decode the object.
+// TestNoMemoryForPatches checks that no patch is applied if there is no memory to decode the
+// object.
 func TestNoMemoryForPatches(t *testing.T) {
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := readAsked(t, r)

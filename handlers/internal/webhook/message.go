@@ -23,7 +23,7 @@ var instead = map[string]string{"requestKind": "kind", "requestResource": "resou
 // newBody copies the review with its edits. ok is false if there is no memory for the copy; Err
 // of the review has the error.
 func newBody(review *codec.Review) (b body, ok bool) {
-	const others = 4 << 10 // a guess of what the fields beside the objects take
+	const others = 4 << 10 // an estimate of the size of the other fields
 	size := review.Object.TextLen() + review.OldObject.TextLen() + review.Options.TextLen() + others
 	if !review.Object.Fits(size) {
 		return nil, false
@@ -31,14 +31,14 @@ func newBody(review *codec.Review) (b body, ok bool) {
 	b = make(body, 0, size)
 	for _, f := range codec.RequestFields {
 		if f.Name == "uid" {
-			continue // the front has another one
+			continue // the message's beginning has its own
 		}
 		value := review.RequestField(f.Name)
 		if !value.IsSet() {
 			value = review.RequestField(instead[f.Name])
 		}
 		if !value.IsSet() && f.Empty == "" || value.EqualString("") {
-			continue // which upstream omits
+			continue // upstream omits it
 		}
 		b = append(append(append(b, ',', '"'), f.Name...), '"', ':')
 		if value.IsSet() {

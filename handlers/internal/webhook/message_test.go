@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestUID makes uids that are UUIDs, and knows them again, and no others.
+// TestUID checks that uids are UUIDs, and that only these are recognized.
 func TestUID(t *testing.T) {
 	isUUID := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	seen := make(map[string]bool)

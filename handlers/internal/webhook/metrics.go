@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// webhooksMeasuredMax is how many webhooks have series of their own. What is beyond
-	// is counted as "other". A webhook's histogram has ten series, and some ten counters
-	// come with what happens to it.
+	// webhooksMeasuredMax is the number of webhooks with series of their own. Others share
+	// the name "other". A webhook has a histogram with ten series, and about ten counters of
+	// its results.
 	webhooksMeasuredMax = 500
 
 	otherName = "other"
@@ -26,8 +26,8 @@ const (
 // pkg/admission/metrics).
 var durationBuckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25}
 
-// sourceMetrics are the series about the webhooks of a plugin. They are those of
-// kube-apiserver (k8s.io/apiserver pkg/admission/metrics) as far as names may be.
+// sourceMetrics are the series about the webhooks of a plugin. They correspond to those of
+// kube-apiserver (k8s.io/apiserver pkg/admission/metrics).
 type sourceMetrics struct {
 	set    *metrics.Set
 	plugin string
@@ -36,21 +36,21 @@ type sourceMetrics struct {
 	webhooks map[string]*webhookMetrics
 }
 
-// webhookMetrics are those of a webhook.
+// webhookMetrics are the series of a webhook.
 type webhookMetrics struct {
 	of   *sourceMetrics
-	name string // as the label has it
+	name string // the value of the label
 	took *metrics.PrometheusHistogram
 
 	mu  sync.Mutex
-	now *Webhook // that has the name
+	now *Webhook // the current webhook with this name
 }
 
 func newSourceMetrics(plugin string, set *metrics.Set) *sourceMetrics {
 	return &sourceMetrics{set: set, plugin: plugin, webhooks: make(map[string]*webhookMetrics)}
 }
 
-// of returns the series of a webhook, whose gauges show w from now on.
+// of returns the series of a webhook. From now on, their gauges show w.
 func (m *sourceMetrics) of(w *Webhook) *webhookMetrics {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *webhookMetrics) current() *Webhook {
 	return m.now
 }
 
-// observe counts a call that began then.
+// observe counts a call that began at start.
 func (m *webhookMetrics) observe(start time.Time, err error) {
 	m.took.Update(time.Since(start).Seconds())
 	code, result := int32(http.StatusOK), "allowed"
@@ -105,7 +105,7 @@ func (m *webhookMetrics) observe(start time.Time, err error) {
 		m.of.plugin, m.name, codeLabel(code), result)).Inc()
 }
 
-// codeLabel bounds the codes that a webhook can make up.
+// codeLabel returns the label for a code, which a webhook chooses: one of a fixed set.
 func codeLabel(code int32) string {
 	if code < 100 || code > codeMax {
 		return otherName
@@ -113,7 +113,7 @@ func codeLabel(code int32) string {
 	return strconv.Itoa(int(code))
 }
 
-// The values of the label error_type, upstream's.
+// The values of the label error_type, as upstream.
 const (
 	callingWebhookError = "calling_webhook_error"
 	internalError       = "apiserver_internal_error"
@@ -131,18 +131,18 @@ func (m *webhookMetrics) failedOpen() {
 	m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_fail_open_total{plugin=%q,webhook=%q}`, m.of.plugin, m.name)).Inc()
 }
 
-// excluded counts a request that the match conditions left out.
+// excluded counts a request that the match conditions excluded.
 func (m *webhookMetrics) excluded(operation codec.Operation) {
 	m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_match_condition_exclusions_total{plugin=%q,webhook=%q,operation=%q}`,
 		m.of.plugin, m.name, string(operation))).Inc()
 }
 
-// limited counts a call that found no place among those in flight.
+// limited counts a call that failed because too many were in flight.
 func (m *webhookMetrics) limited() {
 	m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_limited_total{plugin=%q,webhook=%q}`, m.of.plugin, m.name)).Inc()
 }
 
-// countInvalid has the configurations counted that are custom resources and not valid.
+// countInvalid sets the function that counts invalid custom resources.
 func (m *sourceMetrics) countInvalid(count func() float64) {
 	m.set.UnregisterMetric(fmt.Sprintf(`fastadmit_webhook_configurations_invalid{plugin=%q}`, m.plugin)) // that of a configuration before
 	m.set.NewGauge(fmt.Sprintf(`fastadmit_webhook_configurations_invalid{plugin=%q}`, m.plugin), count)

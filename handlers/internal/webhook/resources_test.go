@@ -15,7 +15,7 @@ import (
 
 const followConfig = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","customResources":true}`
 
-// following returns a chain with the webhooks of a custom resource.
+// following returns a chain that follows a custom resource with these webhooks.
 func following(t *testing.T, webhooks string) *admission.Chain {
 	t.Helper()
 	object, err := cluster.NewJSON(fmt.Appendf(nil,
@@ -27,8 +27,8 @@ func following(t *testing.T, webhooks string) *admission.Chain {
 	return newChain(t, validatingadmissionwebhook.Plugin(), admission.Enabled{Config: []byte(followConfig)}, object)
 }
 
-// TestStoredInvalid has webhooks in the cluster that nobody checked: they fail for what
-// their rules select, and their failurePolicy decides. The others are called.
+// TestStoredInvalid has invalid webhooks in the cluster: they fail for everything that their
+// rules select, and their failurePolicy decides. The others are called.
 func TestStoredInvalid(t *testing.T) {
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		a, _ := readAsked(t, r)
@@ -55,13 +55,13 @@ func TestStoredInvalid(t *testing.T) {
 	f("", `"timeoutSeconds":31,"objectSelector":{"matchLabels":{"no":"pod"}}`, "")
 	f("", `"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`, fails)      // selects all
 	f("", `"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}`, fails)   // the same
-	f("", `"timeoutSeconds":0,"matchConditions":[{"name":"a","expression":"false"}]`, fails) // nothing of it is evaluated
-	f("", `"matchConditions":[{"name":"a","expression":"object."}]`, "ERROR: <input>:1:8: ") // which denies, as kube-apiserver does
+	f("", `"timeoutSeconds":0,"matchConditions":[{"name":"a","expression":"false"}]`, fails) // not evaluated
+	f("", `"matchConditions":[{"name":"a","expression":"object."}]`, "ERROR: <input>:1:8: ") // denies, as in kube-apiserver
 	f(`[]`, `"timeoutSeconds":31`, "")
 }
 
-// TestOwnChecked has the custom resources refused that kube-apiserver would refuse, but not
-// what changes nothing of their webhooks.
+// TestOwnChecked checks that invalid custom resources are rejected as by kube-apiserver,
+// except in updates that do not change their webhooks.
 func TestOwnChecked(t *testing.T) {
 	chain := following(t, `[]`)
 	const bad = `{"metadata":{"name":"d"},"webhooks":[{"name":"a"}]}`
@@ -82,8 +82,8 @@ func TestOwnChecked(t *testing.T) {
 		`"webhooks":[{"name":"a.example.com","sideEffects":"None",` +
 		`"admissionReviewVersions":["v1"],"clientConfig":{"url":"https://a.example.com"},"matchConditions":[{"name":"a",` +
 		`"expression":"object."}]}]}`, "an unknown field": `{"metadata":{"name":"d"},"webhook":[]}`} {
-		if r := ask(t, chain, admission.Validate,
-			admissiontest.Body(codec.Create, resource, other)); (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
+		r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, other))
+		if (r.code == http.StatusUnprocessableEntity) != strings.Contains(name, "compile") {
 			t.Errorf("%s: got %+v", name, r)
 		}
 	}

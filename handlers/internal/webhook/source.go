@@ -29,7 +29,7 @@ type Source struct {
 	resources   *resources // nil without custom resources
 
 	configured   bool // the plugin has a configuration file
-	interpretCEL bool // of the Setup
+	interpretCEL bool // from Setup
 	static       []*Webhook
 	all          atomic.Pointer[[]*Webhook]
 }
@@ -76,7 +76,7 @@ func NewSource(plugin string, kind *Kind, setup admission.Setup) (*Source, error
 	return s, nil
 }
 
-// ready makes the webhooks of a configuration ready, which has its defaults.
+// ready compiles the webhooks of a configuration with defaults.
 func (s *Source) ready(c *configuration) (all []*Webhook, err error) {
 	var errs []error
 	for i := range c.webhooks {

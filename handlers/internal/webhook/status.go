@@ -23,19 +23,19 @@ func (r *resources) runStatus(ctx context.Context, refreshed, _ wake.Signal) {
 	}
 }
 
-// writeStatus writes the status of configurations whose status is another one.
+// writeStatus writes the status of configurations whose status is outdated.
 func (r *resources) writeStatus(ctx context.Context) {
 	r.mu.Lock()
 	names := slices.Sorted(maps.Keys(r.ready))
 	r.mu.Unlock()
 	for _, name := range names {
 		if change, due := r.due(name); due {
-			_ = change.Write(ctx, r.objects) // after an error, it is due again after the next refresh
+			_ = change.Write(ctx, r.objects) // after an error, it is written after the next refresh
 		}
 	}
 }
 
-// due returns how the status of a configuration is to be changed.
+// due returns the change of the status of a configuration, and whether it must be written.
 func (r *resources) due(name string) (change status.Change, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *resources) due(name string) (change status.Change, due bool) {
 	return made.writer.Due(made.object, now, false)
 }
 
-// condition says whether the webhooks are called as the configuration says.
+// condition returns the condition Ready.
 func (m *readyResource) condition() metav1.Condition {
 	condition := metav1.Condition{
 		Type: conditionReady, Status: metav1.ConditionTrue, Reason: "Valid", Message: "its webhooks are called",

@@ -16,9 +16,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
-// callsMax is how many calls of a webhook are in flight at once. Each has a connection
-// with some 80 KiB of buffers, so these take 16 MiB; a webhook that answers within 10 ms
-// gets 20,000 calls a second. Others wait for as long as they may take.
+// callsMax is the maximum number of concurrent calls of a webhook. Each has a connection
+// with about 80 KiB of buffers, so these take 16 MiB; a webhook that answers within 10 ms
+// gets 20,000 calls per second. Further calls wait until their timeout.
 const callsMax = 200
 
 // A Webhook is a compiled webhook of a configuration. Several goroutines may use it at the
@@ -34,12 +34,12 @@ type Webhook struct {
 	Reinvokes bool
 
 	source     *Source
-	invalid    error // why it must not be called, nil if it is valid
+	invalid    error // why it must not be called; nil if it is valid
 	rules      bool
 	matcher    *policy.Matcher
 	compiler   *cel.Compiler
 	conditions []*cel.Expression
-	version    string // of the AdmissionReviews that it gets
+	version    string // of the AdmissionReviews that are sent
 	timeout    time.Duration
 	config     admissionregistrationv1.WebhookClientConfig
 	metrics    *webhookMetrics
@@ -50,8 +50,8 @@ type Webhook struct {
 	client *rest.RESTClient // nil until the first call
 }
 
-// newWebhook makes a webhook ready, which has its defaults. If there is an error, the result can
-// be used all the same: invalid selectors select everything.
+// newWebhook compiles a webhook with defaults. If there is an error, the result can still be
+// used: invalid selectors select everything.
 func newWebhook(s *Source, configuration string, w *admissionregistrationv1.MutatingWebhook, path *field.Path) (*Webhook, error) {
 	made := &Webhook{
 		Name: w.Name, Configuration: configuration, source: s, config: w.ClientConfig,
@@ -94,8 +94,8 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 	return made, errors.Join(errs...)
 }
 
-// wantVersion tells the user how to call a webhook that does not accept the version of the
-// object.
+// wantVersion tells users how to avoid that fastadmit gets an object in a version that a
+// webhook does not accept.
 const wantVersion = "a version that the webhook names; let the rules of fastadmit's webhook name the versions that its webhooks do"
 
 // Matches reports whether the webhook must be called for a review (k8s.io/apiserver
@@ -135,8 +135,8 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *admission.Result, 
 	return matches, nil, nil
 }
 
-// clientOf returns the client. The first call creates it; after an error, the next call tries
-// again.
+// clientOf returns the client. The first call creates it, and the next one tries again after
+// an error.
 func (w *Webhook) clientOf() (*rest.RESTClient, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

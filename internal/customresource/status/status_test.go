@@ -38,7 +38,7 @@ func ready(status metav1.ConditionStatus, message string) *Status {
 	}}
 }
 
-// TestOf reads the status of an object, and nothing where nobody can read it.
+// TestOf reads the status of an object; an unreadable one is empty.
 func TestOf(t *testing.T) {
 	f := func(status, want string) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestMessage cuts a message at its limit.
+// TestMessage checks that long messages are cut.
 func TestMessage(t *testing.T) {
 	for n, want := range map[int]int{1: 1, messageBytesMax - 1: messageBytesMax - 1, messageBytesMax: messageBytesMax, messageBytesMax +
 		1: messageBytesMax} {
@@ -68,7 +68,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestDue says once what an object does not say yet.
+// TestDue checks that a status is due if the object does not have it yet, and only once.
 func TestDue(t *testing.T) {
 	says := policyWith(t, `{"observedGeneration":3,"conditions":[{"type":"Ready","status":"True","reason":"Known","message":"m",`+
 		`"observedGeneration":3}]}`)
@@ -97,8 +97,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestWrite changes nothing of an object but its status, and no time of a condition that
-// stays what it is.
+// TestWrite checks that only the status of an object changes, and not the times of unchanged
+// conditions.
 func TestWrite(t *testing.T) {
 	statuses := []cluster.Need{cluster.ValidatingAdmissionPolicies.Watched(), cluster.ValidatingAdmissionPolicies.CalledStatus("update")}
 	state, err := cluster.New(cluster.Options{Embedded: true, Kinds: cluster.KindsOf(statuses...)})

@@ -35,8 +35,9 @@ func watcher(got chan<- seen) admission.Plugin {
 			return admission.Handler{Validate: func(_ context.Context, r *codec.Review) admission.Result {
 				if got != nil {
 					got <- seen{
-						strings.Clone(r.Name()), strings.Clone(r.UserInfo().Get("username").String()), string(r.Object.Root().AppendJSON(nil)),
-						string(r.OldObject.Root().AppendJSON(nil)), codec.Operation(strings.Clone(string(r.Operation()))),
+						strings.Clone(r.Name()), strings.Clone(r.UserInfo().Get("username").String()),
+						string(r.Object.Root().AppendJSON(nil)), string(r.OldObject.Root().AppendJSON(nil)),
+						codec.Operation(strings.Clone(string(r.Operation()))),
 					}
 				}
 				if r.Object.Get("metadata", "labels", "deny").IsSet() {

@@ -82,7 +82,8 @@ metadata:
 	f("kind: List\napiVersion: v1\nitems:\n- &a {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- *a\n", "f:4 v1 Pod/a", "f:5 v1 Pod/a")
 	f("kind: List\napiVersion: v1\nitems: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}]\n",
 		"f:1 v1 Pod/a")
-	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- a: [\n", "f:6: cannot be read: did not find expected node content")
+	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- a: [\n",
+		"f:6: cannot be read: did not find expected node content")
 	f("kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n- 1\n", "f:4 v1 Pod/",
 		`f:6: not a Kubernetes object: got kind "" and apiVersion "", want both`)
 	f("kind: List\napiVersion: v1\nitems: []\n")

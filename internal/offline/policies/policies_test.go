@@ -219,7 +219,8 @@ func TestUseParams(t *testing.T) {
 	f("null", parse(configMap("a", "", "")))
 	f("{apiVersion: v2, kind: ConfigMap}", parse(configMap("a", "", "")))
 	f("{apiVersion: example.com/v1, kind: Limit}", parse("apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: l}\n"))
-	f("{apiVersion: example.com/v1, kind: Limit}", parse(crd, "apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: l, namespace: x}\n"),
+	f("{apiVersion: example.com/v1, kind: Limit}",
+		parse(crd, "apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: l, namespace: x}\n"),
 		"example.com/v1 Limit false", "/l map[]")
 }
 
@@ -300,7 +301,8 @@ func TestLocate(t *testing.T) {
 	f(about(field.Required(at("expression", 1), "")), "FILE:9"+document+"spec.validations[1].expression: Required value")
 	f(about(errors.New(`unknown field "spec.validations[0].mesage"`)), "FILE:8"+document+`unknown field "spec.validations[0].mesage"`)
 	f(about(utilerrors.NewAggregate([]error{field.Required(at("expression", 0), ""), field.Required(at("expression", 1), "")})),
-		"FILE:8"+document+"spec.validations[0].expression: Required value\nFILE:9"+document+"spec.validations[1].expression: Required value")
+		"FILE:8"+document+"spec.validations[0].expression: Required value\nFILE:9"+document+
+			"spec.validations[1].expression: Required value")
 	// Of errors around several, each is told; of one around a single one, the outer text.
 	f(about(fmt.Errorf("around: %w", utilerrors.NewAggregate([]error{errors.New("a"), errors.New("b")}))),
 		"FILE:3"+document+"a\nFILE:3"+document+"b")
@@ -334,7 +336,8 @@ func TestLocateMany(t *testing.T) {
 	if took := time.Since(began); took > most {
 		t.Errorf("took %s, want at most %s", took, most)
 	}
-	if want := fmt.Sprintf(":%d: ValidatingAdmissionPolicy", 5*n); strings.Count(located, "\n") != 2*n-1 || !strings.Contains(located, want) {
+	if want := fmt.Sprintf(":%d: ValidatingAdmissionPolicy", 5*n); strings.Count(located, "\n") != 2*n-1 ||
+		!strings.Contains(located, want) {
 		t.Errorf("got %d lines, without %q", strings.Count(located, "\n")+1, want)
 	}
 }

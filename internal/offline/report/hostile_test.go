@@ -32,7 +32,8 @@ func hostileResults(t *testing.T) []*Result {
 		r := &Result{
 			File: hostile, Line: 1, Operation: hostile, APIVersion: hostile, Kind: hostile, Resource: hostile, SubResource: hostile,
 			Namespace: hostile,
-			Name:      hostile, UID: hostile, User: hostile, Decision: decision, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
+			Name:      hostile, UID: hostile, User: hostile, Decision: decision,
+			Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
 			PatchedBy: []string{"A"}, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
 		}
 		if decision == Allowed || decision == Patched {

@@ -17,8 +17,8 @@ func results() []*Result {
 	return []*Result{
 		{File: "a b.yaml", Line: 1, Operation: "CREATE", APIVersion: "v1", Kind: "Namespace", Resource: "namespaces", Namespace: "shop",
 			Name: "shop", Decision: Allowed},
-		{File: "a b.yaml", Line: 5, Operation: "UPDATE", APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments", Namespace: "shop",
-			Name: "web", Decision: Allowed,
+		{File: "a b.yaml", Line: 5, Operation: "UPDATE", APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments",
+			Namespace: "shop", Name: "web", Decision: Allowed,
 			Warnings: []Finding{{"PodSecurity", "would violate: x"}, {"", "old"}},
 			Created: []*Result{{Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web-*",
 				Decision: Denied,

@@ -44,8 +44,8 @@ func TestResultsOwnTheirMemory(t *testing.T) {
 		r.answer(t.Context(), body, result)
 		clear(body)
 		r.answer(t.Context(), bodyOf(`\u0062`, `UPD\u0041TE`), new(report.Result))
-		want = `{"operation":"CREATE","apiVersion":"v-a","kind":"k-a","resource":"r-a","subResource":"s-a","namespace":"n-a","name":"m-a",` +
-			want + `}`
+		want = `{"operation":"CREATE","apiVersion":"v-a","kind":"k-a","resource":"r-a","subResource":"s-a",` +
+			`"namespace":"n-a","name":"m-a",` + want + `}`
 		if got, err := json.Marshal(result); err != nil || string(got) != want {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
 		}

@@ -34,9 +34,10 @@ func (r *recorder) chain(t *testing.T) *admission.Chain {
 			return admission.Handler{Admit: func(_ context.Context, review *codec.Review) admission.Result {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				r.seen = append(r.seen, fmt.Sprintf("%s %s %s/%s by %s dry %t object %s old %s", review.Operation(), review.Resource().Resource,
-					review.Namespace(), review.Name(), review.UserInfo().Get("username").String(), review.DryRun(),
-					review.Object.Get("data").JSON(), review.OldObject.Get("data").JSON()))
+				r.seen = append(r.seen,
+					fmt.Sprintf("%s %s %s/%s by %s dry %t object %s old %s", review.Operation(), review.Resource().Resource,
+						review.Namespace(), review.Name(), review.UserInfo().Get("username").String(), review.DryRun(),
+						review.Object.Get("data").JSON(), review.OldObject.Get("data").JSON()))
 				switch review.Name() {
 				case "bad":
 					return admission.Denied(errors.New("it is bad"))
@@ -100,8 +101,8 @@ func TestDecisions(t *testing.T) {
 		"f:21 Node node1: allowed", "f:25 Namespace shop: allowed", "f:29 ConfigMap other/g-*: allowed",
 		"f:33 : broken: cannot be read: did not find expected node content",
 		`f:35 : skipped: not a Kubernetes object: got kind "" and apiVersion "", want both`,
-		`f:37 X x: skipped: unknown kind "X" of apiVersion "example.com/v1"; give its CustomResourceDefinition too, or name a cluster that ` +
-			`has it with --kubeconfig`,
+		`f:37 X x: skipped: unknown kind "X" of apiVersion "example.com/v1"; give its CustomResourceDefinition too, or name ` +
+			`a cluster that has it with --kubeconfig`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -129,7 +130,8 @@ func TestOld(t *testing.T) {
 	new2, old := items(configMap("a", "data: {k: new}\n"), configMap("b", "data: {k: new}\n")), items(configMap("a", "data: {k: old}\n"))
 	const allowed = "ConfigMap ns/a: allowed"
 	f(Options{Old: old}, new2, []string{"f:1 " + allowed, "f:6 ConfigMap ns/b: allowed"}, []string{
-		`CREATE configmaps ns/b by  dry false object {"k":"new"} old `, `UPDATE configmaps ns/a by  dry false object {"k":"new"} old {"k":"old"}`,
+		`CREATE configmaps ns/b by  dry false object {"k":"new"} old `,
+		`UPDATE configmaps ns/a by  dry false object {"k":"new"} old {"k":"old"}`,
 	})
 	f(Options{Old: old, Operation: codec.Update}, new2, []string{"f:1 " + allowed,
 		"f:6 ConfigMap ns/b: broken: --old has no such object, which an UPDATE needs"},
@@ -140,7 +142,8 @@ func TestOld(t *testing.T) {
 		[]string{`DELETE configmaps ns/a by  dry false object  old {"k":"new"}`})
 	f(Options{Old: old, Operation: codec.Delete, DryRun: true}, new2[:1], []string{"f:1 " + allowed},
 		[]string{`DELETE configmaps ns/a by  dry true object  old {"k":"old"}`})
-	f(Options{Old: items("a: [\n")}, new2[:1], []string{"f:1 : broken: cannot be read: did not find expected node content", "f:1 " + allowed},
+	f(Options{Old: items("a: [\n")}, new2[:1],
+		[]string{"f:1 : broken: cannot be read: did not find expected node content", "f:1 " + allowed},
 		[]string{`CREATE configmaps ns/a by  dry false object {"k":"new"} old `})
 	f(Options{State: items("a: [\n", "apiVersion: example.com/v1\nkind: X\n")}, new2[:1],
 		[]string{"f:1 : broken: cannot be read: did not find expected node content", "f:1 " +
@@ -150,8 +153,9 @@ func TestOld(t *testing.T) {
 func TestChildren(t *testing.T) {
 	const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: []}}}\n"
 	got, seen := reviewed(t, Options{WorkloadPods: true, User: User{Username: "jane"}}, items(deployment))
-	if len(got) != 3 || !strings.HasPrefix(got[0], "f:1 Deployment ns/web: allowed") || !strings.HasPrefix(got[1], "  ReplicaSet ns/web-") ||
-		!strings.HasPrefix(got[2], "   Pod ns/web-") || !strings.HasSuffix(got[2], "-*: allowed") {
+	if len(got) != 3 || !strings.HasPrefix(got[0], "f:1 Deployment ns/web: allowed") ||
+		!strings.HasPrefix(got[1], "  ReplicaSet ns/web-") || !strings.HasPrefix(got[2], "   Pod ns/web-") ||
+		!strings.HasSuffix(got[2], "-*: allowed") {
 		t.Errorf("got %q", got)
 	}
 	users := strings.Join(seen, "\n")

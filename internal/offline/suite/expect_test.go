@@ -110,7 +110,8 @@ func TestAnnotations(t *testing.T) {
 	result := &report.Result{Decision: report.Allowed, Response: []byte(`{"response":{"auditAnnotations":{"k":"v","l":"w"}}}`)}
 	f(`{"decision":"allowed","auditAnnotations":{"k":"v"}}`, result)
 	f(`{"decision":"allowed","auditAnnotations":{"l":"x","k":{"contains":"v"},"m":"y"}}`, result,
-		"auditAnnotations: l:\n- want \"x\"\n+ got  \"w\"", "auditAnnotations: m:\n- want \"y\"\n+ got  none of that key, but [\"k\" \"l\"]")
+		"auditAnnotations: l:\n- want \"x\"\n+ got  \"w\"",
+		"auditAnnotations: m:\n- want \"y\"\n+ got  none of that key, but [\"k\" \"l\"]")
 	f(`{"decision":"allowed","auditAnnotations":{"m":"y"}}`, &report.Result{Decision: report.Allowed},
 		"auditAnnotations: m:\n- want \"y\"\n+ got  none of that key, but []")
 }

@@ -33,8 +33,8 @@ func write(t *testing.T, files map[string]string) {
 func TestFind(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, map[string]string{
-		"a/fastadmit-test.yaml": "", "a/sub/b.test.yml": "", "a/sub/b.test.yaml": "", "a/pod.yaml": "", "a/test.yaml": "", "a/.b.test.yaml": "",
-		"a/.hidden/c.test.yaml": "", "b/pod.yaml": "",
+		"a/fastadmit-test.yaml": "", "a/sub/b.test.yml": "", "a/sub/b.test.yaml": "", "a/pod.yaml": "", "a/test.yaml": "",
+		"a/.b.test.yaml": "", "a/.hidden/c.test.yaml": "", "b/pod.yaml": "",
 	})
 	f := func(paths []string, wantErr string, want ...string) {
 		t.Helper()
@@ -153,8 +153,9 @@ cases:
 	f := func(i int, want string) {
 		t.Helper()
 		c := s.setup(&s.Cases[i])
-		got := fmt.Sprintf("%s | %s | %s | %s | %s %s %s %s | %v %s %s %t", names(c.Policies), names(c.State), names(c.Objects), names(c.Old),
-			c.BindPolicies, c.EnableAdmissionPlugins, c.AdmissionFile, c.ConfigFile, c.User, c.Namespace, c.Operation, c.WorkloadPods)
+		got := fmt.Sprintf("%s | %s | %s | %s | %s %s %s %s | %v %s %s %t", names(c.Policies), names(c.State), names(c.Objects),
+			names(c.Old), c.BindPolicies, c.EnableAdmissionPlugins, c.AdmissionFile, c.ConfigFile, c.User, c.Namespace,
+			c.Operation, c.WorkloadPods)
 		if got != want {
 			t.Errorf("case %d:\ngot  %s\nwant %s", i, got, want)
 		}
@@ -170,7 +171,8 @@ cases:
 	if s, err = Read("t.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	if c := s.setup(&s.Cases[0]); c.Namespace != "default" || c.AdmissionFile != "" || c.ConfigFile != "" || c.WorkloadPods || s.Name != "t" {
+	if c := s.setup(&s.Cases[0]); c.Namespace != "default" || c.AdmissionFile != "" || c.ConfigFile != "" || c.WorkloadPods ||
+		s.Name != "t" {
 		t.Errorf("got %+v of the suite %q", c, s.Name)
 	}
 }
@@ -180,8 +182,8 @@ func suites(t *testing.T) []string {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	one := func(name, decision string) string {
-		return "- {name: " + name + ", object: {apiVersion: v1, kind: Pod, metadata: {name: " + name + "}}, expect: {decision: " + decision +
-			"}}\n"
+		return "- {name: " + name + ", object: {apiVersion: v1, kind: Pod, metadata: {name: " + name +
+			"}}, expect: {decision: " + decision + "}}\n"
 	}
 	write(t, map[string]string{
 		"1.yaml": head + "name: first\ncases:\n" + one("good", "allowed") + one("bad", "denied") + one("worse", "allowed"),
@@ -425,7 +427,8 @@ func TestOneResult(t *testing.T) {
 	runner.Review = func(context.Context, *Setup) ([]*report.Result, []string, error) {
 		return []*report.Result{{File: "f", Kind: "Pod", Decision: report.Denied, Message: "no"}}, nil, nil
 	}
-	if got := outcome(&runner.Run(t.Context(), files)[0]); got != "first/good 1.yaml:5 decision:\n- want allowed\n+ got  denied by  (): no" {
+	const want = "first/good 1.yaml:5 decision:\n- want allowed\n+ got  denied by  (): no"
+	if got := outcome(&runner.Run(t.Context(), files)[0]); got != want {
 		t.Errorf("got %s", got)
 	}
 }

@@ -216,9 +216,9 @@ spec:
   volumeClaimTemplates: [{metadata: {name: data, labels: {a: b}}, spec: {storageClassName: fast}}]
   template:
     spec: {volumes: [{name: data, emptyDir: {}}, {name: tmp, emptyDir: {}}]}
-`, "# statefulset-controller\napiVersion: v1\nkind: PersistentVolumeClaim", "    a: b\n    app: db\n  name: data-db-3\n", "  storageClassName: fast\n",
-		"kind: Pod\n", "  generateName: db-\n", "    apps.kubernetes.io/pod-index: \"3\"\n", "    statefulset.kubernetes.io/pod-name: "+
-			"db-3\n", "  name: db-3\n",
+`, "# statefulset-controller\napiVersion: v1\nkind: PersistentVolumeClaim", "    a: b\n    app: db\n  name: data-db-3\n",
+		"  storageClassName: fast\n", "kind: Pod\n", "  generateName: db-\n", "    apps.kubernetes.io/pod-index: \"3\"\n",
+		"    statefulset.kubernetes.io/pod-name: db-3\n", "  name: db-3\n",
 		"  hostname: db-3\n  subdomain: dbs\n  volumes:\n  - name: data\n    persistentVolumeClaim:\n      claimName: data-db-3\n  - "+
 			"emptyDir: {}\n    name: tmp\n")
 	const daemon = `apiVersion: apps/v1

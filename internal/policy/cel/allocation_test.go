@@ -23,7 +23,8 @@ func TestNoAllocations(t *testing.T) {
 		"object.kind in ['Pod', 'Node']", "object.kind < object.apiVersion", "request.operation >= 'CREATE'",
 		"size(object.spec.containers) < 3", "size(object.kind) > 2 && size(object.metadata.labels) == 3",
 		"object.spec.containers[object.kind == 'Pod' ? 0 : 1].name == object.spec.containers[0].name",
-		"object.metadata != null", "null != object.metadata", "object.metadata != 'a'", "'a' != object.metadata", "object.metadata == oldObject",
+		"object.metadata != null", "null != object.metadata", "object.metadata != 'a'", "'a' != object.metadata",
+		"object.metadata == oldObject",
 		"object.metadata.?labels.?app.hasValue()", "object.metadata.labels[?'team'].orValue('') == 'storefront'",
 		"object.spec.containers[?9].hasValue()", "object.metadata.labels[object.kind == 'Pod' ? 'app' : 'team'] == 'web'",
 		"(object.kind == 'Pod' ? object.kind : object.apiVersion) == 'Pod'",
@@ -49,7 +50,8 @@ func TestShipped(t *testing.T) {
 		"object.spec.containers.filter(c, !['a/', 'b/'].exists(r, c.image.startsWith(r))).map(c, c.name + ' (' + c.image + ')').join(', ')",
 		"object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.?metadata.?labels.orValue({}) : " +
 			"object.spec.template.?metadata.?labels.orValue({})",
-		"['hostNetwork', 'hostPID'].filter(f, f == 'hostPID' ? object.spec.?hostPID.orValue(false) : object.spec.?hostNetwork.orValue(false))",
+		"['hostNetwork', 'hostPID'].filter(f, f == 'hostPID' ? object.spec.?hostPID.orValue(false) : " +
+			"object.spec.?hostNetwork.orValue(false))",
 		"'images of ' + object.kind + '/' + object.metadata.name",
 		"object.metadata.labels.map(l, l.lowerAscii().split('/')[0]).size() > 0",
 		"quantity(string(object.spec.containers[0].resources.limits.cpu)).compareTo(quantity('1')) != 1",

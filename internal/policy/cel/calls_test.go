@@ -27,7 +27,8 @@ func (p *expressionsOf) compareCalls(t *testing.T) {
 	object := fmt.Sprintf(`{"kind":"X","int":3,"text":"aéa","empty":"","list":["a",1,"a",{"b":[1]},{"b":[1.0]}],"same":["a",1],`+
 		`"long":%q,"medium":%q,"lines":%q,"deep":%s,"bools":{"t":true,"f":false},"ones":[1%s],"few":[1%s]}`,
 		strings.Repeat("aé", 3000), strings.Repeat("aé", 500), strings.Repeat("a aé-\naab\n\n", 100),
-		strings.Repeat(`{"b":1.5,"a":[{"x":null},`, 50)+`{}`+strings.Repeat(`]}`, 50), strings.Repeat(",1", 1500), strings.Repeat(",1", 665))
+		strings.Repeat(`{"b":1.5,"a":[{"x":null},`, 50)+`{}`+strings.Repeat(`]}`, 50), strings.Repeat(",1", 1500),
+		strings.Repeat(",1", 665))
 	asked, values := newAsked(t, review("CREATE", object, "null")), 0
 	for c := range slices.Chunk(p.conditions, 100) {
 		values += (&expressionsOf{conditions: c}).compareWithUpstream(t, 1e12, asked)
@@ -48,7 +49,8 @@ func TestCallsStrings(t *testing.T) {
 				p.addf("[0, 1, 2, 3, 4, 6, 7].map(i, '%s'.%s('%s', i))", s, name, sub)
 			}
 			p.addf(
-				"['%s'.replace('%s', 'xyz'), '%[1]s'.replace('%[2]s', 'é', 1), '%[1]s'.replace('%[2]s', 'x', -1), '%[1]s'.replace('%[2]s', '', 0)]",
+				"['%s'.replace('%s', 'xyz'), '%[1]s'.replace('%[2]s', 'é', 1), '%[1]s'.replace('%[2]s', 'x', -1), "+
+					"'%[1]s'.replace('%[2]s', '', 0)]",
 				s, sub,
 			)
 		}

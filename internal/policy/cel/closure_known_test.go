@@ -114,7 +114,8 @@ func TestKnownOperators(t *testing.T) {
 		"object.strings.all(s, s in ['a', 'b', 'c'])", "object.int in object.list.map(i, i)", "'z' in object.text.split('b')",
 		"object.int + 1", "object.int - 1", "object.int * 3", "6 / object.int", "7 % object.int", "-object.int", "-object.float",
 		"object.text + 'a'", "string(object.text) + 'a'", "object.strings + object.strings",
-		"object.list + [1]", "object.list[4] + [1]", "[1] + object.list[4]", "[1] + object.list", "object.float + 1.5", "'a' + object.kind + 'b'",
+		"object.list + [1]", "object.list[4] + [1]", "[1] + object.list[4]", "[1] + object.list", "object.float + 1.5",
+		"'a' + object.kind + 'b'",
 		"object.int < 1.5", "1.5 > object.int", "object.nil in ['a']", "object.nil in [object.int]", "dyn(object.nil)",
 		"object.list[3] == null", "object.?nil.orValue(1)", "object.int in ['', 'a']", "object.text in ['', 'a']", "b'a' in object.list",
 		"b'a' in object.map", "[1] in object.map", "object.yes in object.list", "object.float in object.list", "object.nil in object.map",
@@ -277,7 +278,8 @@ func compareKnown(t *testing.T, expressions ...string) {
 		}
 		k := knownExpression{c, text, closure.New(env, ast, c.variableNames()), func(limit uint64) *program {
 			return &program{plan: func() (celgo.Program, error) {
-				return env.Program(ast, append(calls.Bound(env), celgo.InterruptCheckFrequency(celconfig.CheckFrequency), celgo.CostLimit(limit))...)
+				return env.Program(ast,
+					append(calls.Bound(env), celgo.InterruptCheckFrequency(celconfig.CheckFrequency), celgo.CostLimit(limit))...)
 			}}
 		}}
 		if k.closure == nil {

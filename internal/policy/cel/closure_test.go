@@ -125,7 +125,8 @@ func (g *generator) test(depth int, element string) string {
 	case 5:
 		return fmt.Sprintf("size(%s) %s %s", path(), g.pick("<", "<=", ">", ">=", "==", "!="), g.pick("0", "1", "2", "10", "2.0"))
 	case 6:
-		return fmt.Sprintf("%s.%s(%s)", path(), g.pick("startsWith", "endsWith", "contains", "matches"), g.pick("'a'", "''", "'app'", "'o'"))
+		return fmt.Sprintf("%s.%s(%s)", path(), g.pick("startsWith", "endsWith", "contains", "matches"),
+			g.pick("'a'", "''", "'app'", "'o'"))
 	case 7:
 		return fmt.Sprintf(
 			"%s.?%s.orValue(%s) == %s", path(), g.pick("name", "labels", "nope"), g.pick("'a'", "1", "false", path()),

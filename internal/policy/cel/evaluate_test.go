@@ -164,7 +164,9 @@ func TestCompilePanics(t *testing.T) {
 // TestEnvironments makes each environment once: those of policies without variables for all
 // of them, and others for one policy.
 func TestEnvironments(t *testing.T) {
-	for name, env := range map[string]func(Declarations) (*celgo.Env, error){"shared": NewCompiler(false).env, "own": NewCompiler(true).env} {
+	for name, env := range map[string]func(Declarations) (*celgo.Env, error){
+		"shared": NewCompiler(false).env, "own": NewCompiler(true).env,
+	} {
 		var first, again [2]*celgo.Env
 		for _, got := range []*[2]*celgo.Env{&first, &again} {
 			for i, d := range []Declarations{{}, {Params: true}} {
@@ -229,7 +231,8 @@ func TestNull(t *testing.T) {
 			}
 			e := NewCompiler(false).Begin(in, 0)
 			itself := NewCompiler(false).Compile(name, Declarations{Params: true}, Any)
-			if value, _, ok, err := itself.closure.Evaluate(&e.closures, celconfig.PerCallLimit); value != types.NullValue || !ok || err != nil {
+			value, _, ok, err := itself.closure.Evaluate(&e.closures, celconfig.PerCallLimit)
+			if value != types.NullValue || !ok || err != nil {
 				t.Errorf("closure of %s, hidden %v: got %v, %v, %v", name, hides, value, ok, err)
 			}
 			if value, _, ok, err := x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); value != types.True || !ok || err != nil {

@@ -69,7 +69,9 @@ func TestUpstreamGenerated(t *testing.T) {
 				of := reviews[r.IntN(len(reviews))].attributes
 				g := expressions.New(
 					r,
-					map[string]any{"object": contentOf(of.VersionedObject), "oldObject": contentOf(of.VersionedOldObject), "params": params},
+					map[string]any{
+						"object": contentOf(of.VersionedObject), "oldObject": contentOf(of.VersionedOldObject), "params": params,
+					},
 				)
 				p := new(expressionsOf)
 				for _, name := range []string{"a", "b", "a", "c"}[:r.IntN(5)] {

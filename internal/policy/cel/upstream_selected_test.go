@@ -68,7 +68,8 @@ func TestSelectedEqual(t *testing.T) {
 	var p expressionsOf
 	for _, member := range []string{"int", "float", "text", "flag", "null", "list", "map", "kind", "deep"} {
 		p.add(fmt.Sprintf(
-			"[object.%s == oldObject.%[1]s, object.%[1]s == object.%[1]s, [object.%[1]s] == [oldObject.%[1]s], object.%[1]s != oldObject.%[1]s]",
+			"[object.%s == oldObject.%[1]s, object.%[1]s == object.%[1]s, [object.%[1]s] == [oldObject.%[1]s], "+
+				"object.%[1]s != oldObject.%[1]s]",
 			member,
 		),
 			fmt.Sprintf("object.equals.all(e, e == object.%s || e != object.%[1]s) && object.%[1]s in object.equals", member))
@@ -132,11 +133,13 @@ func TestSelectedCalls(t *testing.T) {
 		"dyn(1)", "dyn('aba')", "dyn(timestamp('2024-01-01T00:00:00Z'))", "dyn(duration('1s'))", "dyn(null)", "dyn([1])",
 		"object.nope",
 	} {
-		p.add(of+".indexOf('a')", of+".indexOf('a', 1)", of+".lastIndexOf(dyn(1))", of+".replace('a', 'b')", of+".replace('a', 'b', dyn('c'))",
-			of+".split('b')", of+".join()", of+".distinct()", of+".matches('a')",
+		p.add(of+".indexOf('a')", of+".indexOf('a', 1)", of+".lastIndexOf(dyn(1))", of+".replace('a', 'b')",
+			of+".replace('a', 'b', dyn('c'))", of+".split('b')", of+".join()", of+".distinct()", of+".matches('a')",
 			of+".find('a')", of+".findAll('a', dyn('b'))", of+".format([1])", of+".getHours()")
 	}
-	for _, text := range []string{"", "text", "x", "100%% of %s", "%", "%.", "%.3f", "%.3e|%d", "%x %X", "%o %b", "%q", "a%", "%.2d", "%5s"} {
+	for _, text := range []string{
+		"", "text", "x", "100%% of %s", "%", "%.", "%.3f", "%.3e|%d", "%x %X", "%o %b", "%q", "a%", "%.2d", "%5s",
+	} {
 		p.add(
 			fmt.Sprintf("'%s'.format([object.int, 2])", text), fmt.Sprintf("(object.kind + '%s').format([object.text])", text),
 			fmt.Sprintf("'%s'.format([])", text),
@@ -152,7 +155,8 @@ func TestSelectedCalls(t *testing.T) {
 	}
 	p.add("[1, 2, 3].lastIndexOf(2)", "'abcb'.lastIndexOf('b', 0)", "'abcb'.lastIndexOf('a')",
 		"'abcb'.lastIndexOf('')", "'aéa'.lastIndexOf('a', 1)",
-		"sets.intersects([1, 2], [2])", "sets.intersects([1], [2])", "sets.intersects([1], [])", "sets.intersects(object.list, object.equals)",
+		"sets.intersects([1, 2], [2])", "sets.intersects([1], [2])", "sets.intersects([1], [])",
+		"sets.intersects(object.list, object.equals)",
 		"['a'].join('--')", "['a', 'b'].join(object.long)", "[].join('a')", "object.list.map(x, 'a').join()",
 		"'aXbXc'.findAll('X', 1)", "'aXbXc'.findAll('X', 0)", "'aXbXc'.findAll('X', 2)", "object.long.findAll('a|é', 2)",
 		"object.long.findAll('', 3)",

@@ -61,8 +61,8 @@ type someAuthorizer struct{}
 func (someAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	fields, fieldsErr := a.GetFieldSelector()
 	labels, labelsErr := a.GetLabelSelector()
-	reason := fmt.Sprint(a.GetUser().GetName(), a.GetVerb(), a.GetPath(), a.GetNamespace(), a.GetName(), a.GetResource(), a.GetSubresource(),
-		a.GetAPIGroup(), a.GetAPIVersion(), fields, fieldsErr, labels, labelsErr)
+	reason := fmt.Sprint(a.GetUser().GetName(), a.GetVerb(), a.GetPath(), a.GetNamespace(), a.GetName(), a.GetResource(),
+		a.GetSubresource(), a.GetAPIGroup(), a.GetAPIVersion(), fields, fieldsErr, labels, labelsErr)
 	switch a.GetVerb() {
 	case "get", "create":
 		return authorizer.DecisionAllow, reason, nil
@@ -74,8 +74,10 @@ func (someAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (aut
 
 var shop = &corev1.Namespace{
 	ObjectMeta: metav1.ObjectMeta{
-		Name: "shop", UID: "1", ResourceVersion: "2", Generation: 3, Finalizers: []string{"a/b"}, CreationTimestamp: metav1.Unix(1700000000, 0),
-		Labels: map[string]string{"kubernetes.io/metadata.name": "shop", "env": "prod"}, Annotations: map[string]string{"note": "x"},
+		Name: "shop", UID: "1", ResourceVersion: "2", Generation: 3, Finalizers: []string{"a/b"},
+		CreationTimestamp: metav1.Unix(1700000000, 0),
+		Labels:            map[string]string{"kubernetes.io/metadata.name": "shop", "env": "prod"},
+		Annotations:       map[string]string{"note": "x"},
 	},
 	Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}},
 	Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive, Conditions: []corev1.NamespaceCondition{{Type: "A", Status: "True"}}},
@@ -170,8 +172,8 @@ func shown(value ref.Val) string {
 		return name + v.Name
 	case apiservercel.Quantity:
 		return name + v.String()
-	case types.Null, types.Bool, types.Int, types.Uint, types.Double, types.String, types.Bytes, types.Timestamp, types.Duration, *types.Type,
-		apiservercel.URL, apiservercel.IP, apiservercel.CIDR, apiservercel.Semver:
+	case types.Null, types.Bool, types.Int, types.Uint, types.Double, types.String, types.Bytes, types.Timestamp, types.Duration,
+		*types.Type, apiservercel.URL, apiservercel.IP, apiservercel.CIDR, apiservercel.Semver:
 		return fmt.Sprintf("%s %v", name, value)
 	}
 	return name // of the authorizer, for example
@@ -200,7 +202,8 @@ func (p *expressionsOf) theirs(t testing.TB, budget int64) func(a *asked) evalua
 	condition := compiler.CompileCondition(accessors, all, environment.StoredExpressions)
 	inputs := plugincel.OptionalVariableBindings{VersionedParams: &unstructured.Unstructured{Object: params}, Authorizer: someAuthorizer{}}
 	return func(a *asked) (e evaluatedAs) {
-		results, remaining, err := condition.ForInput(t.Context(), a.attributes, a.request, inputs, plugincel.CreateNamespaceObject(shop), budget)
+		results, remaining, err := condition.ForInput(t.Context(), a.attributes, a.request, inputs,
+			plugincel.CreateNamespaceObject(shop), budget)
 		if e.Remaining = remaining; err != nil {
 			e.Fatal = err.Error()
 			return e

@@ -235,7 +235,8 @@ func TestMatchesUpstream(t *testing.T) {
 			if got != want.Matches || !sameError(fmt.Sprint(err), fmt.Sprint(want.Error)) {
 				t.Errorf("%s, failure policy %s: got %v, %v, want %v, %v", conditions, policy, got, err, want.Matches, want.Error)
 			}
-			if len(conditions) > 0 && (!in.HidesNamespace || in.evaluations == nil) || in.Spent > celconfig.RuntimeCELCostBudgetMatchConditions {
+			if len(conditions) > 0 && (!in.HidesNamespace || in.evaluations == nil) ||
+				in.Spent > celconfig.RuntimeCELCostBudgetMatchConditions {
 				t.Errorf(
 					"%s: got namespaceObject hidden: %v, a cost of %d, and the evaluation %v to take again", conditions, in.HidesNamespace,
 					in.Spent, in.evaluations,

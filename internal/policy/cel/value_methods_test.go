@@ -96,7 +96,9 @@ func TestVariablesMethods(t *testing.T) {
 		return types.NewErr("composited variable %q fails to evaluate: no such key: nope", "broken")
 	})
 	returned := func(m traits.Mapper) (all []string) {
-		for _, key := range []ref.Val{types.String("a"), types.String("broken"), types.String("nope"), types.String("__nope__"), types.Int(1)} {
+		for _, key := range []ref.Val{
+			types.String("a"), types.String("broken"), types.String("nope"), types.String("__nope__"), types.Int(1),
+		} {
 			found, ok := m.Find(key)
 			all = append(all, fmt.Sprint(key, m.Get(key), m.Contains(key), found, ok))
 		}
@@ -196,7 +198,8 @@ func TestTypeChecker(t *testing.T) {
 		{nil, given, true, "object.nope == params.most", ""},
 		{nil, nil, false, "object.nope == oldObject.nope", ""},
 		{object, given, true, "object.name + 1 == ''", "found no matching overload for '_+_'"},
-		{nil, nil, false, "request.name == namespaceObject.metadata.name && authorizer.group('').resource('pods').check('get').allowed()", ""},
+		{nil, nil, false, "request.name == namespaceObject.metadata.name && " +
+			"authorizer.group('').resource('pods').check('get').allowed()", ""},
 		{nil, nil, false, "request.nope", "undefined field 'nope'"}, {nil, nil, false, "namespaceObject.nope", "undefined field 'nope'"},
 		{object, nil, false, "variables.count + 1 == 2", ""},
 		{object, nil, false, "variables.count + 'a' == ''", "found no matching overload for '_+_'"},

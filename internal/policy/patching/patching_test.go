@@ -81,7 +81,8 @@ func TestTogether(t *testing.T) {
 	f("/a/0", movedBytesMax+1, 1)
 
 	for patch, want := range map[string]int{
-		`{"op":"move","from":"/a/0","path":"/b"}`: 1, `{"op":"move","from":"/a","path":"/b"}`: 3, `{"op":"copy","from":"/a","path":"/b/0"}`: 1,
+		`{"op":"move","from":"/a/0","path":"/b"}`: 1, `{"op":"move","from":"/a","path":"/b"}`: 3,
+		`{"op":"copy","from":"/a","path":"/b/0"}`: 1,
 		`{"op":"move"}`: 3, `{"op":"remove","path":"/a"}`: 3,
 	} {
 		if got := together(decode(t, "["+patch+","+patch+","+patch+"]"), movedBytesMax); got != want {

@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// An inMemory is a network of pipes, for synctest knows what waits on a pipe,
-// and not what waits on a socket.
+// An inMemory is a network of pipes, because synctest knows when goroutines wait for pipes,
+// but not when they wait for sockets.
 type inMemory struct {
 	mu        sync.Mutex
 	listeners map[string]*listener // by address
@@ -94,14 +94,14 @@ type apiServer struct {
 	changed chan struct{} // closed when an object changes
 	version int
 	objects map[string]*stored // by resource and name
-	writes  map[string]int     // that succeeded, by verb and resource
+	writes  map[string]int     // successful writes, by verb and resource
 	bundles []snapshot         // of all webhook configurations, oldest first
 
-	// refuse is asked before anything is done; an error is the answer.
+	// refuse is called first; its error is the answer.
 	refuse func(verb, resource string) error
 }
 
-// stored is an object, and who owns its fields.
+// stored is an object with the owners of its fields.
 type stored struct {
 	unstructured.Unstructured
 	fields fieldpath.ManagedFields
@@ -117,7 +117,7 @@ var testKinds = map[string]schema.GroupVersionKind{
 	"clusterroles":      {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 }
 
-// fieldTypes are as far as they matter those that kube-apiserver publishes.
+// fieldTypes is the part of kube-apiserver's published schema that matters here.
 var fieldTypes = func() typed.ParseableType {
 	parser, err := typed.NewParser(`types:
 - name: object
@@ -163,7 +163,8 @@ var fieldTypes = func() typed.ParseableType {
 	return parser.Type("object")
 }()
 
-// anyVersion is the only one there is (merge.Converter).
+// anyVersion converts between the versions of a kind, of which there is one
+// (merge.Converter).
 type anyVersion struct{}
 
 func (anyVersion) Convert(object *typed.TypedValue, _ fieldpath.APIVersion) (*typed.TypedValue, error) {
@@ -174,7 +175,7 @@ func (anyVersion) IsMissingVersionError(error) bool { return false }
 
 var updater = (&merge.UpdaterBuilder{Converter: anyVersion{}}).BuildUpdater()
 
-// ownable returns the part of an object whose fields are owned.
+// ownable returns the part of an object whose fields have owners.
 func ownable(object *unstructured.Unstructured) (*typed.TypedValue, error) {
 	object = object.DeepCopy()
 	for _, field := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"} {
@@ -199,19 +200,19 @@ func newAPIServer(t testing.TB, network *inMemory) *apiServer {
 	return a
 }
 
-// config returns how to reach it.
+// config returns the client configuration for the server.
 func (a *apiServer) config() *rest.Config {
 	return &rest.Config{Host: "http://api", QPS: -1, Transport: &http.Transport{DialContext: a.network.dial, DisableKeepAlives: true}}
 }
 
-// refuseIf sets what is refused, nil for nothing.
+// refuseIf sets the function that refuses requests, nil for none.
 func (a *apiServer) refuseIf(refuse func(verb, resource string) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.refuse = refuse
 }
 
-// away has every request fail as a proxy in front of it does, and ends watches.
+// away makes every request fail as a proxy in front of the server does, and ends watches.
 func (a *apiServer) away() {
 	a.refuseIf(func(string, string) error { return errors.New("no upstream") })
 	a.mu.Lock()
@@ -219,7 +220,7 @@ func (a *apiServer) away() {
 	a.publish()
 }
 
-// count returns how many writes succeeded.
+// count returns the number of successful writes.
 func (a *apiServer) count(verb, resource string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -288,8 +289,8 @@ func (a *apiServer) answer(w http.ResponseWriter, object any, err error) {
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// watch says what there is, and what comes, until the client is gone or the
-// server is away.
+// watch sends all objects and then changes, until the client disconnects or the server is
+// away.
 func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, resource, name string) {
 	w.WriteHeader(http.StatusOK)
 	w.(http.Flusher).Flush()
@@ -398,7 +399,7 @@ func (a *apiServer) apply(resource, name string, body []byte, manager string, fo
 	if err != nil {
 		return nil, err
 	}
-	if merged == nil { // nothing changed but owners
+	if merged == nil { // only owners changed
 		merged = was
 	}
 	content, _ := merged.AsValue().Unstructured().(map[string]any)
@@ -407,7 +408,7 @@ func (a *apiServer) apply(resource, name string, body []byte, manager string, fo
 	return a.store(verb, resource, result)
 }
 
-// store checks and stores an object. What changes nothing gets no new version.
+// store checks and stores an object. Without a change, the version stays the same.
 func (a *apiServer) store(verb, resource string, object *stored) (*stored, error) {
 	gvk, name := testKinds[resource], object.GetName()
 	object.SetGroupVersionKind(gvk)
@@ -437,15 +438,14 @@ func (a *apiServer) store(verb, resource string, object *stored) (*stored, error
 	return object, nil
 }
 
-// A snapshot is the bundles and paths that were registered from a time on, by
-// webhook.
+// A snapshot has the registered bundles and paths since a time, by webhook.
 type snapshot struct {
 	at      time.Time
 	bundles map[string][]byte
 	paths   map[string]string
 }
 
-// publish tells those who watch.
+// publish notifies the watches.
 func (a *apiServer) publish() {
 	now := snapshot{time.Now(), make(map[string][]byte), make(map[string]string)}
 	for key, object := range a.objects {
@@ -468,7 +468,7 @@ func (a *apiServer) remove(resource, name string) {
 	a.publish()
 }
 
-// webhook is what both kinds of webhooks have.
+// webhook has the fields of both kinds of webhooks.
 type webhook struct {
 	Name         string
 	ClientConfig admissionregistrationv1.WebhookClientConfig
@@ -504,7 +504,7 @@ func (a *apiServer) secret() map[string][]byte {
 	return secret.Data
 }
 
-// putSecret changes the Secret as a human does.
+// putSecret changes the Secret as a user does.
 func (a *apiServer) putSecret(data map[string][]byte) {
 	a.t.Helper()
 	text, err := json.Marshal(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fastadmit", Name: "certs"}, Data: data})
@@ -520,7 +520,7 @@ func (a *apiServer) putSecret(data map[string][]byte) {
 	}
 }
 
-// webhooks returns those of the configuration by name.
+// webhooks returns the webhooks of the configuration, by name.
 func (a *apiServer) webhooks(resource string) map[string]webhook {
 	object, err := a.get(resource, "fastadmit.io")
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// digest is what the replicas say that they have.
+// digest is the digest of all replicas.
 const digest = "one"
 
-// awaiter is a process that waits for the registration, with what it logs.
+// awaiter returns a Manager that only waits for the registration, and its log.
 func (s *stand) awaiter(o Options) *Manager {
 	s.t.Helper()
 	o.Dial = s.dial
@@ -25,8 +25,8 @@ func (s *stand) awaiter(o Options) *Manager {
 	return m
 }
 
-// TestAwaitRegistered begins before there is a replica, and ends when both kinds
-// are registered.
+// TestAwaitRegistered starts before there is a replica, and ends when both kinds are
+// registered.
 func TestAwaitRegistered(t *testing.T) {
 	for name, options := range map[string]func(s *stand) Options{"bare": (*stand).options, "path token": (*stand).withTokens} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +59,7 @@ func TestAwaitRegistered(t *testing.T) {
 	}
 }
 
-// TestAwaitSaysWhy has something wrong with what is registered, and nobody there
-// to repair it.
+// TestAwaitSaysWhy has a wrong registration without a replica that repairs it.
 func TestAwaitSaysWhy(t *testing.T) {
 	f := func(want string, spoil func(s *stand, o *Options)) {
 		t.Run(want, func(t *testing.T) {
@@ -81,7 +80,7 @@ func TestAwaitSaysWhy(t *testing.T) {
 			})
 		})
 	}
-	// changed registers what fastadmit made with one thing changed.
+	// changed registers fastadmit's configurations with one change.
 	changed := func(s *stand, change func(c *admissionregistrationv1.WebhookClientConfig)) {
 		objects := configurations("a", "b")
 		v := objects[1].(*admissionregistrationv1.ValidatingWebhookConfiguration)
@@ -97,7 +96,8 @@ func TestAwaitSaysWhy(t *testing.T) {
 	})
 	f("webhook c.fastadmit.io is missing", func(_ *stand, o *Options) { o.Configurations = withPlaceholder("a", "b", "c") })
 	f("webhook b.fastadmit.io is missing or has other rules", func(_ *stand, o *Options) {
-		o.Configurations[1].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[1].Rules = []admissionregistrationv1.RuleWithOperations{{}}
+		webhooks := o.Configurations[1].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
+		webhooks[1].Rules = []admissionregistrationv1.RuleWithOperations{{}}
 	})
 	f("webhook b.fastadmit.io: it has no caBundle", func(s *stand, _ *Options) {
 		changed(s, func(c *admissionregistrationv1.WebhookClientConfig) { c.CABundle = nil })
@@ -118,13 +118,13 @@ func TestAwaitSaysWhy(t *testing.T) {
 	f("cannot read MutatingWebhookConfiguration fastadmit.io", func(s *stand, _ *Options) { s.away() })
 }
 
-// late is a context whose deadline has passed and whose timer has not run yet.
+// late is a context whose deadline has passed, but whose timer has not run yet.
 type late struct{ context.Context }
 
 func (late) Deadline() (time.Time, bool) { return time.Now(), true }
 
-// TestAwaitEndsAtDeadline has a call that the deadline cuts before the context says
-// that it is over: that call's error is not what is missing.
+// TestAwaitEndsAtDeadline has a call that ends at the deadline before the context does: the
+// message must not contain the error of this call.
 func TestAwaitEndsAtDeadline(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.away()
@@ -139,7 +139,7 @@ func TestAwaitEndsAtDeadline(t *testing.T) {
 	})
 }
 
-// TestCovers tells what kube-apiserver adds from what somebody changed.
+// TestCovers distinguishes defaults of kube-apiserver from changes by users.
 func TestCovers(t *testing.T) {
 	f := func(got, want string, covered bool) {
 		t.Helper()

@@ -36,7 +36,7 @@ func (s *stand) startRegistered(n int, o Options) {
 	}
 }
 
-// leaf returns what a replica serves.
+// leaf returns the serving certificate of a replica.
 func (r *replica) leaf() *x509.Certificate {
 	r.stand.t.Helper()
 	pair, err := r.Certificate(nil)
@@ -46,7 +46,7 @@ func (r *replica) leaf() *x509.Certificate {
 	return pair.Leaf
 }
 
-// registered returns the bundle that all webhooks have.
+// registered returns the bundle of all webhooks.
 func (s *stand) registered() []*x509.Certificate {
 	s.t.Helper()
 	var first []byte
@@ -63,7 +63,7 @@ func (s *stand) registered() []*x509.Certificate {
 	return parseBundle(first)
 }
 
-// ca returns the CA that signs.
+// ca returns the current CA.
 func (s *stand) ca() *x509.Certificate {
 	s.t.Helper()
 	state, err := parseState(s.secret(), nil, time.Now())
@@ -94,8 +94,8 @@ func TestRace(t *testing.T) {
 	})
 }
 
-// TestRegistration sees to the order: a leaf, readiness, a way through the
-// Service, and only then configurations, which the owner takes with it.
+// TestRegistration checks the order: a leaf, readiness, a connection through the Service,
+// and only then the configurations. They are deleted with their owner.
 func TestRegistration(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.cutOff.Store(true)
@@ -137,12 +137,13 @@ func TestRegistration(t *testing.T) {
 		}
 		for resource, want := range map[string]int64{"ca": s.ca().NotAfter.Unix(), "leaf": r.leaf().NotAfter.Unix(),
 			"registered": s.ca().NotAfter.Unix()} {
-			if got := r.metric(fmt.Sprintf("fastadmit_certificate_expiry_timestamp_seconds{resource=%q}", resource)); got != fmt.Sprint(want) {
+			series := fmt.Sprintf("fastadmit_certificate_expiry_timestamp_seconds{resource=%q}", resource)
+			if got := r.metric(series); got != fmt.Sprint(want) {
 				t.Errorf("got expiry %s of %s, want %d", got, resource, want)
 			}
 		}
 
-		// Removed, it comes back, but not without an owner.
+		// After they were deleted, they are created again, but not without an owner.
 		s.remove(mutating.resource, "fastadmit.io")
 		s.settle(20 * time.Second)
 		if s.webhooks(mutating.resource) == nil {
@@ -157,8 +158,7 @@ func TestRegistration(t *testing.T) {
 	})
 }
 
-// TestRenewal lets API servers with fresh and with old caches call while CA and
-// leaf change.
+// TestRenewal has API servers with fresh and with old caches call while CA and leaf change.
 func TestRenewal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("calls for eleven hours; TestOrder has one change of the CA")
@@ -178,7 +178,8 @@ func TestRenewal(t *testing.T) {
 			}
 		}
 		api.check()
-		// Six hours of life make a CA each four, 100 minutes a leaf each 67.
+		// Within six hours, there is a new CA every four hours, and a leaf of 100 minutes
+		// every 67.
 		if len(cas) != 3 || len(leaves) < 6 {
 			t.Errorf("got %d CAs and %d leaves, want 3 and at least 6", len(cas), len(leaves))
 		}
@@ -186,11 +187,11 @@ func TestRenewal(t *testing.T) {
 			t.Errorf("got %d CAs in the bundles, want the new one and that before it", len(got))
 		}
 		for _, line := range s.replicas[0].log.lines("level=WARN") {
-			if !strings.Contains(line, "cannot be reached as") { // at the start
+			if !strings.Contains(line, "cannot be reached as") { // expected at the start
 				t.Error(line)
 			}
 		}
-		api.call(2*time.Hour, time.Minute) // until the one before it has expired, and before the next
+		api.call(2*time.Hour, time.Minute) // until the earlier CA has expired, and before the next one
 		api.check()
 		if got := s.registered(); !equal(got, s.ca()) {
 			t.Errorf("got %d CAs in the bundles, want one", len(got))
@@ -198,7 +199,7 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// TestOrder looks at each step of a change of the CA.
+// TestOrder checks each step of a change of the CA.
 func TestOrder(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(2, s.options())
@@ -319,7 +320,7 @@ func TestSecretIsLost(t *testing.T) {
 	}, true, "the first certificate is not a CA")
 }
 
-// secretData makes what somebody else would put into the Secret.
+// secretData returns data for the Secret as another tool could write them.
 func secretData(t *testing.T, caLife, leafLife time.Duration, hosts ...string) map[string][]byte {
 	t.Helper()
 	now := time.Now()
@@ -338,8 +339,8 @@ func secretData(t *testing.T, caLife, leafLife time.Duration, hosts ...string) m
 	return data
 }
 
-// TestSecretIsReplaced has a human put a CA and a leaf there, as one does who
-// does not trust those before any more.
+// TestSecretIsReplaced has a user replace the CA and the leaf, because the old ones are no
+// longer trusted.
 func TestSecretIsReplaced(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(3, s.options())
@@ -393,7 +394,7 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
-// TestLateWakeUp has nobody run until all has expired.
+// TestLateWakeUp has no replica run until all certificates have expired.
 func TestLateWakeUp(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.options())
@@ -409,7 +410,7 @@ func TestLateWakeUp(t *testing.T) {
 	})
 }
 
-// TestHostsDiffer has replicas of two versions want different names.
+// TestHostsDiffer has replicas of two versions with different host names.
 func TestHostsDiffer(t *testing.T) {
 	inStand(t, func(s *stand) {
 		first, second := s.options(), s.options()
@@ -431,7 +432,7 @@ func TestHostsDiffer(t *testing.T) {
 	})
 }
 
-// TestAPIServerIsAway shows that nothing changes without it.
+// TestAPIServerIsAway checks that nothing changes while the API server is away.
 func TestAPIServerIsAway(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.away()
@@ -468,7 +469,7 @@ func TestAPIServerIsAway(t *testing.T) {
 	})
 }
 
-// TestReady shows what makes a replica not ready, and that it comes to an end.
+// TestReady checks what makes a replica not ready, and that it becomes ready again.
 func TestReady(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.options())
@@ -480,7 +481,7 @@ func TestReady(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, want)
 			}
 		}
-		// Another owner of the field takes it, and ours may not.
+		// Another owner takes over the field, and ours is not allowed to.
 		s.refuseIf(func(verb, resource string) error {
 			if verb == "patch" {
 				return apierrors.NewForbidden(groupResource(resource), "fastadmit.io", errors.New("no"))
@@ -500,14 +501,14 @@ func TestReady(t *testing.T) {
 			t.Error(err)
 		}
 
-		// What is served is asked, not remembered.
+		// The served certificate is read from the server, not from memory.
 		r.ln.Close()
 		s.settle(2 * time.Second)
 		fails("cannot call itself: dial pod-0:8443: connection refused")
 	})
 }
 
-// TestReadyIsAskedOften has many ask at once.
+// TestReadyIsAskedOften has many concurrent probes.
 func TestReadyIsAskedOften(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.options())
@@ -564,8 +565,8 @@ func (s *stand) applyAs(manager string, force bool, objects ...runtime.Object) (
 	return last
 }
 
-// TestAllIsReplaced has a human replace the Secret and the bundles at once: what
-// is served is not good any more, so it is no use to wait.
+// TestAllIsReplaced has a user replace the Secret and the bundles at once: the served
+// certificate is no longer trusted, so the replicas do not wait.
 func TestAllIsReplaced(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(2, s.options())
@@ -588,7 +589,7 @@ func TestAllIsReplaced(t *testing.T) {
 	})
 }
 
-// TestSecretOfOthers has the Secret be one that cert-manager keeps.
+// TestSecretOfOthers has a Secret that cert-manager manages.
 func TestSecretOfOthers(t *testing.T) {
 	inStand(t, func(s *stand) {
 		theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "certs", Annotations: map[string]string{certManager: "web"}}}
@@ -607,8 +608,8 @@ func TestSecretOfOthers(t *testing.T) {
 	})
 }
 
-// TestWatchIsRefused shows that changes are noticed without a watch, and that it
-// is said that there is none.
+// TestWatchIsRefused checks that changes are noticed without a watch, and that the missing
+// watch is logged.
 func TestWatchIsRefused(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.refuseIf(func(verb, resource string) error {
@@ -630,8 +631,8 @@ func TestWatchIsRefused(t *testing.T) {
 	})
 }
 
-// TestConfigurationIsUnread does not take a bundle that cannot be read for one
-// that has the new CA.
+// TestConfigurationIsUnread checks that a configuration that cannot be read does not count
+// as one with the new CA.
 func TestConfigurationIsUnread(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.options())
@@ -660,8 +661,8 @@ func TestConfigurationIsUnread(t *testing.T) {
 	})
 }
 
-// TestLeafIsRenewedBlindly has a leaf due while a configuration cannot be read: a
-// new one of the same CA is trusted where the old one is.
+// TestLeafIsRenewedBlindly has a leaf due while a configuration cannot be read: it is
+// renewed, because a new one by the same CA is trusted wherever the old one is.
 func TestLeafIsRenewedBlindly(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.options())
@@ -684,8 +685,7 @@ func TestLeafIsRenewedBlindly(t *testing.T) {
 	})
 }
 
-// TestSecretCannotBeWritten has the Secret be garbage that stays, as one that is
-// immutable does.
+// TestSecretCannotBeWritten has an immutable Secret with invalid data.
 func TestSecretCannotBeWritten(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.options())

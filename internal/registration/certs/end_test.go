@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestEnds ends a replica during each of its requests. What fails after the end is neither
-// logged nor counted, and the registration stays what it was.
+// TestEnds ends a replica during each of its requests. Errors after the end are neither
+// logged nor counted, and the registration stays the same.
 func TestEnds(t *testing.T) {
 	f := func(verb, resource string, n int, within time.Duration) {
 		t.Run(fmt.Sprintf("%s %s %d", verb, resource, n), func(t *testing.T) {
@@ -74,7 +74,8 @@ func TestListenEnds(t *testing.T) {
 	})
 }
 
-// said returns what a replica says of failures: its warnings, counters, and registration.
+// said returns all failures that a replica reports: its warnings, counters, and
+// registration.
 func (r *replica) said() string {
 	said := fmt.Sprintf("registered: %v\n%q\n", r.Registered(), r.log.lines("level=WARN"))
 	for _, resource := range resources {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestIssue(t *testing.T) {
-	now := time.Now().Truncate(time.Second) // as certificates have it
+	now := time.Now().Truncate(time.Second) // the precision of certificates
 	ca, signer, err := newAuthority(30*time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,8 @@ func TestIssue(t *testing.T) {
 		}
 		for _, host := range hosts {
 			for _, clock := range []time.Time{now.Add(-time.Hour), now, leaf.NotAfter} { // behind, right, ahead
-				if root, err := verifyChain([]*x509.Certificate{leaf}, []*x509.Certificate{ca}, host, clock); err != nil || !root.Equal(ca) {
+				if root, err := verifyChain([]*x509.Certificate{leaf}, []*x509.Certificate{ca}, host, clock); err != nil ||
+					!root.Equal(ca) {
 					t.Errorf("%s at %s: %v", host, clock, err)
 				}
 			}
@@ -50,10 +51,10 @@ func TestIssue(t *testing.T) {
 		}
 	}
 	f(3*time.Hour, 3*time.Hour, 2*time.Hour, serviceHost, "192.0.2.1", "2001:db8::1")
-	f(60*time.Hour, 30*time.Hour, 20*time.Hour, serviceHost) // no longer than the CA's
+	f(60*time.Hour, 30*time.Hour, 20*time.Hour, serviceHost) // not longer than that of the CA
 }
 
-// TestSurplusIsBounded has somebody put the CAs of a whole system into a bundle.
+// TestSurplusIsBounded has a bundle with all CAs of a system.
 func TestSurplusIsBounded(t *testing.T) {
 	for _, n := range []int{surplusMax - 1, surplusMax, surplusMax + 1} {
 		m := &Manager{o: Options{Propagation: time.Minute}, surplus: make(map[identity]time.Time)}

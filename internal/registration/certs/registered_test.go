@@ -41,8 +41,8 @@ func (s *stand) named() Options {
 	return o
 }
 
-// TestOthersConfigurations keeps the bundles, and nothing else, of what a chart
-// makes, changes and removes.
+// TestOthersConfigurations has configurations of a chart, of which only the bundles are
+// managed, while the chart creates, changes and removes them.
 func TestOthersConfigurations(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(2, s.named())
@@ -66,8 +66,10 @@ func TestOthersConfigurations(t *testing.T) {
 		}
 		kept()
 		want := []string{
-			`.webhooks[name="a.fastadmit.io"]`, `.webhooks[name="a.fastadmit.io"].clientConfig.caBundle`, `.webhooks[name="a.fastadmit.io"].name`,
-			`.webhooks[name="b.fastadmit.io"]`, `.webhooks[name="b.fastadmit.io"].clientConfig.caBundle`, `.webhooks[name="b.fastadmit.io"].name`,
+			`.webhooks[name="a.fastadmit.io"]`, `.webhooks[name="a.fastadmit.io"].clientConfig.caBundle`,
+			`.webhooks[name="a.fastadmit.io"].name`,
+			`.webhooks[name="b.fastadmit.io"]`, `.webhooks[name="b.fastadmit.io"].clientConfig.caBundle`,
+			`.webhooks[name="b.fastadmit.io"].name`,
 		}
 		for _, kind := range configurationKinds {
 			if got := s.owned(kind.resource, bundleManager); !slices.Equal(got, want) {
@@ -75,14 +77,15 @@ func TestOthersConfigurations(t *testing.T) {
 			}
 		}
 
-		// The chart again, with one more, and without the field.
+		// The chart is applied again, with one more configuration, and without the field.
 		if err := s.applyAs("helm", false, configurations("a", "b", "c")...); err != nil {
 			t.Errorf("the chart cannot be applied again: %v", err)
 		}
 		s.settle(2 * time.Second)
 		kept()
 
-		// The chart with the field: a conflict, and then a fight that ends well.
+		// The chart is applied with the field: after a conflict, both sides write it until
+		// it is right.
 		other := configurations("a", "b", "c")
 		setAll(other, secretData(t, time.Hour, time.Hour, "a")[caCertificates])
 		if err := s.applyAs("helm", false, other...); err == nil {
@@ -100,7 +103,7 @@ func TestOthersConfigurations(t *testing.T) {
 			kept()
 		}
 
-		// Somebody empties the field, as kubectl replace does.
+		// A user empties the field with kubectl replace.
 		setAll(other, nil)
 		for i, kind := range configurationKinds {
 			s.remove(kind.resource, "fastadmit.io")
@@ -127,8 +130,8 @@ func TestOthersConfigurations(t *testing.T) {
 	})
 }
 
-// TestOthersWebhooks leaves alone what is registered beside fastadmit for other
-// servers, and says so where nothing is for fastadmit.
+// TestOthersWebhooks has webhooks for other servers in the configurations, which are not
+// changed. If none is for fastadmit, the error says so.
 func TestOthersWebhooks(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.named())
@@ -179,8 +182,8 @@ func TestOthersWebhooks(t *testing.T) {
 	})
 }
 
-// TestVersions has replicas of two versions at the same time, which want
-// different webhooks.
+// TestVersions has replicas of two versions, which want different webhooks, at the same
+// time.
 func TestVersions(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(2, s.options())
@@ -203,7 +206,7 @@ func TestVersions(t *testing.T) {
 		}
 		check("after the newer one started", "b", "c")
 
-		// A repair by the older ones, of bundles only.
+		// The older replicas repair only bundles.
 		s.replicas[2].stop()
 		setBundles := configurations("b", "c")
 		setAll(setBundles, []byte("garbage"))
@@ -222,7 +225,7 @@ func TestVersions(t *testing.T) {
 			}
 		}
 
-		// What the human owns now stays until the human lets go of it.
+		// A field that the user owns does not change until the user gives it up.
 		if err := s.applyAs("human", true, configurations()...); err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +266,8 @@ func TestNoWebhooks(t *testing.T) {
 func TestOptions(t *testing.T) {
 	good := func() Options {
 		return Options{
-			Config: &rest.Config{Host: "http://127.0.0.1:1"}, SecretNamespace: "n", SecretName: "s", Hosts: []string{serviceHost, "192.0.2.1"},
+			Config: &rest.Config{Host: "http://127.0.0.1:1"}, SecretNamespace: "n", SecretName: "s",
+			Hosts: []string{serviceHost, "192.0.2.1"},
 		}
 	}
 	f := func(change func(o *Options), want string) {
@@ -349,7 +353,8 @@ func TestRules(t *testing.T) {
 		Verbs: []string{"get"}}
 	f(func(*Options) {}, secrets, nil)
 	f(func(o *Options) { o.Deployment = "d" }, append(slices.Clone(secrets),
-		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"d"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"d"},
+			Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}), nil)
 	f(func(o *Options) { o.MutatingWebhookConfigurations = []string{"m"} }, secrets,
 		[]rbacv1.PolicyRule{registered("mutatingwebhookconfigurations", "m", "get", "watch", "patch")})
@@ -365,7 +370,7 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// TestReachSaysWhere has the Service answer with what is not ours.
+// TestReachSaysWhere has the Service lead to another server.
 func TestReachSaysWhere(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.options())
@@ -384,8 +389,8 @@ func TestReachSaysWhere(t *testing.T) {
 	})
 }
 
-// FuzzParse shows that nothing in a Secret or a bundle makes it panic, and that
-// what is accepted can be served.
+// FuzzParse checks that no Secret or bundle causes a panic, and that accepted certificates
+// can be served.
 func FuzzParse(f *testing.F) {
 	now := time.Now()
 	ca, signer, err := newAuthority(time.Hour, now)

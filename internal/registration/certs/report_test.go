@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// events returns those that were made, the oldest first.
+// events returns the Events, the oldest first.
 func (s *stand) events() (all []corev1.Event) {
 	s.t.Helper()
 	s.apiServer.mu.Lock()
@@ -38,7 +38,7 @@ func (s *stand) events() (all []corev1.Event) {
 	return all
 }
 
-// withDeployment makes the Deployment that Events are about.
+// withDeployment creates the Deployment that Events are about.
 func (s *stand) withDeployment() Options {
 	s.create("deployments", &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "fastadmit", Name: "fastadmit"}})
 	o := s.options()
@@ -46,8 +46,8 @@ func (s *stand) withDeployment() Options {
 	return o
 }
 
-// TestReport has two replicas say that they are not registered, by Registered, a
-// metric, and one Event at a time; and that they are when they are.
+// TestReport has two replicas report that they are not registered, by Registered, a metric,
+// and one Event at a time; later they are registered and report that.
 func TestReport(t *testing.T) {
 	inStand(t, func(s *stand) {
 		o := s.withDeployment()
@@ -98,12 +98,12 @@ func TestReport(t *testing.T) {
 		}
 		if e.Type != corev1.EventTypeWarning || e.Reason != "NotRegistered" ||
 			!strings.HasPrefix(e.Message, host+": kube-apiserver does not call") ||
-			!strings.Contains(e.Message, "there is no Service fastadmit/fastadmit") || e.FirstTimestamp.IsZero() || e.LastTimestamp.IsZero() ||
-			e.Count != 1 {
+			!strings.Contains(e.Message, "there is no Service fastadmit/fastadmit") || e.FirstTimestamp.IsZero() ||
+			e.LastTimestamp.IsZero() || e.Count != 1 {
 			t.Errorf("got Event %v", e)
 		}
 		s.settle(time.Hour)
-		// The first one is in the middle of eventEvery.
+		// The first one is in the middle of an interval.
 		if got, want := len(s.events()), int(time.Hour/eventEvery); got != want && got != want+1 {
 			t.Errorf("got %d Events in an hour, want %d", got, want)
 		}
@@ -122,7 +122,7 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// TestReportOf shows what is missing of a registration.
+// TestReportOf checks the reports of incomplete registrations.
 func TestReportOf(t *testing.T) {
 	forbid := func(verb, resource string) func(verb, resource string) error {
 		return func(v, r string) error {
@@ -171,8 +171,8 @@ func TestReportOf(t *testing.T) {
 	}
 }
 
-// TestNoEvents has the Deployment missing and Events forbidden: the log says so
-// once, and nothing else suffers.
+// TestNoEvents has no Deployment, and then no permission for Events: the log says so once,
+// and everything else works.
 func TestNoEvents(t *testing.T) {
 	f := func(want string, spoil func(s *stand)) {
 		t.Run(want, func(t *testing.T) {

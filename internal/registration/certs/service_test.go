@@ -37,8 +37,8 @@ func TestAddressOf(t *testing.T) {
 	f(func(s *corev1.Service) { s.Spec.Type = "Other" }, "", `got type "Other"`)
 }
 
-// TestNotReached says which step to the server fails, and registers as soon as it
-// works.
+// TestNotReached checks that the log names the failed step to the server, and that replicas
+// register as soon as it works.
 func TestNotReached(t *testing.T) {
 	f := func(want string, spoil func(s *stand) (repair func())) {
 		t.Run(want, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestNotReached(t *testing.T) {
 	})
 }
 
-// TestResolvedOnce asks for the Service once in a pass, however often it is
+// TestResolvedOnce checks that the Service is read once per pass, however often it is
 // called.
 func TestResolvedOnce(t *testing.T) {
 	inStand(t, func(s *stand) {
@@ -112,7 +112,7 @@ func TestResolvedOnce(t *testing.T) {
 			return nil
 		})
 		for want := 1; want <= 2; want++ {
-			clear(r.addresses) // as each pass does
+			clear(r.addresses) // as at the start of each pass
 			for _, registered := range slices.Concat(r.registrations, r.registrations) {
 				if err := r.reach(context.Background(), registered.desired); err != nil {
 					t.Error(err)

@@ -31,15 +31,15 @@ const (
 	serviceAddress = "10.96.0.7:443" // there is no DNS
 )
 
-// A stand is a cluster with replicas of a server, on a clock of its own.
+// A stand is a cluster with replicas of a server, on a fake clock.
 type stand struct {
 	*apiServer
 	t        *testing.T
-	started  int         // replicas
-	cutOff   atomic.Bool // the Service reaches nobody
+	started  int         // replicas that were started
+	cutOff   atomic.Bool // the Service has no reachable endpoint
 	turn     atomic.Int64
 	mu       sync.Mutex
-	replicas []*replica // those that run
+	replicas []*replica // running ones
 }
 
 func (s *stand) running() []*replica {
@@ -79,19 +79,19 @@ func clusterIP(address string, ports ...int32) *corev1.Service {
 	return s
 }
 
-// A replica is a process with a Manager and a server.
+// A replica has a Manager and a server.
 type replica struct {
 	*Manager
 	stand   *stand
 	address string
 	log     *logged
 	ln      *listener
-	takes   atomic.Pointer[taken] // nil where there are no path tokens
+	takes   atomic.Pointer[taken] // nil without path tokens
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 }
 
-// options are those of the replicas of a stand.
+// options returns the options of the replicas of a stand.
 func (s *stand) options() Options {
 	return Options{
 		Config:          s.config(),
@@ -99,7 +99,7 @@ func (s *stand) options() Options {
 		Hosts:          []string{serviceHost},
 		Configurations: configurations("a"),
 		Owner:          "owner",
-		CALife:         6 * time.Hour, LeafLife: 100 * time.Minute, // so that not both are due at once
+		CALife:         6 * time.Hour, LeafLife: 100 * time.Minute, // so that they are not due at the same time
 		Metrics: metrics.NewSet(),
 	}
 }
@@ -139,7 +139,7 @@ func (r *replica) serveTLS() {
 		r.done.Go(func() {
 			defer conn.Close()
 			server := tls.Server(conn, config)
-			if server.Handshake() == nil { // the client says what is wrong
+			if server.Handshake() == nil { // the client reports errors
 				r.answer(server)
 			}
 		})
@@ -157,7 +157,7 @@ func (r *replica) stop() {
 
 func (r *replica) ready() error { return r.Ready(context.Background(), r.address) }
 
-// dial reaches by the Service the replicas that are ready, in turns.
+// dial connects through the Service to a ready replica, in turns.
 func (s *stand) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if address != serviceAddress {
 		return s.network.dial(ctx, network, address)
@@ -173,7 +173,7 @@ func (s *stand) dial(ctx context.Context, network, address string) (net.Conn, er
 	return nil, errors.New("no endpoints")
 }
 
-// settle lets some time pass and all that happens in it come to rest.
+// settle advances the clock and waits until all goroutines are idle.
 func (s *stand) settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -190,7 +190,7 @@ func (s *stand) create(resource string, object runtime.Object) {
 	}
 }
 
-// configurations are webhook configurations with webhooks of these names.
+// configurations returns webhook configurations with webhooks of these names.
 func configurations(names ...string) []runtime.Object {
 	m := &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: configurationVersion, Kind: "MutatingWebhookConfiguration"},
@@ -222,8 +222,8 @@ func (s *stand) history() []snapshot {
 	return slices.Clone(s.bundles)
 }
 
-// callers are API servers that call all webhooks of all replicas, from caches
-// that are as old as their lag.
+// callers are API servers that call all webhooks of all replicas. Their caches are outdated
+// by their lags.
 type callers struct {
 	stand  *stand
 	lags   []time.Duration
@@ -233,7 +233,7 @@ type callers struct {
 
 func (s *stand) callers(lags ...time.Duration) *callers { return &callers{stand: s, lags: lags} }
 
-// call calls each replica every few seconds for a while.
+// call calls each replica at intervals for some time.
 func (c *callers) call(during, every time.Duration) {
 	for end := time.Now().Add(during); time.Now().Before(end); {
 		c.stand.settle(every)
@@ -243,7 +243,7 @@ func (c *callers) call(during, every time.Duration) {
 	}
 }
 
-// callAll verifies what each replica serves. That it is served is Ready's matter.
+// callAll verifies the certificate of each replica. Ready checks that it is served.
 func (c *callers) callAll(lag time.Duration) {
 	var known snapshot
 	for _, s := range c.stand.history() {
@@ -292,7 +292,7 @@ func (c *callers) check() {
 	}
 }
 
-// logged is a log.
+// logged collects the lines of a log.
 type logged struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -305,7 +305,7 @@ func (l *logged) Write(b []byte) (int, error) {
 	return l.all.Write(b)
 }
 
-// lines returns those that contain the text.
+// lines returns the lines that contain the text.
 func (l *logged) lines(text string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
-// taken is what a replica takes calls with.
+// taken says which calls a replica accepts.
 type taken struct {
 	tokens []string
 	bare   bool
@@ -29,8 +29,8 @@ type taken struct {
 
 func (r *replica) take(accepted []string, bare bool) { r.takes.Store(&taken{accepted, bare}) }
 
-// called calls a replica at a path. One that knows nothing of tokens knows no
-// path with one.
+// called calls a replica at a path. A replica without path tokens does not know paths with
+// one.
 func (r *replica) called(path string) error {
 	token := tokenIn(path, 0)
 	switch takes := r.takes.Load(); {
@@ -42,7 +42,7 @@ func (r *replica) called(path string) error {
 	return nil
 }
 
-// answer answers a request, if one comes.
+// answer answers one request, if it arrives.
 func (r *replica) answer(conn io.ReadWriter) {
 	request, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
@@ -55,10 +55,10 @@ func (r *replica) answer(conn io.ReadWriter) {
 	fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: 0\r\n%s: %s\r\n\r\n", status, ConfigurationHeader, digest)
 }
 
-// withTokens are the options of replicas that know their callers by path tokens.
+// withTokens returns the options of replicas with path tokens.
 func (s *stand) withTokens() Options {
 	o := s.options()
-	o.PathTokens = func([]string, bool) {} // start puts the replica's own here
+	o.PathTokens = func([]string, bool) {} // start replaces it
 	o.CALife, o.LeafLife = DefaultCALife, DefaultLeafLife
 	o.Configurations = withPlaceholder("a", "b")
 	return o
@@ -109,7 +109,7 @@ func (s *stand) stored() (texts []string) {
 	return texts
 }
 
-// checkTaken checks what all replicas take.
+// checkTaken checks which calls all replicas accept.
 func (s *stand) checkTaken(when string, bare bool, tokens ...string) {
 	s.t.Helper()
 	slices.Sort(tokens)
@@ -120,7 +120,7 @@ func (s *stand) checkTaken(when string, bare bool, tokens ...string) {
 	}
 }
 
-// checkSecrecy looks for tokens in the logs.
+// checkSecrecy checks that no token is in a log.
 func (s *stand) checkSecrecy() {
 	s.t.Helper()
 	for _, known := range s.history() {
@@ -134,8 +134,8 @@ func (s *stand) checkSecrecy() {
 	}
 }
 
-// TestPathTokens has replicas register with a token at once, and replace it when
-// it is due. No call fails, of API servers that learn of it as late as they may.
+// TestPathTokens has replicas register with a token at once, and renew it when it is due. No
+// call fails, even of API servers with the most outdated caches.
 func TestPathTokens(t *testing.T) {
 	inStand(t, func(s *stand) {
 		const life = 90 * time.Minute
@@ -148,7 +148,7 @@ func TestPathTokens(t *testing.T) {
 		}
 		s.checkTaken("at first", false, first)
 		calls := s.callers(0, 10*time.Second, 45*time.Second)
-		calls.call(8*time.Minute, 10*time.Second) // so that it is due at the beginning of what is looked at
+		calls.call(8*time.Minute, 10*time.Second) // so that it is due early in the loop
 		for last, turn := first, 1; turn <= 2; turn++ {
 			calls.call(life-10*time.Minute, 10*time.Minute)
 			if s.token() != last {
@@ -160,7 +160,7 @@ func TestPathTokens(t *testing.T) {
 				if s.token() != last && registered.IsZero() {
 					registered = time.Now()
 				}
-				// A replica that begins now must take what API servers may still call with.
+				// A new replica must accept the tokens that API servers may still use.
 				if !registered.IsZero() && time.Since(registered) < 2*DefaultPropagation-5*time.Second && len(s.stored()) != 2 {
 					t.Errorf("%d: got the old token forgotten %s after the new one was registered", turn, time.Since(registered))
 					break
@@ -182,7 +182,7 @@ func TestPathTokens(t *testing.T) {
 		}
 		for _, r := range s.running() {
 			for _, line := range r.log.lines("level=WARN") {
-				if !strings.Contains(line, "no endpoints") { // as it is at first
+				if !strings.Contains(line, "no endpoints") { // expected at first
 					t.Errorf("got %q, want no warnings", line)
 				}
 			}
@@ -190,8 +190,8 @@ func TestPathTokens(t *testing.T) {
 	})
 }
 
-// TestPathTokenUpgrade begins with replicas of a version that knows no tokens.
-// None is registered as long as one of these runs.
+// TestPathTokenUpgrade starts with replicas of a version without tokens. No token is
+// registered while one of these runs.
 func TestPathTokenUpgrade(t *testing.T) {
 	inStand(t, func(s *stand) {
 		before := s.options()
@@ -222,7 +222,8 @@ func TestPathTokenUpgrade(t *testing.T) {
 		old[1].stop()
 		upgraded("after the upgrade")
 
-		// An old one again. It registers at once, which the others have to learn first.
+		// An old replica is started again. It registers at once, and the others have to
+		// learn that.
 		calls.check()
 		again := s.start(before)
 		s.settle(time.Minute)
@@ -238,8 +239,8 @@ func TestPathTokenUpgrade(t *testing.T) {
 	})
 }
 
-// TestPathTokenUnheard has a replica that does not hear of a new token, for it
-// cannot reach its API server.
+// TestPathTokenUnheard has a replica that does not learn a new token, because it cannot
+// reach its API server.
 func TestPathTokenUnheard(t *testing.T) {
 	inStand(t, func(s *stand) {
 		var away atomic.Bool
@@ -281,7 +282,7 @@ func TestPathTokenUnheard(t *testing.T) {
 	})
 }
 
-// TestPathTokenHealed spoils what is stored and registered, in all ways.
+// TestPathTokenHealed spoils the stored and the registered tokens in all ways.
 func TestPathTokenHealed(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.startRegistered(2, s.withTokens())
@@ -307,7 +308,7 @@ func TestPathTokenHealed(t *testing.T) {
 		calls.check()
 		s.checkSecrecy()
 
-		// Somebody takes the token out of a path: it is back, for others have it.
+		// A user removes the token from a path: it is restored, because other paths have it.
 		before := s.token()
 		for _, kind := range configurationKinds {
 			w := s.webhooks(kind.resource)["a.fastadmit.io"]
@@ -333,7 +334,7 @@ func TestPathTokenHealed(t *testing.T) {
 			t.Error("got another token, want the one that was there")
 		}
 
-		// All replicas end, and nobody knows any more what is registered.
+		// All replicas end, so none remembers the registered token.
 		for _, r := range s.running() {
 			r.stop()
 		}
@@ -350,7 +351,7 @@ func TestPathTokenHealed(t *testing.T) {
 	})
 }
 
-// TestPathTokenUnwritten has no replica serve before its token is stored.
+// TestPathTokenUnwritten checks that no replica serves before its token is stored.
 func TestPathTokenUnwritten(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.putSecret(secretData(t, DefaultCALife, DefaultLeafLife, serviceHost))
@@ -419,8 +420,8 @@ func TestWithToken(t *testing.T) {
 func TestTokenOptions(t *testing.T) {
 	f := func(want string, change func(o *Options)) {
 		t.Helper()
-		o := Options{Config: (&apiServer{network: new(inMemory)}).config(), SecretNamespace: "a", SecretName: "b", Hosts: []string{serviceHost},
-			Configurations: withPlaceholder("a", "b"), PathTokens: func([]string, bool) {}}
+		o := Options{Config: (&apiServer{network: new(inMemory)}).config(), SecretNamespace: "a", SecretName: "b",
+			Hosts: []string{serviceHost}, Configurations: withPlaceholder("a", "b"), PathTokens: func([]string, bool) {}}
 		change(&o)
 		if _, err := New(o); err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
 			t.Errorf("got %v, want %q", err, want)
@@ -432,13 +433,14 @@ func TestTokenOptions(t *testing.T) {
 	f("got a path with a placeholder for a path token, want Options.PathTokens", func(o *Options) { o.PathTokens = nil })
 	f("got a path without the placeholder", func(o *Options) { o.Configurations = configurations("a") })
 	f("or with one elsewhere", func(o *Options) {
-		o.Configurations[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks[1].ClientConfig.Service.Path = new("/x/path-token/a")
+		webhooks := o.Configurations[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks
+		webhooks[1].ClientConfig.Service.Path = new("/x/path-token/a")
 	})
 	f("got PathTokenLife 7m59s and Propagation 1m0s, want eight times", func(o *Options) { o.PathTokenLife = 8*time.Minute - time.Second })
 	f("", func(o *Options) { o.PathTokenLife = 8 * time.Minute })
 }
 
-// TestPathTokenRedacted has an API server quote a path in an error.
+// TestPathTokenRedacted has an API server that quotes a path in an error.
 func TestPathTokenRedacted(t *testing.T) {
 	inStand(t, func(s *stand) {
 		s.refuseIf(func(verb, _ string) error {
@@ -449,7 +451,8 @@ func TestPathTokenRedacted(t *testing.T) {
 		})
 		r := s.start(s.withTokens())
 		s.settle(time.Minute)
-		if got := r.log.lines("path: Invalid value: /" + PathTokenPlaceholder + "/a"); len(got) == 0 || len(r.log.lines(s.stored()[0])) > 0 {
+		if got := r.log.lines("path: Invalid value: /" + PathTokenPlaceholder + "/a"); len(got) == 0 ||
+			len(r.log.lines(s.stored()[0])) > 0 {
 			t.Errorf("got %q, want the error without the token", r.log.lines(""))
 		}
 	})

@@ -174,8 +174,9 @@ func (x *Exchange) Fails(response *http.Response, body []byte, want string) {
 		Kind, Reason, Message string
 		Code                  int
 	}
-	if err := json.Unmarshal(body, &status); err != nil || response.StatusCode != http.StatusInternalServerError || status.Kind != "Status" ||
-		status.Code != http.StatusInternalServerError || status.Reason != "InternalError" || !strings.Contains(status.Message, want) || !response.Close {
+	if err := json.Unmarshal(body, &status); err != nil || response.StatusCode != http.StatusInternalServerError ||
+		status.Kind != "Status" || status.Code != http.StatusInternalServerError || status.Reason != "InternalError" ||
+		!strings.Contains(status.Message, want) || !response.Close {
 		x.t.Errorf("got %s %s, %v, close %v, want 500 and a Status with %q", response.Status, body, err, response.Close, want)
 	}
 	x.Answers(true)

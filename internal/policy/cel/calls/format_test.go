@@ -23,7 +23,8 @@ import (
 func limitsOf(ctx context.Context, t *testing.T, object string) *Limits {
 	t.Helper()
 	review := new(codec.Review)
-	body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","object":` + object + `}}`
+	body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","object":` +
+		object + `}}`
 	if err := review.Decode([]byte(body)); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,8 @@ func TestTooMany(t *testing.T) {
 			most := celconfig.PerCallLimit / (m * cost)
 			for n, want := range map[uint64]bool{0: false, most: false, most + 1: true} {
 				if tooMany(n, m, cost) != want || tooMany(m, n, cost) != want {
-					t.Errorf("%d and %d at a cost of %d: got %v and %v, want %v", n, m, cost, tooMany(n, m, cost), tooMany(m, n, cost), want)
+					t.Errorf("%d and %d at a cost of %d: got %v and %v, want %v", n, m, cost, tooMany(n, m, cost),
+						tooMany(m, n, cost), want)
 				}
 			}
 		}
@@ -195,7 +197,8 @@ func TestJoinLimit(t *testing.T) {
 			}
 			args := []ref.Val{types.NewDynamicList(types.DefaultTypeAdapter, append(make([]any, between), "a")), types.String(by)}
 			if got := join(nil, args); got != nil || (args[1] == types.String("")) != refused {
-				t.Errorf("%d characters between null: got %v, want it left to cel-go, with a short text if it were refused: %v", n, got, refused)
+				t.Errorf("%d characters between null: got %v, want it left to cel-go, with a short text if it were refused: %v",
+					n, got, refused)
 			}
 		}
 	}
