@@ -28,7 +28,10 @@ type callContext struct {
 	review          *codec.Review // that the call is about
 	body            []byte        // of the request
 	server          *Server       // that has the memory for it
-	memory, values  reservation   // for the document, and for what expressions make of it
+	memory          reservation
+	// values are the memory for what expressions make, fewValues that of the part for small
+	// reviews.
+	values, fewValues reservation
 
 	work  turns.Work
 	timer atomic.Pointer[timer] // nil until Done is asked for
@@ -81,6 +84,7 @@ func (b *callContext) release() {
 	b.work.Leave()
 	b.memory.release()
 	b.values.release()
+	b.fewValues.release()
 	b.review, b.body, b.server = nil, nil, nil
 	if t := b.timer.Load(); t != nil {
 		t.cancel()
