@@ -115,7 +115,8 @@ func TestMemoryFreely(t *testing.T) {
 func TestGrantValues(t *testing.T) {
 	const most = 2 * fewValuesMax
 	m := newMemory(memoryForLarge(most))
-	b := &callContext{Context: t.Context(), server: &Server{memory: m}}
+	server := &Server{memory: m}
+	b := server.acquireContext(time.Now(), new(fasthttp.Args), nil, nil)
 	for _, step := range []struct {
 		bytes    int
 		want     bool
@@ -126,7 +127,7 @@ func TestGrantValues(t *testing.T) {
 		}
 	}
 	m.small.max, m.small.room = 2*fewValuesMax, semaphore.NewWeighted(2*fewValuesMax)
-	other := &callContext{Context: t.Context(), server: b.server}
+	other := server.acquireContext(time.Now(), new(fasthttp.Args), nil, nil)
 	for more := -1; more <= 1; more++ {
 		if got := other.GrantValues(fewValuesMax + more); got != (more <= 0) || other.values.bytes != 0 {
 			t.Errorf("%+d bytes beside those that have all: got %v, and %d of theirs", more, got, other.values.bytes)
