@@ -105,6 +105,7 @@ var layers = []string{
 	"corpus", // recordings and no code
 	"diff",
 	"cluster",
+	"internal/turns",
 	"admission",
 	"admission/podspec",
 	"admission/match",

@@ -36,7 +36,13 @@ type MemoryKey struct{}
 
 // A MemoryGranter decides whether there is memory for a review that needs more than
 // usual. It is asked again each time the review needs more.
-type MemoryGranter interface{ GrantMemory() bool }
+type MemoryGranter interface {
+	// GrantMemory is asked for what reading and changing the review's document takes.
+	GrantMemory() bool
+	// GrantValues is asked for what expressions make of the document. bytes is how many they
+	// may have made in all.
+	GrantValues(bytes int) bool
+}
 
 // LenderKey is the context key of a review's MemoryLender. Without one, answers take what memory
 // they need.
@@ -112,11 +118,29 @@ func (o *Object) bounded(s string) string {
 }
 
 func (o *Object) isGranted() bool {
+	granter := o.granter()
+	return granter == nil || granter.GrantMemory()
+}
+
+func (o *Object) granter() MemoryGranter {
 	if o.ctx == nil {
-		return true
+		return nil
 	}
-	granter, ok := o.ctx.Value(MemoryKey{}).(MemoryGranter)
-	return !ok || granter.GrantMemory()
+	granter, _ := o.ctx.Value(MemoryKey{}).(MemoryGranter)
+	return granter
+}
+
+// Makes reports whether expressions may make values of n bytes in all. Unlike what Fits is
+// called for, these do not depend on the length of the document. If there is no memory for
+// them, Err returns ErrNoMemory.
+func (o *Object) Makes(n int) bool {
+	if o.err != nil {
+		return false
+	}
+	if granter := o.granter(); granter != nil && !granter.GrantValues(n) {
+		o.err = ErrNoMemory
+	}
+	return o.err == nil
 }
 
 // The bytes that decoding takes for each byte, object and element of a text, while

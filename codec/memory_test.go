@@ -120,11 +120,14 @@ func TestStringMax(t *testing.T) {
 // A granter has memory as long as it is open, and counts who asks.
 type granter struct {
 	context.Context
-	asked int
-	open  bool
+	asked  int
+	values int // of the last GrantValues
+	open   bool
 }
 
 func (g *granter) GrantMemory() bool { g.asked++; return g.open }
+
+func (g *granter) GrantValues(bytes int) bool { g.values = bytes; return g.open }
 
 func (g *granter) Value(key any) any {
 	if _, ok := key.(MemoryKey); ok {

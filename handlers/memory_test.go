@@ -31,6 +31,8 @@ type refuser struct{}
 
 func (refuser) GrantMemory() bool { return false }
 
+func (refuser) GrantValues(int) bool { return false }
+
 // TestNoMemory has large reviews that plugins decode, or collect values of. Each plugin must
 // ask for memory first, and allocate nothing if there is none.
 func TestNoMemory(t *testing.T) {

@@ -72,6 +72,8 @@ func attack(ctx context.Context, s *server) *attacks {
 		{name: "reviews with bytes altered", from: "127.0.0.11", pause: handshakeEvery, once: a.altered},
 		{name: "names of 1 MB", from: "127.0.0.12", pause: time.Second, once: a.longName},
 		{name: "four Pods of 15 MB at once", from: "127.0.0.13", pause: largeEvery, once: a.large},
+		{name: "expressions that make gigabytes", from: "127.0.0.14", pause: largeEvery, once: a.expressionMemory},
+		{name: "expressions that take seconds", from: "127.0.0.15", pause: largeEvery, once: a.expressionTime},
 	}
 	for i, kind := range a.all {
 		a.group.Go(func() {
@@ -127,15 +129,20 @@ func (a *attacks) dialTLS(ctx context.Context, from string) (*tls.Conn, error) {
 	return conn, nil
 }
 
-// post sends a review and returns the status of the answer.
+// post sends a review to either endpoint and returns the status of the answer.
 func (a *attacks) post(ctx context.Context, from, token string, body []byte) int {
+	return a.postTo(ctx, from, endpoint(), token, body)
+}
+
+// postTo sends a review to an endpoint and returns the status of the answer.
+func (a *attacks) postTo(ctx context.Context, from, endpoint, token string, body []byte) int {
 	transport := &http.Transport{
 		TLSClientConfig: a.server.target.TLS, DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, from) },
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.server.target.URL+endpoint()+"?timeout=10s", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.server.target.URL+endpoint+"?timeout=10s", bytes.NewReader(body))
 	if err != nil {
 		return 0
 	}

@@ -183,7 +183,8 @@ func write(dir, backend string) error {
 		"config.yaml": []byte(configuration), "admission.yaml": []byte(admissionConfiguration),
 		"tokens.csv":             []byte(token + ",kube-apiserver,1\n"),
 		"validating/policy.yaml": []byte(validatingPolicy), "mutating/policy.yaml": []byte(mutatingPolicy),
-		"cluster/cluster.yaml": withNamespaces(corpus.Cluster),
+		"validating/expressions.yaml": []byte(expressionPolicy),
+		"cluster/cluster.yaml":        withNamespaces(corpus.Cluster),
 	}
 	maps.Copy(files, backendFiles(backend))
 	for name, content := range files {

@@ -24,6 +24,9 @@ func applyConfiguration(p *patch, given ref.Val) error {
 	if !ok {
 		return fmt.Errorf("unsupported return type from ApplyConfiguration expression: %v", given.Type())
 	}
+	if err := p.memory.Converts(object); err != nil {
+		return err
+	}
 	if err := object.CheckTypeNamesMatchFieldPathNames(); err != nil {
 		return fmt.Errorf("type mismatch: %w", err)
 	}

@@ -51,7 +51,7 @@ func TestOperationsMax(t *testing.T) {
 		for i := range all {
 			all[i] = one
 		}
-		_, err := operationsOf(&patch{ctx: t.Context()}, types.NewRefValList(types.DefaultTypeAdapter, all))
+		_, err := operationsOf(&patch{ctx: t.Context(), memory: unlimited{}}, types.NewRefValList(types.DefaultTypeAdapter, all))
 		if got := err == nil; got != want {
 			t.Errorf("%d operations: got %v, want success %v", operations, err, want)
 		}
@@ -66,11 +66,17 @@ func TestOperationsMax(t *testing.T) {
 	f(2, text(diff.PatchBytesMax/2+1), false)
 }
 
+// unlimited is memory without a limit.
+type unlimited struct{}
+
+func (unlimited) Converts(ref.Val) error { return nil }
+func (unlimited) Keeps(int) error        { return nil }
+
 // TestContextEnds applies nothing once the context has ended.
 func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := &patch{ctx: ctx, before: []byte("{}")}
+	p := &patch{ctx: ctx, memory: unlimited{}, before: []byte("{}")}
 	list := types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{&cel.JSONPatch{Op: "add", Path: "/a", Val: types.True}})
 	if err := applyJSONPatch(p, list); !errors.Is(err, context.Canceled) || p.after != nil {
 		t.Errorf("got %s, %v, want the error of the context", p.after, err)

@@ -160,7 +160,9 @@ func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	if m.expression.Err != nil {
 		return m.expression.Err
 	}
-	value, err, fatal := compiler.Begin(d.Input, celconfig.RuntimeCELCostBudget).Evaluate(m.expression)
+	evaluation := compiler.Begin(d.Input, celconfig.RuntimeCELCostBudget)
+	defer evaluation.End()
+	value, err, fatal := evaluation.Evaluate(m.expression)
 	if err = errors.Join(err, fatal); err != nil {
 		return err
 	}
@@ -168,14 +170,15 @@ func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	if !root.FitsDecoded() {
 		return d.Err()
 	}
-	p := patch{ctx: d.Ctx, schemas: d.schemas, kind: d.Kind(), before: root.AppendJSON(nil)}
+	p := patch{ctx: d.Ctx, memory: evaluation, schemas: d.schemas, kind: d.Kind(), before: root.AppendJSON(nil)}
 	if err := m.patch(&p, value); err != nil || p.after == nil {
 		return err
 	}
 	return diff.Change(&d.Object, p.before, p.after)
 }
 
-// fail records a denial.
+// fail records a denial: the first one, and others as long as there is memory, because users may write
+// any number of parameters.
 func (d *dispatch) fail(p *boundPolicy, b *policy.Binding, reason metav1.StatusReason, err error) {
 	message := fmt.Sprintf("policy %q denied request: %s", p.Name, err)
 	if b != nil {
@@ -183,6 +186,8 @@ func (d *dispatch) fail(p *boundPolicy, b *policy.Binding, reason metav1.StatusR
 	}
 	if len(d.failures) == 0 {
 		d.reason = reason
+	} else if d.Input != nil && d.Input.Retain(len(message)) != nil {
+		return
 	}
 	d.failures = append(d.failures, message)
 }

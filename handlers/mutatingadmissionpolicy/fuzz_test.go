@@ -59,7 +59,8 @@ func fuzz(f *testing.F, changes []string, compare func(t *testing.T, p *patch, o
 			t.Skip()
 		}
 		gvk := object.GroupVersionKind()
-		compare(t, &patch{ctx: t.Context(), schemas: known, kind: codec.GroupVersionKind(gvk), before: before}, object, change)
+		p := &patch{ctx: t.Context(), memory: unlimited{}, schemas: known, kind: codec.GroupVersionKind(gvk), before: before}
+		compare(t, p, object, change)
 	})
 }
 

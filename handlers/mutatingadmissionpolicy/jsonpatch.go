@@ -76,7 +76,7 @@ func operationsOf(p *patch, value ref.Val) (jsonpatch.Patch, error) {
 			_, err := element.ConvertToNative(reflect.TypeFor[*cel.JSONPatch]())
 			return nil, fmt.Errorf("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch: %w", err)
 		}
-		operation, n, err := operationOf(given)
+		operation, n, err := operationOf(p, given)
 		if err != nil {
 			return nil, err
 		}
@@ -93,13 +93,16 @@ func operationsOf(p *patch, value ref.Val) (jsonpatch.Patch, error) {
 
 // operationOf converts a JSONPatch value to an operation. size is the length of its value in
 // bytes.
-func operationOf(given *cel.JSONPatch) (operation jsonpatch.Operation, size int, err error) {
+func operationOf(p *patch, given *cel.JSONPatch) (operation jsonpatch.Operation, size int, err error) {
 	operation = jsonpatch.Operation{"op": quoted(given.Op), "path": quoted(given.Path)}
 	if given.From != "" {
 		operation["from"] = quoted(given.From)
 	}
 	if given.Val == nil {
 		return operation, 0, nil
+	}
+	if err := p.memory.Converts(given.Val); err != nil {
+		return nil, 0, err
 	}
 	if object, ok := given.Val.(*dynamic.ObjectVal); ok {
 		if err := object.CheckTypeNamesMatchFieldPathNames(); err != nil {
@@ -116,7 +119,7 @@ func operationOf(given *cel.JSONPatch) (operation jsonpatch.Operation, size int,
 		return nil, 0, fmt.Errorf(cannot, err)
 	}
 	operation["value"] = new(json.RawMessage(text))
-	return operation, len(text), nil
+	return operation, len(text), p.memory.Keeps(len(text))
 }
 
 // quoted quotes a string as upstream does, which is not always valid JSON.

@@ -29,10 +29,17 @@ type mutation struct {
 // A patch collects the change of an object by a mutation.
 type patch struct {
 	ctx     context.Context
+	memory  memory
 	schemas *schemas.Schemas
 	kind    codec.GroupVersionKind
 	before  []byte // the object, as JSON
 	after   []byte // the object after the mutation; nil if nothing changes
+}
+
+// A memory is the account of an evaluation; see cel.Evaluation.
+type memory interface {
+	Converts(v ref.Val) error
+	Keeps(n int) error
 }
 
 // newMutator compiles a policy. The error joins the errors of all expressions.

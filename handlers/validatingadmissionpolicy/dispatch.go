@@ -77,6 +77,9 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 			}
 		}
 		for _, a := range o.audited {
+			if err := d.Input.Retain(len(a.value)); err != nil {
+				a.err = err.Error()
+			}
 			if a.err != "" {
 				p.CountError(b, policy.ActionDeny, a.err)
 				d.deny(p, b, &decision{message: a.err})

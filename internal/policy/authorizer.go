@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 // Authorizer implements cel.Cluster.
@@ -70,6 +72,7 @@ func (a *accessReviewer) Authorize(_ context.Context, question authorizer.Attrib
 	if a.info(); a.err != nil {
 		return authorizer.DecisionNoOpinion, "", fmt.Errorf("cannot decode userInfo: %w", a.err)
 	}
+	turns.Leave(a.Ctx) // the API server may take long to answer
 	status, err := a.Access.Review(a.Ctx, specOf(question))
 	if err != nil {
 		return authorizer.DecisionNoOpinion, "", err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 const (
@@ -29,7 +30,11 @@ type callContext struct {
 	server          *Server       // that has the memory for it
 	memory          reservation
 	kept            []reservation // for what plugins got from elsewhere
+	// values are the memory for what expressions make, fewValues that of the part for small
+	// reviews.
+	values, fewValues reservation
 
+	work  turns.Work
 	timer atomic.Pointer[timer] // nil until Done is asked for
 }
 
@@ -48,6 +53,7 @@ func (s *Server) acquireContext(start time.Time, args *fasthttp.Args, review *co
 	b := callContexts.Get().(*callContext)
 	b.review, b.body, b.server = review, body, s
 	b.deadline = start.Add(parseTimeout(args.Peek("timeout")))
+	b.work = s.turns.Begin(b)
 	return b
 }
 
@@ -64,6 +70,10 @@ func (b *callContext) Value(key any) any {
 		if b.review != nil {
 			return &lender{b.server.memory, b, b.memory.part != &b.server.memory.large}
 		}
+	case turns.Key:
+		if b.review != nil {
+			return &b.work
+		}
 	}
 	return b.Context.Value(key)
 }
@@ -76,11 +86,14 @@ func (b *callContext) Requester() (user, namespace string) {
 // release ends b. If a plugin called Done, b is not used again: contexts that were derived
 // from it ask it once more when they end, perhaps later and in other goroutines.
 func (b *callContext) release() {
+	b.work.Leave()
 	b.memory.release()
 	for i := range b.kept {
 		b.kept[i].release()
 	}
 	b.kept = nil
+	b.values.release()
+	b.fewValues.release()
 	b.review, b.body, b.server = nil, nil, nil
 	if t := b.timer.Load(); t != nil {
 		t.cancel()

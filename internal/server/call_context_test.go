@@ -9,6 +9,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 // TestBudgetRequester checks the requester in the context of a call: the API server's client
@@ -32,9 +33,12 @@ func TestBudgetRequester(t *testing.T) {
 		if user, namespace := r.Requester(); user != "jane" || namespace != "shop" {
 			t.Errorf("got %q in %q", user, namespace)
 		}
+		if turns.Of(ctx) != &b.work {
+			t.Error("the context does not say whose work it is")
+		}
 	}
 	b.release()
-	if b.Value(cluster.CallerKey{}) != nil || b.Value("other") != nil {
+	if b.Value(cluster.CallerKey{}) != nil || turns.Of(b) != nil || b.Value("other") != nil {
 		t.Error("the context of a call that is over says who asks")
 	}
 }

@@ -41,6 +41,11 @@ const (
 	memoryOfObject  = 1 << 10
 	memoryOfElement = 96
 
+	// fewValuesMax is how many bytes of values expressions may make of the memory for small
+	// reviews: a tenth of it in a container with 512 MiB. Most evaluations make less than 64 KiB
+	// and do not ask.
+	fewValuesMax = 1 << 20
+
 	// unreservedBytesMax is up to which length of a body, times the reviews in flight, a
 	// small review reserves no memory. It takes 381 times its length at most, for a list
 	// of "{}". The nth review in flight has a body of at most unreservedBytesMax divided by
@@ -192,6 +197,24 @@ func (l *lender) Keep(n int64) (ok bool) {
 	r, ok := l.try(min(n, l.memory.large.max))
 	if ok {
 		l.call.kept = append(l.call.kept, r)
+	}
+	return ok
+}
+
+// GrantValues implements codec.MemoryGranter. What is reserved for values stays reserved until
+// the call ends. As GrantMemory, it does not wait. Few values may also take of the memory for
+// small reviews, so that those who make many do not take it from them.
+func (b *callContext) GrantValues(bytes int) bool {
+	m := &b.server.memory.large
+	more := min(int64(bytes), m.max) - b.values.bytes - b.fewValues.bytes
+	return more <= 0 || b.values.grow(m, more) || bytes <= fewValuesMax && b.fewValues.grow(&b.server.memory.small, more)
+}
+
+// grow reserves n bytes more of a part, if there is room now.
+func (r *reservation) grow(p *memoryPart, n int64) bool {
+	more, ok := p.try(n)
+	if ok {
+		*r = reservation{p, r.bytes + more.bytes}
 	}
 	return ok
 }

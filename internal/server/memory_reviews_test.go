@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/fastadmit/fastadmit/admission"
@@ -106,6 +108,39 @@ func TestMemoryFreely(t *testing.T) {
 	f(1, unreservedBytesMax+1, false)
 	f(2, unreservedBytesMax/2, true)
 	f(2, unreservedBytesMax/2+1, false)
+}
+
+// TestGrantValues reserves the memory of what expressions make, once for each byte, until the call
+// ends.
+func TestGrantValues(t *testing.T) {
+	const most = 2 * fewValuesMax
+	m := newMemory(memoryForLarge(most))
+	server := &Server{memory: m}
+	b := server.acquireContext(time.Now(), new(fasthttp.Args), nil, nil)
+	for _, step := range []struct {
+		bytes    int
+		want     bool
+		reserved int64
+	}{{400, true, 400}, {300, true, 400}, {most - 1, true, most - 1}, {most, true, most}, {most + 1, true, most}} {
+		if got := b.GrantValues(step.bytes); got != step.want || m.reserved() != step.reserved {
+			t.Errorf("%d bytes: got %v, and %d reserved, want %v and %d", step.bytes, got, m.reserved(), step.want, step.reserved)
+		}
+	}
+	m.small.max, m.small.room = 2*fewValuesMax, semaphore.NewWeighted(2*fewValuesMax)
+	other := server.acquireContext(time.Now(), new(fasthttp.Args), nil, nil)
+	for more := -1; more <= 1; more++ {
+		if got := other.GrantValues(fewValuesMax + more); got != (more <= 0) || other.values.bytes != 0 {
+			t.Errorf("%+d bytes beside those that have all: got %v, and %d of theirs", more, got, other.values.bytes)
+		}
+	}
+	if got := other.fewValues.bytes; got != fewValuesMax {
+		t.Errorf("got %d bytes of the memory for small reviews, want %d", got, fewValuesMax)
+	}
+	other.release()
+	b.release()
+	if m.reserved() != 0 {
+		t.Errorf("%d bytes are reserved after the call", m.reserved())
+	}
 }
 
 // memoryForLarge returns the memory of a server in which large reviews may use this many

@@ -21,6 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 const (
@@ -58,6 +59,7 @@ type Server struct {
 	retained     atomic.Int64 // bytes that known connections keep for their next requests
 	retainedMax  int64
 	callers      *Callers
+	turns        *turns.Turns
 
 	// stuck is how many calls were answered because their plugin did not return,
 	// and have not returned since.
@@ -105,6 +107,7 @@ func New(o *Options) (*Server, error) {
 	s := &Server{callers: o.Callers, log: o.Log, strangersLog: newStrangersLog(o.Log), timeouts: defaultTimeouts, limits: limits}
 	s.timeouts.maxAge = o.ConnectionAgeMax
 	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = o.RequestsMax, o.RequestBytesMax, arrivalGrace, arrivalPace
+	s.turns = turns.New()
 	s.memory, s.retainedMax = newMemory(cmp.Or(o.ReviewMemoryMax, reviewMemory())), retainedMemory()
 	s.metrics = newServerMetrics(o.Metrics, &s.load)
 	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })

@@ -193,6 +193,8 @@ type refuser struct{}
 
 func (refuser) GrantMemory() bool { return false }
 
+func (refuser) GrantValues(int) bool { return false }
+
 // TestMemory checks that no webhook is called if there is no memory for its copy of the
 // review.
 func TestMemory(t *testing.T) {

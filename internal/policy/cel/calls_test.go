@@ -285,34 +285,35 @@ func allocatedBytes() uint64 {
 	return stats.TotalAlloc
 }
 
-// TestCallsMemory has calls that take more memory than a review may: the review is
-// refused.
+// TestCallsMemory has calls that take more memory than an evaluation may, which is out of its
+// budget, and quantities that take too long, for which the review is refused.
 func TestCallsMemory(t *testing.T) {
 	text := fmt.Appendf(nil, `{"kind":"X","places":%q,"long":%q,"by":%q,"pattern":%q,"digits":%q,`+
 		`"numbers":%s}`, strings.Repeat("%.1000000f", 99), strings.Repeat("a", 1000), strings.Repeat("b", 70_000),
 		strings.Repeat("(?:b{999})", 300), strings.Repeat("7", 1_400_000),
 		"["+strings.Repeat("1e300,", 300_000)+"1]")
-	for expression, refuses := range map[string]bool{
-		"object.long.replace('a', object.by) == ''":               true,
-		"object.long.replace('', object.by) == ''":                true,
-		"object.long.replace('a', object.by, 900) != ''":          false,
-		"object.long.replace('a', object.by, 1000) == ''":         true,
-		"object.long.replace('a', object.by, -1) == ''":           true,
-		"object.long.replace('a', object.by, 0) != ''":            false,
-		"object.long.matches(object.pattern)":                     true,
-		"matches('a', object.pattern)":                            true,
-		"'a'.find(object.pattern) == ''":                          true,
-		"'a'.findAll(object.pattern) == []":                       true,
-		"object.long.matches(object.long + '{3}') == false":       false,
-		"quantity('1e-1000000000').isInteger()":                   true,
-		"isQuantity(object.digits)":                               true,
-		"isQuantity(object.by) == false":                          false,
-		"quantity(object.digits).isInteger()":                     true,
-		"isQuantity(object.digits.substring(0, 10000))":           false,
-		"'%.1000000f'.format([dyn(1.5)]) != ''":                   false,
-		"object.places.format(object.numbers.slice(0, 99)) != ''": true,
-		"'%s'.format([object.numbers]) != ''":                     true,
-		"'%s'.format([object.numbers.slice(0, 9)]) != ''":         false,
+	const fits, refuses, exhausts = "fits", "refuses", "exhausts"
+	for expression, want := range map[string]string{
+		"object.long.replace('a', object.by) == ''":               exhausts,
+		"object.long.replace('', object.by) == ''":                exhausts,
+		"object.long.replace('a', object.by, 900) != ''":          fits,
+		"object.long.replace('a', object.by, 1000) == ''":         exhausts,
+		"object.long.replace('a', object.by, -1) == ''":           exhausts,
+		"object.long.replace('a', object.by, 0) != ''":            fits,
+		"object.long.matches(object.pattern)":                     exhausts,
+		"matches('a', object.pattern)":                            exhausts,
+		"'a'.find(object.pattern) == ''":                          exhausts,
+		"'a'.findAll(object.pattern) == []":                       exhausts,
+		"object.long.matches(object.long + '{3}') == false":       fits,
+		"quantity('1e-1000000000').isInteger()":                   refuses,
+		"isQuantity(object.digits)":                               refuses,
+		"isQuantity(object.by) == false":                          fits,
+		"quantity(object.digits).isInteger()":                     refuses,
+		"isQuantity(object.digits.substring(0, 10000))":           fits,
+		"'%.1000000f'.format([dyn(1.5)]) != ''":                   fits,
+		"object.places.format(object.numbers.slice(0, 99)) != ''": exhausts,
+		"'%s'.format([object.numbers]) != ''":                     exhausts,
+		"'%s'.format([object.numbers.slice(0, 9)]) != ''":         fits,
 	} {
 		x := new(Compiler).Compile(expression, Declarations{}, Bool)
 		if x.Err != nil {
@@ -320,9 +321,18 @@ func TestCallsMemory(t *testing.T) {
 		}
 		review := reviewOf(t, text)
 		_, err, fatal := new(Compiler).Begin(NewInput(t.Context(), review), celconfig.RuntimeCELCostBudget).Evaluate(x)
+		got := fits
 		var tooLarge *codec.SizeError
-		if got := errors.As(review.Object.Err(), &tooLarge); got != refuses || fatal != nil || refuses != (err != nil) {
-			t.Errorf("%s: got %v, %v, the review's error %v, want it refused: %v", expression, err, fatal, review.Object.Err(), refuses)
+		switch {
+		case errors.As(review.Object.Err(), &tooLarge) && err != nil && fatal == nil:
+			got = refuses
+		case errors.Is(fatal, errOutOfMemory) && err == nil && review.Object.Err() == nil:
+			got = exhausts
+		case err != nil || fatal != nil:
+			got = "fails"
+		}
+		if got != want {
+			t.Errorf("%s: got %v, %v, the review's error %v: it %s, want that it %s", expression, err, fatal, review.Object.Err(), got, want)
 		}
 	}
 }

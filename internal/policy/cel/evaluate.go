@@ -28,6 +28,7 @@ type Input struct {
 	view        view.Review
 	evaluations *Evaluation // that have ended
 	frames      closure.Frames
+	retained    calls.Limits // the account of what is kept until the review is answered
 
 	// Params is the value of the variable params. Nil means null.
 	Params ref.Val
@@ -54,7 +55,7 @@ type Cluster interface {
 // NewInput returns the Input for a review. Evaluations stop when ctx ends.
 func NewInput(ctx context.Context, review *codec.Review) *Input {
 	in := inputs.Get().(*Input)
-	in.ctx, in.review = ctx, review
+	in.ctx, in.review, in.retained = ctx, review, calls.Limits{Context: ctx, Review: review}
 	in.view.Read(review)
 	return in
 }
@@ -97,6 +98,7 @@ func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
 	e.Input, e.Remaining, e.compiler = input, budget, c
 	e.variables.of = e
 	e.limits = calls.Limits{Context: input.ctx, Review: input.review}
+	e.limits.Take(input.retained.Bytes())
 	e.closures = closure.Input{Review: &input.view, Limits: &e.limits, Policy: policy{e}, Frames: &input.frames}
 	return e
 }
@@ -186,7 +188,10 @@ func (e *Evaluation) Evaluate(x *Expression) (value ref.Val, err, fatal error) {
 	}
 	e.variables.cost = 0
 	value, cost, ok, err := e.run(x)
+	e.limits.Leave()
 	switch {
+	case e.limits.IsExhausted():
+		return nil, nil, errOutOfMemory
 	case !e.charge(e.variables.cost): // of the variables that the expression used first
 		return nil, nil, errOutOfBudget
 	case !ok:
@@ -205,6 +210,39 @@ var errOutOfBudget = &apiservercel.Error{
 	Cause:  apiservercel.ErrOutOfBudget,
 }
 
+// errOutOfMemory is the error of an evaluation that exceeds calls.BytesMax. kube-apiserver has no
+// such limit.
+var errOutOfMemory = &apiservercel.Error{
+	Type:   apiservercel.ErrorTypeInvalid,
+	Detail: "validation failed due to running out of memory budget, no further validation rules will be run",
+	Cause:  apiservercel.ErrOutOfBudget,
+}
+
+// Converts returns an error if the evaluation exceeds its memory when a value is converted to a
+// patch.
+func (e *Evaluation) Converts(v ref.Val) error {
+	return e.outOfMemory(&e.limits, e.limits.Passing(e.limits.Decoded(v)))
+}
+
+// Keeps charges n bytes that were made of a value. It returns an error if the evaluation
+// exceeds its memory.
+func (e *Evaluation) Keeps(n int) error { return e.outOfMemory(&e.limits, e.limits.Take(n)) }
+
+// Retain charges a text of n bytes that is kept until the review is answered, such as the value of
+// an audit annotation for each of many parameters. It is charged to all evaluations that begin
+// later. Retain returns an error if these texts alone exceed the memory of an evaluation.
+func (in *Input) Retain(n int) error { return in.outOfMemory(&in.retained, in.retained.Take(n)) }
+
+func (in *Input) outOfMemory(l *calls.Limits, fits bool) error {
+	switch {
+	case fits:
+		return nil
+	case l.IsExhausted():
+		return errOutOfMemory
+	}
+	return in.review.Err()
+}
+
 func (e *Evaluation) charge(cost int64) bool {
 	if cost > e.Remaining {
 		return false
@@ -218,8 +256,8 @@ func (e *Evaluation) charge(cost int64) bool {
 // false if the cost is not known.
 func (e *Evaluation) run(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
 	if x.closure != nil {
-		if value, cost, ok, err = x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); ok {
-			return value, cost, true, err
+		if value, cost, ok, err = x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); ok || e.limits.IsExhausted() {
+			return value, cost, ok, err
 		}
 	}
 	return e.interpret(x)

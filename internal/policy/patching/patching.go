@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 // copiesBytesMax is how much the operations "copy" of a JSON Patch may add to an
@@ -29,8 +31,10 @@ const movedBytesMax = 64 << 20
 // The error is that of the library, or that of ctx if ctx ends before Apply is done.
 func Apply(ctx context.Context, operations jsonpatch.Patch, document []byte) ([]byte, error) {
 	limitCopies()
+	work := turns.Of(ctx)
+	defer work.Leave()
 	for len(operations) > 0 {
-		if err := ctx.Err(); err != nil {
+		if err := work.Continue(ctx); err != nil {
 			return nil, err
 		}
 		n := together(operations, len(document))

@@ -31,7 +31,6 @@ var boundedFunctions = map[string]Func{
 	"lists.range":     listsRange,
 	"matches":         matches,
 	"quantity":        parsedQuantity,
-	"replace":         replace,
 	"sets.contains":   setsContains,
 	"sets.equivalent": setsEquivalent,
 	"sets.intersects": setsIntersects,
@@ -51,6 +50,9 @@ func Bound(env *cel.Env) []cel.ProgramOption {
 }
 
 func bound(env *cel.Env, i interpreter.Interpretable) interpreter.Interpretable {
+	if made, ok := i.(interpreter.InterpretableConstructor); ok {
+		return boundConstructor(made)
+	}
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok {
 		return i
@@ -88,7 +90,25 @@ func Bounded(name, overload string) Func {
 	case (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_"):
 		return nil // of lists; a string is an error there
 	}
-	return boundedFunctions[name]
+	return charged(boundedFunctions[name], makes[name])
+}
+
+// charged charges a call that does, which may be nil, leaves to the original function.
+func charged(does Func, size func(args []ref.Val) made) Func {
+	if size == nil {
+		return does
+	}
+	return func(l *Limits, args []ref.Val) ref.Val {
+		if does != nil {
+			if v := does(l, args); v != nil {
+				return v
+			}
+		}
+		if !l.charge(size, args) {
+			return errNoMemory
+		}
+		return nil
+	}
 }
 
 // A boundedCall is a call of a function that is bounded.
@@ -112,9 +132,10 @@ func (c *boundedCall) Eval(vars interpreter.Activation) ref.Val {
 			return arg
 		}
 	}
-	found, _ := vars.ResolveName(LimitsName)
-	if l, ok := found.(*Limits); ok {
-		if v := c.does(l, args); v != nil {
+	if l := limitsIn(vars); l != nil {
+		v := c.does(l, args)
+		l.stop()
+		if v != nil {
 			return types.LabelErrNode(c.ID(), v)
 		}
 	}

@@ -26,14 +26,14 @@ func format(l *Limits, args []ref.Val) ref.Val {
 	}
 	clauses := clausesOf(string(text))
 	var shown []ref.Val // the arguments for upstream's function; nil as long as all are as given
-	size, places := int(Size(given)), 0
+	size, bytes := int(Size(given)), len(text)
 	for i, c := range clauses[:min(len(clauses), size)] {
-		places += c.places
 		v := given.Get(types.Int(i))
 		if t := v.Type(); c.verb != 's' || t != types.ListType && t != types.MapType {
+			bytes += c.places + hexBytes*lengthOf(v) + numberBytes
 			continue
 		}
-		f := formatter{limits: l}
+		f := formatter{limits: l, others: bytes}
 		if !f.append(v, view.DepthMax) {
 			if f.cause == nil {
 				return nil
@@ -44,6 +44,7 @@ func format(l *Limits, args []ref.Val) ref.Val {
 			v = f.cause // upstream has the same error for it
 		} else {
 			v = types.String(f.text)
+			bytes += len(f.text)
 		}
 		if shown == nil {
 			shown = make([]ref.Val, size)
@@ -53,7 +54,7 @@ func format(l *Limits, args []ref.Val) ref.Val {
 		}
 		shown[i] = v
 	}
-	if places > resultFree && !l.fits(places) {
+	if !l.Passing(3*bytes) || !l.Take(bytes) {
 		return errNoMemory
 	}
 	if shown != nil {
@@ -61,6 +62,15 @@ func format(l *Limits, args []ref.Val) ref.Val {
 	}
 	return nil
 }
+
+const (
+	// numberBytes is the memory of the text of a number with six places: a float64 has up to 309
+	// digits before the point.
+	numberBytes = 320
+
+	// hexBytes is how many digits %x writes for a byte.
+	hexBytes = 2
+)
 
 // A clause is a verb of a format string, such as %.3f.
 type clause struct {
@@ -102,7 +112,7 @@ const formatPlacesMax = 1_000_000
 type formatter struct {
 	limits *Limits
 	text   []byte
-	asked  int     // how many bytes there is memory for
+	others int     // the bytes of the arguments before
 	cause  ref.Val // why there is no text: an error, or a value with the same error upstream
 }
 
@@ -121,10 +131,8 @@ func (f *formatter) append(v ref.Val, levels int) bool {
 	if f.limits.IsInterrupted() {
 		return f.fail(errInterrupted)
 	}
-	if len(f.text) > f.asked+resultFree {
-		if f.asked = 2 * len(f.text); !f.limits.fits(f.asked) {
-			return f.fail(errNoMemory)
-		}
+	if !f.limits.Passing(3 * (f.others + len(f.text) + lengthOf(v))) {
+		return f.fail(errNoMemory)
 	}
 	switch v := v.(type) {
 	case *view.Object:

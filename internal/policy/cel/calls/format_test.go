@@ -86,7 +86,7 @@ func TestFormatUpstream(t *testing.T) {
 }
 
 // TestFormatTexts has upstream format texts in place of lists and maps, and all else as it is
-// given. They need no memory to be decoded. Memory is asked for from resultFree bytes on.
+// given. They need no memory to be decoded. Memory is asked for from bytesFree bytes on.
 func TestFormatTexts(t *testing.T) {
 	l := limitsOf(t.Context(), t, `{"kind":"X","list":[1],"map":{"a":1}}`)
 	root := l.Review.Object.Root()
@@ -111,15 +111,18 @@ func TestFormatTexts(t *testing.T) {
 	f(l, "%s", native([]any{make([]int64, 2)}), nil, "[string [0, 0]]")
 	f(l, "%s", native([]any{[]any{"a", types.OptionalNone}}), nil, "[[optional_type]]") // has the same error
 	number := native([]any{1.5, 1.5})
-	f(l, fmt.Sprintf("%%.%df%%.1f", resultFree-1), number, nil, shown(number))
-	f(l, fmt.Sprintf("%%.%df%%.1f", resultFree), number, errNoMemory, shown(number))
+	anew := func() *Limits { return &Limits{Context: t.Context(), Review: l.Review} }
+	const most = bytesFree / 3 // which format has three times
+	places := most - len("%.00000f%.1f") - 1 - 2*numberBytes
+	f(anew(), fmt.Sprintf("%%.%df%%.1f", places), number, nil, shown(number))
+	f(anew(), fmt.Sprintf("%%.%df%%.1f", places+1), number, errNoMemory, shown(number))
 	for more, want := range []ref.Val{nil, errNoMemory} {
-		long := strings.Repeat("a", resultFree-len(`["", `)+more)
+		long := strings.Repeat("a", most-len(`%s["", 1]`)+more)
 		args := shown(native([]any{[]any{long, 1}}))
 		if want == nil {
 			args = fmt.Sprintf(`[string ["%s", 1]]`, long)
 		}
-		f(l, "%s", native([]any{[]any{long, 1}}), want, args)
+		f(anew(), "%s", native([]any{[]any{long, 1}}), want, args)
 	}
 }
 

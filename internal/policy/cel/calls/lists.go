@@ -20,6 +20,9 @@ func distinct(l *Limits, args []ref.Val) ref.Val {
 	if tooMany(n, n, 2) {
 		return refused(0)
 	}
+	if !l.charge(relisted, args) {
+		return errNoMemory
+	}
 	unique := make([]ref.Val, 0, n)
 	for i := range n {
 		v := list.Get(types.Int(i))
@@ -122,28 +125,6 @@ func join(_ *Limits, args []ref.Val) ref.Val {
 	}
 	return refused(size)
 }
-
-// replace asks for the memory of the result. Its length can be the product of those of two
-// arguments, and it costs nothing.
-func replace(l *Limits, args []ref.Val) ref.Val {
-	s, _ := args[0].(types.String) // other values are refused by cel-go
-	old, _ := args[1].(types.String)
-	by, _ := args[2].(types.String)
-	n := strings.Count(string(s), string(old))
-	if len(args) > 3 {
-		if most, _ := args[3].(types.Int); most >= 0 {
-			n = int(min(types.Int(n), most))
-		}
-	}
-	if grows := len(by) - len(old); n*grows > resultFree && !l.fits(len(s)+n*grows) {
-		return errNoMemory
-	}
-	return nil
-}
-
-// resultFree is how many bytes longer than its arguments a result may be without asking for
-// memory.
-const resultFree = 64 << 10
 
 // indexOf is indexOfOffset of cel-go's ext/strings.go in linear time. Places count in
 // characters.

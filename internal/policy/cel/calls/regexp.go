@@ -59,9 +59,6 @@ func findAllLiteral(l *Limits, args []ref.Val) ref.Val {
 	return findAll(l, args)
 }
 
-// textBytes is the memory of a string besides its characters.
-const textBytes = 16
-
 // findAllFree is the length of a text for which findAll takes less than a millisecond for
 // each instruction of any regular expression.
 const findAllFree = 256
@@ -94,7 +91,7 @@ func (l *Limits) match(args []ref.Val, quadratic bool, does func(*matcher) ref.V
 	if !ok || !ok2 {
 		return nil
 	}
-	if bytes := regexpBytes * len(pattern); bytes > resultFree && !l.fits(bytes) {
+	if bytes := regexpBytes * len(pattern); !l.Passing(bytes) {
 		return errNoMemory
 	}
 	tree, err := syntax.Parse(string(pattern), syntax.Perl)
@@ -102,7 +99,7 @@ func (l *Limits) match(args []ref.Val, quadratic bool, does func(*matcher) ref.V
 		return nil // has the same error
 	}
 	size := instructions(tree)
-	if bytes := regexpBytes * size; bytes > resultFree && !l.fits(bytes) {
+	if bytes := regexpBytes * size; !l.Passing(bytes) {
 		return errNoMemory
 	}
 	work := size * len(text)
@@ -172,7 +169,7 @@ func (m *matcher) all(most int) ref.Val {
 		}
 		if end > pos || start != before { // an empty match right after another one does not count
 			found = append(found, m.text[start:end])
-			if bytes := textBytes * len(found); bytes > resultFree && len(found)%findAllFree == 0 && !m.limits.fits(2*bytes) {
+			if len(found)%findAllFree == 0 && !m.limits.Passing(3*textBytes*len(found)) {
 				return errNoMemory
 			}
 		}
@@ -183,6 +180,9 @@ func (m *matcher) all(most int) ref.Val {
 		}
 		_, size := utf8.DecodeRuneInString(m.text[pos:])
 		pos += max(size, 1)
+	}
+	if !m.limits.Take(textBytes * len(found)) {
+		return errNoMemory
 	}
 	return types.NewStringList(types.DefaultTypeAdapter, found)
 }
@@ -244,7 +244,7 @@ func Literal(name, overload string, n int, pattern string) (does functions.Funct
 		return nil, nil, err
 	}
 	if name == "findAll" {
-		bounds = findAllLiteral
+		bounds = charged(findAllLiteral, foundAll)
 	}
 	return func(args ...ref.Val) ref.Val { return call.Eval(arguments(args)) }, bounds, nil
 }

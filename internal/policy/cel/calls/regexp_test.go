@@ -68,12 +68,12 @@ func TestRegexpLevels(t *testing.T) {
 	}
 }
 
-// TestRegexpMemory asks for memory from resultFree bytes on: for a pattern before it is parsed,
+// TestRegexpMemory asks for memory from bytesFree bytes on: for a pattern before it is parsed,
 // for its instructions, and for what it finds.
 func TestRegexpMemory(t *testing.T) {
 	l := limitsOf(t.Context(), t, "{}")
 	l.Review.Object.Root().Refuse(codec.ErrNoMemory)
-	const most = resultFree / regexpBytes
+	const most = bytesFree / regexpBytes
 	for pattern, want := range map[string]ref.Val{
 		strings.Repeat("(", most): nil, strings.Repeat("(", most+1): errNoMemory, // which are none
 		"a{85}": nil, "a{86}": errNoMemory, "a{0}" + strings.Repeat("b", most-8): nil, "a{0}" + strings.Repeat("b", most-7): errNoMemory,
@@ -83,7 +83,7 @@ func TestRegexpMemory(t *testing.T) {
 			t.Errorf("%.20s: got %v, want %v", pattern, got, want)
 		}
 	}
-	found := (resultFree/textBytes/findAllFree + 1) * findAllFree // where it asks
+	found := (bytesFree/(3*textBytes)/findAllFree + 1) * findAllFree // where it asks
 	for n, want := range map[int]bool{found - 1: false, found: true} {
 		if got := findAll(l, []ref.Val{types.String(strings.Repeat("a", n)), types.String("a")}); (got == errNoMemory) != want {
 			t.Errorf("%d matches: got %.100v, want it refused: %v", n, got, want)
@@ -114,12 +114,13 @@ func TestRegexpWork(t *testing.T) {
 	}
 }
 
-// TestReplaceMemory asks for the memory of a result that is more than resultFree bytes longer.
+// TestReplaceMemory asks for the memory of a result that takes more than bytesFree bytes.
 func TestReplaceMemory(t *testing.T) {
-	l := limitsOf(t.Context(), t, "{}")
-	l.Review.Object.Root().Refuse(codec.ErrNoMemory)
-	for n, want := range map[int]ref.Val{0: nil, 1: nil, resultFree + 1: nil, resultFree + 2: errNoMemory} {
-		if got := replace(l, []ref.Val{types.String("ba"), types.String("a"), types.String(strings.Repeat("a", n))}); got != want {
+	for n, want := range map[int]ref.Val{0: nil, 1: nil, bytesFree - 1: nil, bytesFree: errNoMemory} {
+		l := limitsOf(t.Context(), t, "{}")
+		l.Review.Object.Root().Refuse(codec.ErrNoMemory)
+		args := []ref.Val{types.String("ba"), types.String("a"), types.String(strings.Repeat("a", n))}
+		if got := Bounded("replace", "string_replace_string_string")(l, args); got != want {
 			t.Errorf("%d bytes: got %v, want %v", n, got, want)
 		}
 	}

@@ -118,6 +118,9 @@ func (b *builder) list(e ast.Expr) closure {
 		elements = append(elements, c)
 	}
 	return func(f *frame) value {
+		if !f.TakeList(len(elements)) {
+			return value{}
+		}
 		all := make([]ref.Val, len(elements))
 		for i, element := range elements {
 			v := element(f)

@@ -215,7 +215,7 @@ func (b *builder) add(e ast.Expr, c ast.CallExpr) closure {
 		if areStrings {
 			cost = calls.TraversalCost(f.size(&x) + f.size(&y))
 		}
-		if !f.call(cost) {
+		if !f.TakeText(len(x.text)+len(y.text)) || !f.call(cost) {
 			return value{}
 		}
 		return value{kind: kindText, text: x.text + y.text}

@@ -80,7 +80,7 @@ func (m *collection) list(f *frame) value {
 			return false
 		}
 		v := m.makes(f)
-		if v.kind == gaveUp || !f.call(common.ListCreateBaseCost) || !f.steps(1) {
+		if v.kind == gaveUp || !f.call(common.ListCreateBaseCost) || !f.TakeList(1) || !f.steps(1) {
 			return false
 		}
 		all = append(all, f.box(&v))

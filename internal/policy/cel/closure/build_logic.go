@@ -220,7 +220,8 @@ func (f *frame) contains(in, x *value) (found, known bool) {
 	case kindObject:
 		return x.kind == kindText && f.Index.Member(in.json, x.text).Exists(), true
 	case kindArray:
-		for it := in.json.Iterator(); !found && it.Next(); {
+		n := uint(0)
+		for it := in.json.Iterator(); !found && it.Next(); n++ {
 			if x.kind == kindText {
 				found = it.Value().EqualString(x.text)
 			} else {
@@ -228,6 +229,7 @@ func (f *frame) contains(in, x *value) (found, known bool) {
 				found = f.equal(x, &v)
 			}
 		}
+		f.Look(n)
 		return found, true
 	}
 	return false, false

@@ -1,0 +1,482 @@
+package calls
+
+import (
+	"math"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
+)
+
+const (
+	// BytesMax is how many bytes of values the expressions of an evaluation may make in all.
+	// The costliest text that an expression may make has 10,000,000 characters (PerCallLimit,
+	// 0.1 for each), and the longest list 1,000,000 elements of 24 bytes. An evaluation may make
+	// two of these beside each other. A policy that makes as much of the largest
+	// object that can be stored, 1.5 MiB, makes 40 copies of it.
+	BytesMax = 64 << 20
+
+	// bytesFree is how many bytes an evaluation may make before the review asks the server
+	// for memory. Nearly all evaluations make fewer.
+	bytesFree = 64 << 10
+
+	// elementBytes is the memory of an element of a new list: 16 bytes for its place, as much
+	// while the list grows, and up to 32 for a value that had no place of its own before.
+	elementBytes = 64
+
+	// sharedBytes is the same for an element that is in another list already.
+	sharedBytes = 16
+
+	// textBytes is the memory of a string besides its characters.
+	textBytes = 16
+
+	// mapBytes is the memory of a map with up to eight entries, entryBytes that of another entry.
+	mapBytes   = 512
+	entryBytes = 96
+
+	// valueBytes is the memory of a value such as an IP address, checkBytes that of a step of
+	// authorizer, and versionPartBytes that of a part of a version between two points.
+	valueBytes       = 64
+	checkBytes       = 256
+	versionPartBytes = 96
+
+	// messagesBytes is the memory of what a format has against a text.
+	messagesBytes = 384
+
+	// queryBytes is the memory of a parameter of a URL, which may have two bytes.
+	queryBytes = 384
+
+	// messageBytes is the memory of an error for each byte of the text in it: quoted, a byte
+	// takes up to four, and each layer of the error copies it.
+	messageBytes = 16
+
+	// runeBytes is the memory of a character while a text is taken apart.
+	runeBytes = 4
+)
+
+// made is the memory that a call takes: for its result, and in passing.
+type made struct{ kept, passing int }
+
+// makes has the functions whose results take memory, apart from distinct and format, which
+// charge what they make. All others return a part of their arguments, or a value of constant size.
+var makes = map[string]func(args []ref.Val) made{
+	"_+_":                   added,
+	"@sortByAssociatedKeys": sorted,
+	"add":                   quantities,
+	"bool":                  parsed,
+	"bytes":                 copied,
+	"cel.@mapInsert":        inserted,
+	"charAt":                ofRunes,
+	"cidr":                  parsed,
+	"containsCIDR":          parsed,
+	"containsIP":            parsed,
+	"double":                parsed,
+	"duration":              parsed,
+	"fieldSelector":         selected,
+	"findAll":               foundAll,
+	"flatten":               flattened,
+	"getEscapedPath":        escapedPath,
+	"getQuery":              query,
+	"group":                 checked,
+	"indexOf":               inRunes,
+	"int":                   parsed,
+	"ip":                    parsed,
+	"ip.isCanonical":        parsed,
+	"isCIDR":                parsed,
+	"isIP":                  parsed,
+	"isQuantity":            parsed,
+	"isSemver":              version,
+	"isURL":                 urlOf,
+	"join":                  joined,
+	"jsonpatch.escapeKey":   escaped,
+	"labelSelector":         selected,
+	"lastIndexOf":           inRunes,
+	"lists.range":           ranged,
+	"lowerAscii":            recased,
+	"masked":                checked,
+	"name":                  checked,
+	"namespace":             checked,
+	"path":                  checked,
+	"quantity":              parsed,
+	"replace":               replaced,
+	"resource":              checked,
+	"reverse":               relisted,
+	"semver":                version,
+	"serviceAccount":        checked,
+	"slice":                 sliced,
+	"sort":                  sorted,
+	"split":                 pieces,
+	"string":                copied,
+	"strings.quote":         escaped,
+	"sub":                   quantities,
+	"subresource":           checked,
+	"substring":             substring,
+	"timestamp":             parsed,
+	"uint":                  parsed,
+	"unwrapOpt":             relisted,
+	"optional.unwrap":       relisted,
+	"upperAscii":            recased,
+	"url":                   urlOf,
+	"validate":              validated,
+}
+
+// Charges reports whether calls of a function charge what they make.
+func Charges(name string) bool { return makes[name] != nil || name == "distinct" || name == "format" }
+
+// Take charges n bytes of a value that is about to be made. If it returns false, the value
+// must not be made: the evaluation has exceeded BytesMax, or the review has an error because
+// the server has no memory for it now.
+func (l *Limits) Take(n int) bool {
+	l.bytes += n
+	return l.bytes <= l.granted || l.grow(l.bytes)
+}
+
+// Passing reports whether there is memory for n bytes that are free again when a call is done.
+func (l *Limits) Passing(n int) bool {
+	return l.bytes+n <= l.granted || l.grow(l.bytes+n)
+}
+
+// grow makes n the bytes that need not ask. n is negative after an overflow.
+func (l *Limits) grow(n int) bool {
+	switch {
+	case l.exhausted:
+		return false
+	case n > BytesMax || n < 0:
+		l.exhausted = true
+		return false
+	case n <= bytesFree:
+		l.granted = bytesFree
+		return true
+	}
+	n = min(n+n/4, BytesMax)
+	if !l.Review.Object.Makes(n) {
+		return false
+	}
+	l.granted = n
+	return true
+}
+
+// TakeText charges a new text of n bytes.
+func (l *Limits) TakeText(n int) bool { return l.Take(n + textBytes) }
+
+// TakeList charges a new list of n elements.
+func (l *Limits) TakeList(n int) bool { return l.Take(elementBytes * max(n, 1)) }
+
+// TakeMap charges a new map or struct of n members.
+func (l *Limits) TakeMap(n int) bool { return l.Take(mapBytes + entryBytes*n) }
+
+// Bytes returns how many bytes were charged.
+func (l *Limits) Bytes() int { return l.bytes }
+
+// IsExhausted reports whether the evaluation has exceeded BytesMax.
+func (l *Limits) IsExhausted() bool { return l.exhausted }
+
+// stop ends the expression in cel-go's interpreter, as its cost tracker does, if the evaluation
+// has exceeded BytesMax.
+func (l *Limits) stop() {
+	if l.exhausted {
+		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "operation cancelled: memory limit exceeded"})
+	}
+}
+
+// charge charges a call of a function.
+func (l *Limits) charge(size func(args []ref.Val) made, args []ref.Val) bool {
+	if size == nil {
+		return true
+	}
+	m := size(args)
+	return (m.passing == 0 || l.Passing(m.kept+m.passing)) && (m.kept == 0 || l.Take(m.kept))
+}
+
+// lengthOf returns the bytes of a string or of bytes, 0 for other values.
+func lengthOf(v ref.Val) int {
+	switch v := v.(type) {
+	case types.String:
+		return len(v)
+	case types.Bytes:
+		return len(v)
+	}
+	return 0
+}
+
+// elementsOf returns how many elements a list has, and what each takes in another list.
+func elementsOf(v ref.Val) (n, each int) {
+	list, ok := v.(traits.Lister)
+	if !ok {
+		return 0, 0
+	}
+	if _, isView := v.(*view.List); isView {
+		return int(Size(list)), elementBytes
+	}
+	return int(Size(list)), sharedBytes
+}
+
+// multiplied returns n times each, or more than fits where that overflows.
+func multiplied(n, each int) int {
+	if each != 0 && n > math.MaxInt32*1024/each {
+		return BytesMax + 1
+	}
+	return n * each
+}
+
+func added(args []ref.Val) made {
+	switch x := args[0].(type) {
+	case types.String, types.Bytes:
+		return made{kept: lengthOf(x) + lengthOf(args[1]) + textBytes}
+	case *view.List:
+		n, each := elementsOf(x)
+		return made{kept: n*each + valueBytes}
+	case traits.MutableLister: // the result of map so far; its new element was charged
+		return made{}
+	case traits.Lister:
+		return made{kept: valueBytes}
+	}
+	return made{}
+}
+
+// parsed is a text that becomes a value of constant size, or an error that quotes the text.
+func parsed(args []ref.Val) made {
+	n := 0
+	for _, arg := range args {
+		n += lengthOf(arg)
+	}
+	return made{kept: valueBytes, passing: messageBytes * n}
+}
+
+// copied is a conversion of a text to bytes, or of anything to a text.
+func copied(args []ref.Val) made {
+	if _, isText := args[0].(types.String); isText && args[0].Type() == types.StringType {
+		return made{kept: len(args[0].(types.String))}
+	}
+	return made{kept: lengthOf(args[0]) + valueBytes}
+}
+
+func recased(args []ref.Val) made {
+	n := lengthOf(args[0])
+	return made{kept: n, passing: runeBytes * n}
+}
+
+// inRunes is a search in a text that is not UTF-8.
+func inRunes(args []ref.Val) made {
+	if len(args) < 2 {
+		return made{}
+	}
+	return made{passing: runeBytes * (lengthOf(args[0]) + lengthOf(args[1]))}
+}
+
+func ofRunes(args []ref.Val) made { return made{passing: runeBytes * lengthOf(args[0])} }
+
+// substring keeps as many characters as its places say.
+func substring(args []ref.Val) made {
+	n := lengthOf(args[0])
+	kept := n
+	if len(args) > 2 {
+		begin, _ := args[1].(types.Int)
+		if end, ok := args[2].(types.Int); ok && begin >= 0 && end >= begin && end-begin < types.Int(n) {
+			kept = min(n, utf8.UTFMax*int(end-begin))
+		}
+	}
+	return made{kept: kept, passing: runeBytes * n}
+}
+
+// escaped is a text in which a character may become two, or the three of U+FFFD.
+func escaped(args []ref.Val) made {
+	n := lengthOf(args[0])
+	return made{kept: 3*n + textBytes, passing: 6 * n}
+}
+
+// count returns how often a text has another one, at most the argument with index at.
+func count(args []ref.Val, at int) int {
+	s, _ := args[0].(types.String) // other values are refused by cel-go
+	of, _ := args[1].(types.String)
+	n := strings.Count(string(s), string(of))
+	if len(args) > at {
+		if most, _ := args[at].(types.Int); most >= 0 {
+			return int(min(types.Int(n), most))
+		}
+	}
+	return n
+}
+
+func replaced(args []ref.Val) made {
+	n := count(args, 3)
+	if n == 0 {
+		return made{}
+	}
+	return made{kept: max(lengthOf(args[0])+multiplied(n, lengthOf(args[2]))-n*lengthOf(args[1]), 0)}
+}
+
+func pieces(args []ref.Val) made { return made{kept: valueBytes + textBytes*(count(args, 2)+1)} }
+
+// joined is the text of a list, and what a builder takes while it grows. The JSON of a list is
+// longer than its texts.
+func joined(args []ref.Val) made {
+	list, ok := args[0].(traits.Lister)
+	if !ok {
+		return made{}
+	}
+	n, size := int(Size(list)), 0
+	if len(args) > 1 {
+		size = multiplied(n, lengthOf(args[1]))
+	}
+	if v, isView := list.(*view.List); isView {
+		size += len(v.JSON().JSON())
+	} else {
+		for it := list.Iterator(); it.HasNext() == types.True && size <= BytesMax; {
+			size += lengthOf(it.Next())
+		}
+	}
+	return made{kept: size + size/4, passing: 2 * size}
+}
+
+func relisted(args []ref.Val) made {
+	n, each := elementsOf(args[0])
+	return made{kept: n * each, passing: 2 * n * sharedBytes}
+}
+
+func sorted(args []ref.Val) made {
+	n, each := elementsOf(args[0])
+	return made{kept: n * each, passing: 2 * n * elementBytes}
+}
+
+func sliced(args []ref.Val) made {
+	n, each := elementsOf(args[0])
+	if len(args) > 2 {
+		begin, _ := args[1].(types.Int)
+		end, _ := args[2].(types.Int)
+		if begin < 0 || end < begin || end > types.Int(n) {
+			return made{}
+		}
+		n = int(end - begin)
+	}
+	return made{kept: n * each, passing: 2 * n * sharedBytes}
+}
+
+// ranged is a list of integers: a place and a box for each.
+func ranged(args []ref.Val) made {
+	n, _ := args[0].(types.Int)
+	return made{kept: multiplied(int(max(n, 0)), sharedBytes+8), passing: multiplied(int(max(n, 0)), sharedBytes)}
+}
+
+func flattened(args []ref.Val) made {
+	depth := types.Int(1)
+	if len(args) > 1 {
+		depth, _ = args[1].(types.Int)
+	}
+	n, each := leaves(args[0], depth)
+	return made{kept: n * each, passing: 4 * n * sharedBytes}
+}
+
+// leaves counts the elements of a list that is flattened, until they are too many.
+func leaves(v ref.Val, depth types.Int) (n, each int) {
+	n, each = elementsOf(v)
+	list, ok := v.(traits.Lister)
+	if !ok || depth <= 0 {
+		return n, each
+	}
+	n = 0
+	for it := list.Iterator(); it.HasNext() == types.True && n <= BytesMax/sharedBytes; {
+		element := it.Next()
+		if _, isList := element.(traits.Lister); !isList {
+			n++
+			continue
+		}
+		more, size := leaves(element, depth-1)
+		n, each = n+more, max(each, size)
+	}
+	return n, each
+}
+
+// inserted is a map with more entries. Unless it can be changed, all of them are copied.
+func inserted(args []ref.Val) made {
+	n := 1
+	if _, ok := args[0].(traits.MutableMapper); !ok {
+		n += int(Size(args[0]))
+	}
+	if len(args) == 2 {
+		n += int(Size(args[1]))
+	}
+	return made{kept: n * entryBytes, passing: n * entryBytes}
+}
+
+// foundAll may find a text at each character.
+func foundAll(args []ref.Val) made {
+	n := lengthOf(args[0]) + 1
+	if len(args) > 2 {
+		if most, _ := args[2].(types.Int); most >= 0 {
+			n = int(min(types.Int(n), most))
+		}
+	}
+	return made{kept: textBytes * n, passing: textBytes * n}
+}
+
+func validated(args []ref.Val) made {
+	n := 0
+	if len(args) > 1 {
+		n = lengthOf(args[1])
+	}
+	return made{kept: messagesBytes, passing: messageBytes*n + mapBytes}
+}
+
+func checked([]ref.Val) made { return made{kept: checkBytes} }
+
+// selected is a selector, in which two characters may be a requirement.
+func selected(args []ref.Val) made {
+	n := 0
+	if len(args) > 1 {
+		n = lengthOf(args[1])
+	}
+	return made{kept: checkBytes + elementBytes*n, passing: 2 * elementBytes * n}
+}
+
+func version(args []ref.Val) made {
+	s, _ := args[0].(types.String)
+	parts := versionPartBytes * (strings.Count(string(s), ".") + 3)
+	return made{kept: parts + 2*len(s), passing: parts + messageBytes*len(s)}
+}
+
+func urlOf(args []ref.Val) made {
+	n := lengthOf(args[0])
+	return made{kept: mapBytes + 3*n, passing: mapBytes + messageBytes*n}
+}
+
+func escapedPath(args []ref.Val) made {
+	u, ok := args[0].Value().(*url.URL)
+	if !ok {
+		return made{}
+	}
+	return made{kept: 3 * len(u.Path), passing: 3 * len(u.Path)}
+}
+
+func query(args []ref.Val) made {
+	u, ok := args[0].Value().(*url.URL)
+	if !ok {
+		return made{}
+	}
+	n := strings.Count(u.RawQuery, "&") + 1
+	return made{kept: mapBytes + queryBytes*n + len(u.RawQuery), passing: queryBytes*n + len(u.RawQuery)}
+}
+
+// quantities is the sum or difference of quantities, whose exponents may differ by many digits.
+func quantities(args []ref.Val) made {
+	bytes := 2 * valueBytes
+	for _, arg := range args {
+		q, ok := arg.Value().(*resource.Quantity)
+		if !ok {
+			continue
+		}
+		if _, fits := q.AsInt64(); !fits {
+			own := q.DeepCopy() // AsDec changes it
+			dec := own.AsDec()
+			bytes += dec.UnscaledBig().BitLen()/8 + int(max(dec.Scale(), -dec.Scale()))/2
+		}
+	}
+	return made{kept: bytes, passing: bytes}
+}

@@ -1,0 +1,250 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// A clock is a time that tests move.
+type clock struct{ now time.Time }
+
+func (c *clock) read() time.Time { return c.now }
+
+// run has work run for so long: it looks at the clock each time that counts fully.
+func (c *clock) run(t *testing.T, ctx context.Context, w *Work, d time.Duration) error {
+	t.Helper()
+	for ; d > 0; d -= gapMax {
+		c.now = c.now.Add(min(d, gapMax))
+		if err := w.Continue(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A user sends requests without a namespace.
+type user string
+
+// Requester implements cluster.Requester.
+func (u user) Requester() (name, namespace string) { return string(u), "" }
+
+// join has work of a caller wait.
+func join(all *Turns, of caller, granted chan struct{}) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	q := all.queue(of)
+	q.work = append(q.work, granted)
+}
+
+// begun returns work of a caller that has looked at the clock once.
+func begun(t *testing.T, all *Turns, name string) *Work {
+	t.Helper()
+	w := all.Begin(user(name))
+	if err := w.Continue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return &w
+}
+
+// TestFree has work run without a turn for less than freeMax, as much, and more.
+func TestFree(t *testing.T) {
+	for more := -1; more <= 1; more++ {
+		c := new(clock)
+		c.now = time.Unix(1, 0)
+		all := newTurns(1, c.read)
+		w := begun(t, all, "a")
+		if err := c.run(t, t.Context(), w, freeMax+time.Duration(more)); err != nil || w.hasTurn != (more > 0) || all.free != 1-max(more, 0) {
+			t.Errorf("%+d ns: got %v, a turn %v, and %d left", more, err, w.hasTurn, all.free)
+		}
+		w.Leave()
+		w.Leave()
+		if w.hasTurn || all.free != 1 {
+			t.Errorf("got a turn %v, and %d left after Leave", w.hasTurn, all.free)
+		}
+	}
+}
+
+// TestGap counts little of a long time between two looks.
+func TestGap(t *testing.T) {
+	c := &clock{time.Unix(1, 0)}
+	w := begun(t, newTurns(1, c.read), "a")
+	c.now = c.now.Add(time.Hour)
+	if err := w.Continue(t.Context()); err != nil || w.hasTurn || w.ran != gapMax {
+		t.Errorf("got %v, a turn %v after %v", err, w.hasTurn, w.ran)
+	}
+}
+
+// TestSlice has work keep its turn until others wait, and its slice is over.
+func TestSlice(t *testing.T) {
+	c := &clock{time.Unix(1, 0)}
+	all := newTurns(1, c.read)
+	w := begun(t, all, "a")
+	if err := c.run(t, t.Context(), w, freeMax+10*sliceMax); err != nil || !w.hasTurn {
+		t.Fatalf("got %v, a turn %v, want to keep it", err, w.hasTurn)
+	}
+	other := make(chan struct{})
+	join(all, caller{user: "b"}, other)
+	own := make(chan struct{})
+	join(all, caller{user: "a"}, own) // behind it, for which it does not stop
+	w.slice = sliceMax - gapMax
+	if err := c.run(t, t.Context(), w, gapMax); err != nil || !w.hasTurn {
+		t.Errorf("got %v, a turn %v, want it until its end", err, w.hasTurn)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	go func() { <-other; cancel() }()
+	if err := c.run(t, ended, w, gapMax); !errors.Is(err, context.Canceled) || w.hasTurn {
+		t.Errorf("got %v, a turn %v, want to wait behind the other until the context ends", err, w.hasTurn)
+	}
+	all.give() // the other's
+	select {
+	case <-own:
+	default:
+		t.Error("got no turn for the work behind")
+	}
+	if all.give(); all.free != 1 || len(all.queues) != 0 {
+		t.Errorf("got %d turns left, and %d queues, want 1 and none", all.free, len(all.queues))
+	}
+}
+
+// TestOrder has work that gave its turn to another caller continue before later work of its own.
+func TestOrder(t *testing.T) {
+	all := newTurns(0, time.Now)
+	later, other := make(chan struct{}), make(chan struct{})
+	join(all, caller{user: "a"}, later)
+	join(all, caller{user: "b"}, other)
+	passed := make(chan error)
+	go func() { passed <- all.pass(t.Context(), caller{user: "a"}) }()
+	<-other
+	all.give()
+	if err := <-passed; err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-later:
+		t.Error("the later work has a turn")
+	default:
+	}
+	if all.give(); all.free != 0 {
+		t.Errorf("got %d turns left, want one for the later work", all.free)
+	}
+	<-later
+}
+
+// TestFair gives turns to one caller after the other, and in the order of each one's work.
+func TestFair(t *testing.T) {
+	all := newTurns(0, time.Now)
+	var order []string
+	granted := make(map[string]chan struct{})
+	for _, work := range []string{"a1", "a2", "a3", "b1", "c1", "b2", "c2"} {
+		granted[work] = make(chan struct{})
+		join(all, caller{user: work[:1]}, granted[work])
+	}
+	for range len(granted) {
+		all.give()
+		for work, c := range granted {
+			select {
+			case <-c:
+				order = append(order, work)
+				delete(granted, work)
+			default:
+			}
+		}
+	}
+	want := []string{"a1", "b1", "c1", "a2", "b2", "c2", "a3"}
+	for i := range want {
+		if order[i] != want[i] {
+			t.Fatalf("got %v, want %v", order, want)
+		}
+	}
+	if len(all.queues) != 0 || all.free != 0 {
+		t.Errorf("got %d queues, and %d turns, want none", len(all.queues), all.free)
+	}
+}
+
+// TestNamespaces has work of a user in another namespace not wait behind the first.
+func TestNamespaces(t *testing.T) {
+	all := newTurns(0, time.Now)
+	first, second, other := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	join(all, caller{"a", "x"}, first)
+	join(all, caller{"a", "x"}, second)
+	join(all, caller{"a", "y"}, other)
+	all.give()
+	all.give()
+	select {
+	case <-second:
+		t.Error("the second work in x came before that in y")
+	case <-other:
+	default:
+		t.Error("got no turn for the work in y")
+	}
+}
+
+// TestForget has work that ended not get a turn, and one that gets it at the same time give it
+// back.
+func TestForget(t *testing.T) {
+	all := newTurns(0, time.Now)
+	first, second := make(chan struct{}), make(chan struct{})
+	join(all, caller{user: "a"}, first)
+	join(all, caller{user: "b"}, second)
+	if !all.forget(caller{user: "a"}, first) || all.forget(caller{user: "a"}, first) || all.forget(caller{user: "c"}, first) {
+		t.Error("want the work forgotten once")
+	}
+	all.give()
+	select {
+	case <-second:
+	default:
+		t.Error("got no turn for the second")
+	}
+	if all.forget(caller{user: "b"}, second) {
+		t.Error("want that it has its turn")
+	}
+	if all.give(); all.free != 1 || len(all.queues) != 0 {
+		t.Errorf("got %d turns, and %d queues", all.free, len(all.queues))
+	}
+}
+
+// TestAll has more work than turns, of which all gets done.
+func TestAll(t *testing.T) {
+	all := newTurns(2, func() time.Time { return time.Now().Add(0) })
+	done := make(chan error)
+	for i := range 50 {
+		go func() {
+			w := all.Begin(user(rune('a' + i%5)))
+			w.ran = freeMax + 1
+			var err error
+			for range 100 {
+				w.slice = sliceMax + 1
+				if err = w.Continue(t.Context()); err != nil {
+					break
+				}
+			}
+			w.Leave()
+			done <- err
+		}()
+	}
+	for range 50 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if all.free != 2 || len(all.queues) != 0 {
+		t.Errorf("got %d turns left, and %d queues, want 2 and none", all.free, len(all.queues))
+	}
+}
+
+// TestNone has a context without Work, and the zero Work, not wait.
+func TestNone(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, ctx := range []context.Context{t.Context(), context.WithValue(t.Context(), Key{}, new(Work))} {
+		if err := Continue(ctx); err != nil {
+			t.Errorf("got %v", err)
+		}
+		Leave(ctx)
+	}
+	if err := Continue(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the error of the context", err)
+	}
+}
