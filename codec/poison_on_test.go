@@ -10,7 +10,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestKeptStringsAreGarbage keeps what is valid until Release for longer.
+// TestKeptStringsAreGarbage retains values beyond Release, until which they are
+// valid.
 func TestKeptStringsAreGarbage(t *testing.T) {
 	f := func(name string, end func(r *codec.Review)) {
 		t.Helper()
@@ -56,7 +57,7 @@ func TestKeptStringsAreGarbage(t *testing.T) {
 	f("a Decode that fails", func(r *codec.Review) { _ = r.Decode(nil) })
 }
 
-// views returns strings that are valid until r is released, by what they are.
+// views returns strings that are valid until r is released, by their source.
 func views(r *codec.Review) map[string]string {
 	o := &r.Object
 	r.Response.Patch = append(r.Response.Patch, "a patch"...)
@@ -68,7 +69,7 @@ func views(r *codec.Review) map[string]string {
 		"text":    o.Get("plain").String(),
 		"one":     r.OldObject.Get("old").String(),
 	}
-	// Each of these comes from an arena that is outgrown right after it.
+	// Each of these comes from an arena that grows right after it.
 	long := strings.Repeat("long ", 100)
 	set := `"` + strings.Repeat(long, 8) + `"`
 	for _, view := range []struct {
@@ -89,7 +90,7 @@ func views(r *codec.Review) map[string]string {
 	return kept
 }
 
-// TestKeptStringsOfObjectsAreGarbage is about an Object on its own.
+// TestKeptStringsOfObjectsAreGarbage tests an Object without a Review.
 func TestKeptStringsOfObjectsAreGarbage(t *testing.T) {
 	var o codec.Object
 	o.Reset([]byte(` {"a":"text"} `))
