@@ -186,8 +186,8 @@ func (g *generator) fieldComments() map[string]string {
 	return comments
 }
 
-// configurationTable makes a table of a part of the schema, such as "plugins[]". Nested parts with tables of their
-// own are left out.
+// configurationTable makes a table of a part of the schema, such as "plugins[]". Nested fields have
+// rows of their own.
 func (g *generator) configurationTable(part string) (string, error) {
 	schema := g.schema
 	if part != "" {
