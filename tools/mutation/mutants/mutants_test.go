@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// with enables a mutant while it calls a function.
+// with enables a mutant until the test ends.
 func with(t *testing.T, mutant int) {
 	before := active
 	active = mutant
