@@ -22,9 +22,9 @@ func TestKeptStringsAreGarbage(t *testing.T) {
 		if err := r.Decode(body); err != nil {
 			t.Fatal(err)
 		}
-		kept := views(r)
+		retained := views(r)
 		clone := strings.Clone(r.Namespace())
-		for want, got := range kept {
+		for want, got := range retained {
 			if got != want {
 				t.Errorf("%s: before: got %q, want %q", name, got, want)
 			}
@@ -34,13 +34,13 @@ func TestKeptStringsAreGarbage(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			<-ended
-			elsewhere <- maps.Clone(kept)
+			elsewhere <- maps.Clone(retained)
 		}()
 		end(r)
 		close(ended)
-		kept = <-elsewhere
-		kept["a patch"] = string(patch)
-		for want, got := range kept {
+		retained = <-elsewhere
+		retained["a patch"] = string(patch)
+		for want, got := range retained {
 			if got != strings.Repeat("\xdb", len(want)) {
 				t.Errorf("%s: %q is still there: got %q", name, want, got)
 			}
@@ -61,7 +61,7 @@ func TestKeptStringsAreGarbage(t *testing.T) {
 func views(r *codec.Review) map[string]string {
 	o := &r.Object
 	r.Response.Patch = append(r.Response.Patch, "a patch"...)
-	kept := map[string]string{
+	retained := map[string]string{
 		"the uid": r.UID(),
 		"shop":    r.Namespace(),
 		"CREATE":  string(r.Operation()),
@@ -82,24 +82,24 @@ func views(r *codec.Review) map[string]string {
 		{"[4]", func() string { return o.Compose(func(dst []byte) []byte { return append(dst, "[4]"...) }) }},
 		{`"kept too long"`, func() string { o.SetString("kept too long", "c"); return o.Get("c").JSON() }},
 	} {
-		kept[view.want] = view.get()
+		retained[view.want] = view.get()
 		long += long + long + long
 		o.SetString(long+"\n", "d")
 		_ = o.Get("d").String()
 	}
-	return kept
+	return retained
 }
 
 // TestKeptStringsOfObjectsAreGarbage tests an Object without a Review.
 func TestKeptStringsOfObjectsAreGarbage(t *testing.T) {
 	var o codec.Object
 	o.Reset([]byte(` {"a":"text"} `))
-	kept := o.Get("a").String()
-	if kept != "text" {
-		t.Fatalf("got %q", kept)
+	retained := o.Get("a").String()
+	if retained != "text" {
+		t.Fatalf("got %q", retained)
 	}
 	o.Reset([]byte(`{"a":"more"}`))
-	if next := o.Get("a").String(); kept != "\xdb\xdb\xdb\xdb" || next != "more" {
-		t.Errorf("got %q, then %q, want garbage and the new text", kept, next)
+	if next := o.Get("a").String(); retained != "\xdb\xdb\xdb\xdb" || next != "more" {
+		t.Errorf("got %q, then %q, want garbage and the new text", retained, next)
 	}
 }
