@@ -20,9 +20,19 @@ import (
 type dispatch struct {
 	policy.Dispatch
 	collected annotations // of the current policy
+	last      evaluation
 
 	denied string // the message of the first denial, "" for none
 	reason metav1.StatusReason
+}
+
+// An evaluation is the outcome of a policy with a parameter, nil for none. It counts for all
+// bindings of the policy that have the parameter. cost is what each of them would cost.
+type evaluation struct {
+	policy *boundPolicy
+	param  *policy.Param
+	outcome
+	cost int64
 }
 
 type boundPolicy = policy.Policy[*validator]
@@ -50,14 +60,14 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 	if result := d.Prepare(); result != nil {
 		return result
 	}
-	before := d.Input.Spent
-	defer func() { p.CountCost(d.Input.Spent - before) }()
+	cost := int64(0)
+	defer func() { p.CountCost(cost) }()
 	for _, param := range params { // users may create any number of them
 		if err := d.Ctx.Err(); err != nil {
 			return new(admission.Errored(err))
 		}
-		d.SetParam(param)
-		o := p.Evaluator.validate(d.Input)
+		o := d.evaluate(p, param)
+		cost += o.cost
 		for i := range o.decisions {
 			switch found := &o.decisions[i]; {
 			case found.denies:
@@ -76,6 +86,18 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 		}
 	}
 	return nil
+}
+
+// evaluate returns the outcome of a policy with a parameter. Other bindings of the policy may
+// have had it just before.
+func (d *dispatch) evaluate(p *boundPolicy, param *policy.Param) *evaluation {
+	if d.last.policy != p || d.last.param != param {
+		before := d.Input.Spent
+		d.SetParam(param)
+		d.last = evaluation{policy: p, param: param, outcome: p.Evaluator.validate(d.Input)}
+		d.last.cost = d.Input.Spent - before
+	}
+	return &d.last
 }
 
 // Misconfigured implements policy.Handles: it denies.

@@ -110,10 +110,10 @@ func (s *selected) names() []string {
 	return names
 }
 
-// load reads the configuration and creates the plugins. It reuses the plugins of last whose
-// configuration did not change. It starts the watches that the plugins need, which continue
-// until ctx ends, and does not wait for their objects. After an error, only the Files of the
-// result may be used. An error about flags is a usage error.
+// load reads the configuration and creates the plugins. It keeps the plugins of last whose
+// configuration did not change. It starts the watches that the plugins need, which go on
+// until ctx ends, and does not wait for their objects. After an error, only the Files of
+// the result may be used. An error about flags is one of usage.
 func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, error) {
 	table, names := s.options.table(), s.options.names()
 	if err := s.checkFlags(names); err != nil {
@@ -124,7 +124,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		Compile: s.compileConditions, NoKubeconfigs: s.untrusted && !s.allowCalls,
 	}
 	if s.cluster.imagined {
-		source.ReadFile = os.ReadFile // only once, because it may be a pipe: --config=<(kubectl get configmap ...)
+		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
 	}
 	loaded, wrong := config.Read(source)
 	if s.enable != nil { // by the flag
@@ -193,21 +193,19 @@ func (s *selection) addCallsFlag(flags *pflag.FlagSet) {
 		"let plugins call the addresses that their configuration files name, and run the commands of kubeconfig files; only for files that you trust")
 }
 
-// compileConditions implements config.Source.Compile. The variable authorizer sends requests to
-// the cluster.
+// compileConditions implements config.Source.Compile. The variable authorizer asks the cluster.
 func (s *selection) compileConditions(conditions []admissionregistrationv1.MatchCondition,
 	failurePolicy admissionregistrationv1.FailurePolicyType, path *field.Path,
 ) (config.Conditions, field.ErrorList) {
 	return matchconditions.Compile(conditions, failurePolicy, &s.cluster.access, s.interpretCEL, path)
 }
 
-// locate adds the file and line to errors of plugins.
+// locate gives errors of plugins their file and line.
 func (s *selection) locate(loaded *config.Loaded, err error) error {
 	return loaded.Locate(s.policies.Locate(err))
 }
 
-// checkPlugins returns the errors in the configuration of plugins. It does not connect to a
-// cluster.
+// checkPlugins returns the errors in the configuration of plugins. It asks no cluster.
 func checkPlugins(table []admission.Plugin, enabled map[string]admission.Enabled) error {
 	state, err := cluster.New(cluster.Options{Embedded: true})
 	if err != nil {
@@ -215,7 +213,7 @@ func checkPlugins(table []admission.Plugin, enabled map[string]admission.Enabled
 	}
 	for i := range table {
 		e := enabled[table[i].Name]
-		if err := state.Follow(context.Background(), table[i].AllNeeds(e.Config)...); err != nil { // it starts nothing
+		if err := state.Follow(context.Background(), table[i].AllNeeds(e.Config)...); err != nil { // which starts nothing
 			return err
 		}
 	}

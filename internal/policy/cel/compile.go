@@ -129,18 +129,17 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 	if _, err = cel.AstToCheckedExpr(ast); err != nil { // for example a JSONPatch with an unknown field
 		return internal("unexpected compilation error: %v", err)
 	}
-	e.program, err = newProgram(func() (cel.Program, error) {
+	e.program = &program{plan: func() (cel.Program, error) {
 		return env.Program(ast, append(calls.Bound(env), cel.InterruptCheckFrequency(celconfig.CheckFrequency))...)
-	})
-	if err != nil {
-		return internal("program instantiation failed: %v", err)
-	}
+	}}
 	e.returns = ast.OutputType()
-	if c.InterpreterOnly || evaluator == onlyInterpreter {
-		return nil
+	if !c.InterpreterOnly && evaluator != onlyInterpreter {
+		e.closure = closure.New(env, ast, c.variableNames())
 	}
-	if e.closure = closure.New(env, ast, c.variableNames()); e.closure != nil {
-		e.program.drop()
+	if e.closure == nil { // then the interpreter may refuse the expression when it plans
+		if err := e.program.make(); err != nil {
+			return internal("program instantiation failed: %v", err)
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"fmt"
 	"runtime"
 	"strconv"
 	"sync"
@@ -50,8 +51,7 @@ func TestProgramsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestProgramIsMadeOnce expects a program to be planned when it is made, and once more
-// after it was dropped.
+// TestProgramIsMadeOnce expects a program to be planned when it is first evaluated.
 func TestProgramIsMadeOnce(t *testing.T) {
 	env, err := NewCompiler(false).env(Declarations{})
 	if err != nil {
@@ -61,27 +61,47 @@ func TestProgramIsMadeOnce(t *testing.T) {
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	for _, drops := range []bool{false, true} {
-		planned, want := 0, 1
-		p, err := newProgram(func() (celgo.Program, error) {
-			planned++
-			return env.Program(ast)
-		})
-		if err != nil {
-			t.Fatal(err)
+	planned := 0
+	p := &program{plan: func() (celgo.Program, error) {
+		planned++
+		return env.Program(ast)
+	}}
+	for range 3 {
+		if value, _, err := p.Eval(celgo.NoVars()); value != types.Int(2) || err != nil || planned != 1 {
+			t.Errorf("got %v, %v, %d plans, want 2, one plan", value, err, planned)
 		}
-		if drops {
-			p.drop()
-			want++
+	}
+}
+
+// TestRefusedPlans compiles expressions that the interpreter refuses when it plans them, and
+// some that look alike. A closure must not hide the error.
+func TestRefusedPlans(t *testing.T) {
+	needsClosures(t)
+	f := func(expression string, wantErr bool) {
+		t.Helper()
+		got := NewCompiler(false).Compile(expression, Declarations{}, Bool)
+		interpreter := NewCompiler(false)
+		interpreter.InterpreterOnly = true
+		want := interpreter.Compile(expression, Declarations{}, Bool)
+		if (want.Err != nil) != wantErr || fmt.Sprint(got.Err) != fmt.Sprint(want.Err) {
+			t.Errorf("%s: got error %v, of the interpreter %v, want an error: %v", expression, got.Err, want.Err, wantErr)
 		}
-		for range 3 {
-			if value, _, err := p.Eval(celgo.NoVars()); value != types.Int(2) || err != nil {
-				t.Errorf("got %v, %v, want 2", value, err)
-			}
-		}
-		if planned != want {
-			t.Errorf("dropped %v: got %d plans, want %d", drops, planned, want)
-		}
+	}
+	for _, refused := range []string{
+		"int('x') == 1", "timestamp('x') == timestamp('y')", "duration('1') > duration('1s')", "uint(-1) == 1u", "int(1e300) == 1",
+		"bytes('a') == b'a' && double('x') == 1.0", "bool('x')", "string(b'\\xff') == 'a'", "int(string('x')) == 1",
+		"object.a == int('x')", "object.l.all(x, x == int('x'))", "object.l.exists(x, [int('x')] == [x])", "[1, int('x')] == object.l",
+		"true ? true : bool('x')", "true || bool('x')", "has(object.a) && object.a.matches('(')", "'a'.matches('(')", "'a'.find('(') == ''",
+		"object.a.findAll('[', 1) == ['a']", "object.l.map(x, x.find('(')) == []", "matches('a', '(')", "{'a': int('x')} == object.m",
+		"object.a in [int('x')]", "{int('x'): 1} == object.m", "size([duration('x')]) == 1",
+	} {
+		f(refused, true)
+	}
+	for _, planned := range []string{
+		"int('1') == 1", "object.a == int(object.b)", "int(object.a + 'x') == 1", "'a'.matches('(' + object.a)", "object.a.matches('a')",
+		"quantity('x') == quantity('y')", "ip('x').family() == 4", "1 / 0 == 1", "[1][2] == 1",
+	} {
+		f(planned, false)
 	}
 }
 

@@ -18,6 +18,7 @@ type builder struct {
 	functions map[string]*decls.FunctionDecl
 	variables []string // the policy's
 	slots     []string // the variables of the loops around the expression, by slot
+	refused   bool     // the interpreter refuses a constant or a literal when it plans
 }
 
 func (b *builder) expr(e ast.Expr) closure {
@@ -63,7 +64,9 @@ func (b *builder) constant(e ast.Expr) ref.Val {
 			return nil
 		}
 		if fn, args := b.function(e, c), b.constants(operands(c)); fn != nil && len(args) == 1 {
-			return fn.call(args)
+			result := fn.call(args)
+			b.refused = b.refused || result == nil || types.IsError(result)
+			return result
 		}
 	}
 	return nil

@@ -34,8 +34,11 @@ func (b *builder) function(e ast.Expr, c ast.CallExpr) *function {
 	}
 	fn.unary, fn.binary, fn.any, fn.trait = found.Unary, found.Binary, found.Function, found.OperandTrait
 	fn.bounded = calls.Bounded(fn.name, fn.overload)
-	if args := operands(c); calls.TakesRegex(fn.name) {
-		fn.compileRegex(b.constant(args[1]), len(args))
+	switch args := operands(c); {
+	case calls.TakesRegex(fn.name):
+		b.compileRegex(fn, b.constant(args[1]), len(args))
+	case fn.name == overloads.Matches:
+		b.matchesConstant(b.constant(args[1])) // which may refuse it
 	}
 	return fn
 }
@@ -76,14 +79,15 @@ func (b *builder) implementation(fn *function) (found *functions.Overload) {
 }
 
 // compileRegex compiles the regular expression of the function, if it is a literal.
-func (fn *function) compileRegex(literal ref.Val, n int) {
+func (b *builder) compileRegex(fn *function, literal ref.Val, n int) {
 	pattern, ok := literal.(types.String)
 	if !ok {
 		return
 	}
 	does, bounds, err := calls.Literal(fn.name, fn.overload, n, string(pattern))
 	if err != nil {
-		return // cel-go has refused it
+		b.refused = true
+		return
 	}
 	fn.unary, fn.binary, fn.any, fn.bounded = nil, nil, does, bounds
 }

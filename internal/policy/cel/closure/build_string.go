@@ -51,7 +51,7 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 	case overloads.ContainsString:
 		does, costs = strings.Contains, costOfContains
 	case overloads.MatchesString:
-		does, costs = matchesConstant(b.constant(c.Args()[0])), calls.MatchesCost
+		does, costs = b.matchesConstant(b.constant(c.Args()[0])), calls.MatchesCost
 	}
 	if does == nil {
 		return nil
@@ -73,14 +73,15 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 }
 
 // matchesConstant returns a function that matches a literal regular expression; nil if it is
-// no literal. cel-go has refused literals that do not compile.
-func matchesConstant(literal ref.Val) func(x, _ string) bool {
+// no literal, or does not compile.
+func (b *builder) matchesConstant(literal ref.Val) func(x, _ string) bool {
 	pattern, ok := literal.(types.String)
 	if !ok {
 		return nil
 	}
 	re, err := regexp.Compile(string(pattern))
 	if err != nil {
+		b.refused = true
 		return nil
 	}
 	return func(x, _ string) bool { return re.MatchString(x) }

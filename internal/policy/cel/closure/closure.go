@@ -23,10 +23,11 @@ type Evaluator interface {
 }
 
 // New returns the Evaluator of a checked expression; nil if it has a part that closures
-// cannot evaluate. variables are the names of the policy's variables.
+// cannot evaluate, or that the interpreter refuses when it plans: a conversion of a constant
+// that fails, or a literal regular expression that does not compile. variables are the names of the policy's variables.
 func New(env *cel.Env, checked *cel.Ast, variables []string) Evaluator {
 	b := &builder{AST: checked.NativeRep(), functions: env.Functions(), variables: variables}
-	if c := b.expr(b.Expr()); c != nil {
+	if c := b.expr(b.Expr()); c != nil && !b.refused {
 		return c
 	}
 	return nil
