@@ -38,7 +38,7 @@ func setEach(value string) act {
 	}
 }
 
-// TestTooManyOperations makes patches with the maximum number of operations,
+// TestTooManyOperations makes patches with as many operations as there may be,
 // with one less and with one more.
 func TestTooManyOperations(t *testing.T) {
 	for _, n := range []int{diff.OperationsMax - 1, diff.OperationsMax, diff.OperationsMax + 1} {
@@ -64,9 +64,8 @@ func TestTooManyOperations(t *testing.T) {
 	}
 }
 
-// TestTooLargeIsDenied tests a plugin that takes too much memory. The request
-// is denied whatever its failure policy and enforcement, and the next plugin is
-// not called.
+// TestTooLargeIsDenied has a plugin take too much memory. Neither its failure
+// policy nor its enforcement lets that pass, and the next plugin is not asked.
 func TestTooLargeIsDenied(t *testing.T) {
 	long := `"` + strings.Repeat("x", 1000) + `"`
 	settings := map[string]admission.Settings{
