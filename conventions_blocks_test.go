@@ -25,10 +25,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
 
-// A block is a fenced block that a person wrote, not a test.
+// A block is a fenced block that a person wrote; generated ones are left out.
 type block struct {
 	document, language, text string
-	notRun                   string // why no test runs it
+	notRun                   string // the reason why no test runs it
 	message                  string // the file with the message that it shows
 }
 
@@ -56,10 +56,11 @@ func blocks(t *testing.T) (all []block) {
 // followed are the documents whose blocks package e2e/walkthrough runs.
 var followed = []string{"docs/operations.md", "docs/podsecuritypolicy.md", "docs/managed-clusters.md"}
 
-// TestConventionsBlocks wants each command and output in the documents to be run by a test, or to say why it is not, and
-// each message to be one that its file has. The generated blocks are run by TestConventionsGenerated. A block of followed
-// is run by the e2e test that calls walkthrough.Admin with words that it has, and so is the same block elsewhere. Whether
-// the commands, flags, values and files exist that are not run is what e2e/documents checks.
+// TestConventionsBlocks requires that a test runs each command and output in the documents, or that the block says
+// why none does, and that each message occurs in the named file. TestConventionsGenerated runs the generated blocks.
+// The blocks of the documents in followed, and equal blocks elsewhere, are run by the e2e test that calls
+// walkthrough.Admin with words from the block. Package e2e/documents checks that the commands, flags, values and
+// files exist in blocks that are not run.
 func TestConventionsBlocks(t *testing.T) {
 	calls := walkthroughCalls(t)
 	ci := read(t, ".ci/run")
@@ -94,7 +95,7 @@ func TestConventionsBlocks(t *testing.T) {
 	}
 }
 
-// checkMessage wants a string of the file to be in the block, with any values for its verbs.
+// checkMessage requires that a string of the file occurs in the block, with any values for its verbs.
 func checkMessage(t *testing.T, b block) {
 	t.Helper()
 	verb := regexp.MustCompile(`%[a-z]`)
@@ -120,7 +121,7 @@ func checkMessage(t *testing.T, b block) {
 	}
 }
 
-// checkCode wants a Go file that has all lines of the block.
+// checkCode requires a Go file that has all lines of the block.
 func checkCode(t *testing.T, b block) {
 	t.Helper()
 	if !slices.ContainsFunc(files(t), func(name string) bool {
@@ -179,7 +180,7 @@ func walkthroughCalls(t *testing.T) (calls [][]string) {
 	return calls
 }
 
-// decodeObject decodes an object or a kubeconfig. Other kinds are none of these.
+// decodeObject decodes an object or a kubeconfig. It returns false for other documents.
 func decodeObject(manifest string) (bool, error) {
 	decoders := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	if strings.HasPrefix(manifest, "apiVersion: v1\nkind: Config\n") {
@@ -192,9 +193,10 @@ func decodeObject(manifest string) (bool, error) {
 	return true, err
 }
 
-// TestConventionsManifests reads the YAML in the documents: fastadmit's configurations as fastadmit does, Kubernetes' objects
-// and kubeconfigs into their types, of which they must have all fields, everything else as YAML without a name twice.
-// TestConventionsPluginExamples reads the configurations of plugins. The deploy module renders the chart with the values.
+// TestConventionsManifests reads the YAML in the documents: fastadmit's configurations as fastadmit does,
+// Kubernetes' objects and kubeconfigs strictly into their types, and everything else as YAML without duplicate
+// names. TestConventionsPluginExamples reads the configurations of plugins. The deploy module renders the chart with
+// the values.
 func TestConventionsManifests(t *testing.T) {
 	var names []string
 	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {

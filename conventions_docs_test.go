@@ -17,7 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/docs"
 )
 
-// pluginSections are what the README of a plugin has, in this order.
+// pluginSections are the sections of a plugin's README, in this order.
 var pluginSections = []string{"Name", "Description", "Configuration", "Examples", "Metrics", "See also"}
 
 // TestConventionsPlugins compares the folders of handlers with the table. The folder
@@ -69,10 +69,9 @@ func checkPluginReadme(t *testing.T, file, plugin string) {
 	}
 }
 
-// TestConventionsPluginExamples runs every "fastadmit review" in the README of
-// a plugin: with the plugin's testdata, of which the folder cluster is for
-// --cluster-state-dir, and policies and webhooks for staticManifestsDir, with the manifests in testdata here, and with the
-// configuration that the README shows.
+// TestConventionsPluginExamples runs every "fastadmit review" in the README of a plugin, with the plugin's testdata
+// and the configuration that the README shows. The folder cluster in testdata is used for --cluster-state-dir, its
+// policies and webhooks for staticManifestsDir, and the manifests come from testdata of the root.
 func TestConventionsPluginExamples(t *testing.T) {
 	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {
 		t.Run(plugin.Name, func(t *testing.T) {
@@ -104,7 +103,7 @@ func TestConventionsPluginExamples(t *testing.T) {
 	}
 }
 
-// checkExample runs an example. It may be denied, and must not go wrong.
+// checkExample runs an example. The review may be denied, but must not fail.
 func checkExample(t *testing.T, command, plugin string) {
 	t.Helper()
 	args := strings.Fields(command)
@@ -134,8 +133,8 @@ func copyManifests(t *testing.T, dir, from string) {
 	}
 }
 
-// writeConfigurations writes the AdmissionConfiguration that a README shows,
-// as admission.yaml, and the plugin's own under the name that is in there.
+// writeConfigurations writes the AdmissionConfiguration that a README shows as admission.yaml, and the plugin's own
+// configuration under the name that the former refers to.
 func writeConfigurations(t *testing.T, dir, readme string) {
 	t.Helper()
 	blocks := fences(readme, "yaml")
@@ -201,7 +200,7 @@ func TestConventionsGenerated(t *testing.T) {
 	}
 }
 
-// TestConventionsCommands wants a section for each command in docs/flags.md.
+// TestConventionsCommands requires a section for each command in docs/flags.md.
 func TestConventionsCommands(t *testing.T) {
 	page := read(t, "docs/flags.md")
 	for _, cmd := range app.NewCommand().Commands() {
@@ -245,7 +244,7 @@ func TestConventionsLinks(t *testing.T) {
 	}
 }
 
-// anchors returns what GitHub makes of the headings of a document.
+// anchors returns the anchors that GitHub gives to the headings of a document.
 func anchors(document string) (names []string) {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	for _, match := range heading.FindAllStringSubmatch(withoutFences(document), -1) {
@@ -255,9 +254,8 @@ func anchors(document string) (names []string) {
 	return names
 }
 
-// TestConventionsDocuments holds the documents to what readers count on: a
-// README to be read in one go, apart from tables in which one looks something
-// up, what is new on top, and commands that exist.
+// TestConventionsDocuments checks what readers rely on: a README short enough to read at once, apart from tables for
+// reference, a changelog with the newest entries on top, and commands that exist.
 func TestConventionsDocuments(t *testing.T) {
 	const readmeLinesMax = 200
 	written := docs.WithoutGenerated(read(t, "README.md"))
@@ -278,8 +276,8 @@ func TestConventionsDocuments(t *testing.T) {
 	}
 }
 
-// TestConventionsWords finds what was left unfinished, and paths that exist on
-// one machine only. The recordings and checksums are not ours.
+// TestConventionsWords finds unfinished parts, and paths that exist on one machine only. It leaves out recordings
+// and checksums, which other programs wrote.
 func TestConventionsWords(t *testing.T) {
 	unwanted := regexp.MustCompile(strings.Join([]string{
 		`\bTO` + `DO\b`, `\bFIX` + `ME\b`, `\bXX` + `X\b`, `/wo` + `rk/`, `\.\./sha` + `red`, `/ho` + `me/[a-z]`, `/ro` + `ot/`,

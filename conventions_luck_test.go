@@ -9,8 +9,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/docs"
 )
 
-// randomPackages are those whose functions draw from a source that has another seed in
-// each process, and the functions that do not: they take a source or a seed.
+// randomPackages are packages whose functions draw from a source with another seed in
+// each process. Listed are the functions that do not, because they take a source or a
+// seed.
 var randomPackages = map[string][]string{
 	"math/rand":            {"New", "NewSource", "NewZipf", "Rand", "Source", "Source64", "Zipf"},
 	"math/rand/v2":         {"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"},
@@ -19,11 +20,12 @@ var randomPackages = map[string][]string{
 	"hash/maphash":         {},
 }
 
-// clockNumbers are the methods of a time that tests could take a seed from.
+// clockNumbers are the methods of time.Time from which tests could take a seed.
 var clockNumbers = []string{"UnixNano", "UnixMicro", "UnixMilli", "Nanosecond"}
 
-// TestConventionsSeeds has generated cases come from package internal/seed, or from a
-// number in the test: a test that draws others in each run passes or fails by chance.
+// TestConventionsSeeds requires that generated cases come from package internal/seed,
+// or from a number in the test: a test that draws other cases in each run passes or
+// fails by chance.
 func TestConventionsSeeds(t *testing.T) {
 	for _, s := range sources(t) {
 		// Packages such as e2e/cluster are part of tests.
@@ -49,7 +51,7 @@ func TestConventionsSeeds(t *testing.T) {
 	}
 }
 
-// randomNames returns the names that a file has for packages of random numbers.
+// randomNames returns the names under which a file imports packages of random numbers.
 func randomNames(s *docs.Source) map[string]string {
 	names := make(map[string]string)
 	for i, path := range s.ImportPaths() {
@@ -68,7 +70,7 @@ func randomNames(s *docs.Source) map[string]string {
 	return names
 }
 
-// TestConventionsShuffle has tests run in an order that is the same in each run.
+// TestConventionsShuffle requires that tests run in the same order in each run.
 func TestConventionsShuffle(t *testing.T) {
 	for _, name := range []string{"Makefile", "e2e/run", ".ci/run"} {
 		for line := range strings.Lines(read(t, name)) {

@@ -80,7 +80,7 @@ type entry struct {
 	plugin     *Plugin
 	index      int // in the chain that NewChain made
 	handler    Handler
-	view       *cluster.View // what handler knows of the cluster
+	view       *cluster.View // what the handler reads from the cluster
 	background *background   // nil if the handler has no Run
 }
 

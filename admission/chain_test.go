@@ -131,8 +131,8 @@ func TestChainChangesThatCancelOut(t *testing.T) {
 	}
 }
 
-// TestChainDenials shows that a denial reaches neither the plugins behind it
-// nor the object, and says whose it is.
+// TestChainDenials shows that after a denial no later plugin runs and the
+// object is unchanged, and that the denial names its plugin.
 func TestChainDenials(t *testing.T) {
 	f := func(phase admission.Phase, err error, want string) {
 		t.Helper()
@@ -174,8 +174,8 @@ func TestChainDenials(t *testing.T) {
 	}
 }
 
-// runBefore runs a plugin "Bad" that does so, with another one behind it that
-// must not be reached.
+// runBefore runs a plugin "Bad" with the given functions before another plugin,
+// which must not be called.
 func runBefore(
 	t *testing.T, phase admission.Phase, recording string, do act,
 ) (*codec.Review, admission.Outcome, []admission.Outcome, error) {
@@ -194,8 +194,8 @@ func runBefore(
 	return review, outcome, observed, err
 }
 
-// TestChainFailures shows what becomes of plugins that fail, panic or break
-// their contract: nobody's decision.
+// TestChainFailures tests plugins that fail, panic or break their contract.
+// None of that counts as a decision.
 func TestChainFailures(t *testing.T) {
 	f := func(phase admission.Phase, recording string, do act, want admission.Outcome, message string) {
 		t.Helper()
@@ -232,8 +232,8 @@ func TestChainFailures(t *testing.T) {
 	f(admission.Mutate, podDelete, label("x"), admission.OutcomeErrored, "there is no document")
 }
 
-// TestConnectOptionsChange changes the options of a CONNECT request, which
-// kube-apiserver takes from webhooks.
+// TestConnectOptionsChange changes the options of a CONNECT request.
+// kube-apiserver accepts such patches from webhooks.
 func TestConnectOptionsChange(t *testing.T) {
 	chain := mustChain(t, mutating("Container", func(_ context.Context, review *codec.Review) admission.Result {
 		review.Object.SetString("sh", "container")
@@ -349,7 +349,8 @@ func TestNewChainJoinsErrors(t *testing.T) {
 	}
 }
 
-// TestCluster has a plugin ask what it needs to know, once it is known.
+// TestCluster tests that a plugin can read the cluster once its objects are
+// cached.
 func TestCluster(t *testing.T) {
 	plugin := admission.Plugin{
 		Name: "Asks", Validates: true, Rules: []admission.Rule{admission.Any()},

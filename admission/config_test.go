@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestDecodeConfig has configurations in YAML and JSON, and all that is wrong with
-// one.
+// TestDecodeConfig decodes configurations in YAML and JSON, valid and invalid
+// ones.
 func TestDecodeConfig(t *testing.T) {
 	type config struct {
 		APIVersion string `json:"apiVersion"`
@@ -46,7 +46,7 @@ func TestDecodeConfig(t *testing.T) {
 	f(`{"kind":1}`, "cannot decode configuration: json: cannot unmarshal number into Go struct field config.kind of type string")
 }
 
-// TestWithOperations has a rule as a webhook configuration has it.
+// TestWithOperations writes a rule as a webhook configuration has it.
 func TestWithOperations(t *testing.T) {
 	all, namespaced := admissionregistrationv1.AllScopes, admissionregistrationv1.NamespacedScope
 	for scope, want := range map[admissionregistrationv1.ScopeType]*admissionregistrationv1.ScopeType{"": &all, namespaced: &namespaced} {
@@ -66,7 +66,7 @@ func TestWithOperations(t *testing.T) {
 	}
 }
 
-// TestUpdatesMayBePatched has the object of an update changed.
+// TestUpdatesMayBePatched tests that plugins may change the object of an update.
 func TestUpdatesMayBePatched(t *testing.T) {
 	_, outcome, err := run(t, mustChain(t, mutating("P", label("x"))), admission.Mutate, "pods-update-v1-1.json")
 	if err != nil || outcome != admission.OutcomePatched {

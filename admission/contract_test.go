@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// breaches are what a plugin may not do in the phase, and what its failure says.
+// breaches are breaches of the contract in one phase, with the failure that each causes.
 func breaches(phase admission.Phase) map[string]act {
 	result := func(r admission.Result) act {
 		return func(context.Context, *codec.Review) admission.Result { return r }
@@ -40,8 +40,8 @@ func breaches(phase admission.Phase) map[string]act {
 	return all
 }
 
-// TestContractBreaches has plugins break their contract: that fails the call, or,
-// where failures are ignored, leaves no trace for the plugins behind them.
+// TestContractBreaches tests plugins that break their contract. The call fails or, if
+// failures are ignored, the next plugins see no trace of the breach.
 func TestContractBreaches(t *testing.T) {
 	for _, phase := range [...]admission.Phase{admission.Mutate, admission.Validate} {
 		for message, do := range breaches(phase) {
@@ -78,8 +78,8 @@ func TestContractBreaches(t *testing.T) {
 	}
 }
 
-// TestChangeOfDeletion has a plugin change the object of a request that has none, as only a
-// forged review does.
+// TestChangeOfDeletion tests a plugin that changes the object of a request that has none.
+// Only a forged review leads to this.
 func TestChangeOfDeletion(t *testing.T) {
 	review := codec.Acquire()
 	defer review.Release()
@@ -92,7 +92,7 @@ func TestChangeOfDeletion(t *testing.T) {
 	}
 }
 
-// TestContractCodes are those that a denial may have at most and at least.
+// TestContractCodes tests the lowest and the highest code of a denial.
 func TestContractCodes(t *testing.T) {
 	for _, code := range []int32{400, 599} {
 		review, outcome, _, err := runBefore(t, admission.Validate, podCreate, func(context.Context, *codec.Review) admission.Result {
@@ -110,7 +110,7 @@ func TestDenialWithoutMessage(t *testing.T) {
 	}
 }
 
-// denial is how a review's answer says that it was denied.
+// denial is the part of a response that says that the request was denied.
 func denial(t *testing.T, denied *codec.Status) (status codec.Status, annotation string, written int) {
 	t.Helper()
 	before := fmt.Sprintf("%+v", denied)
@@ -135,9 +135,9 @@ func denial(t *testing.T, denied *codec.Status) (status codec.Status, annotation
 	return review.Response.Status, answer.Response.AuditAnnotations["Bad"], len(answer.Response.Status)
 }
 
-// TestInvalidKeepsItsCauses denies with statuses that kubectl takes for those of an
-// invalid object. It shows their causes, and "* : Bad" for one that only has the
-// plugin's name: the message would be lost.
+// TestInvalidKeepsItsCauses denies with statuses that kubectl takes for those of an invalid
+// object. kubectl shows only their causes, and prints "* : Bad" for a cause that has only
+// the plugin's name: the message would be lost.
 func TestInvalidKeepsItsCauses(t *testing.T) {
 	wrong := []codec.Cause{{Type: "FieldValueInvalid", Message: "Invalid value", Field: "spec.nodeName"}}
 	plugins := codec.Cause{Type: admission.CauseAdmissionPlugin, Message: "Bad"}
@@ -153,7 +153,7 @@ func TestInvalidKeepsItsCauses(t *testing.T) {
 				t.Errorf("%d %s: got %q with causes %v, want %v", code, reason, got.Message, got.Details.Causes, want)
 			}
 			asSent := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReason(got.Reason), Code: got.Code}}
-			if apierrors.IsInvalid(asSent) != isInvalid { // as kubectl asks
+			if apierrors.IsInvalid(asSent) != isInvalid { // as kubectl checks it
 				t.Errorf("%d %s is answered as %d %s", code, reason, got.Code, got.Reason)
 			}
 		}
@@ -168,8 +168,8 @@ func TestInvalidKeepsItsCauses(t *testing.T) {
 	f("Forbidden", 403, false)
 }
 
-// TestDenialsAreTruncated has messages and details around their bounds, of plain
-// characters and of such that JSON writes as six bytes.
+// TestDenialsAreTruncated tests messages and details around their limits, with plain
+// characters and with characters that JSON writes as six bytes.
 func TestDenialsAreTruncated(t *testing.T) {
 	f := func(character string, n int, wantMessage, wantAnnotation bool) {
 		t.Helper()
@@ -227,8 +227,7 @@ func TestDenialsAreTruncated(t *testing.T) {
 	}
 }
 
-// TestAnnotationsAreTruncatedTogether has a hundred long denials that become
-// annotations.
+// TestAnnotationsAreTruncatedTogether turns a hundred long denials into annotations.
 func TestAnnotationsAreTruncatedTogether(t *testing.T) {
 	settings := make(map[string]admission.Settings)
 	var plugins []admission.Plugin

@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestPhases runs plugins that take part in one phase in both.
+// TestPhases runs plugins that have only one of the two functions in both phases.
 func TestPhases(t *testing.T) {
 	var ran []string
 	note := func(name string) act {
@@ -47,7 +47,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestReinvocationDecides has a plugin deny or fail when it is called again.
+// TestReinvocationDecides tests a plugin that denies or fails when it is called
+// again.
 func TestReinvocationDecides(t *testing.T) {
 	f := func(second admission.Result, want admission.Outcome, failed bool) {
 		t.Helper()
@@ -69,8 +70,8 @@ func TestReinvocationDecides(t *testing.T) {
 	f(admission.Errored(errors.New("no idea")), admission.OutcomeErrored, true)
 }
 
-// TestIgnoredKeepsFormerChanges has a plugin fail whose failure is ignored, after
-// another one changed the object.
+// TestIgnoredKeepsFormerChanges ignores the failure of a plugin after another one
+// changed the object.
 func TestIgnoredKeepsFormerChanges(t *testing.T) {
 	fail := func(ctx context.Context, review *codec.Review) admission.Result {
 		label("half-done")(ctx, review)
@@ -85,7 +86,8 @@ func TestIgnoredKeepsFormerChanges(t *testing.T) {
 	}
 }
 
-// TestPluginsMax makes chains of as many plugins as there may be, and of one more.
+// TestPluginsMax makes a chain with the maximum number of plugins, and one with
+// one more.
 func TestPluginsMax(t *testing.T) {
 	const most = 128
 	for _, n := range []int{most - 1, most, most + 1} {
@@ -111,7 +113,7 @@ func TestPluginsMax(t *testing.T) {
 	}
 }
 
-// TestLiars have handlers that do more than they say.
+// TestLiars tests handlers that do more than their plugins declare.
 func TestLiars(t *testing.T) {
 	for _, liar := range []admission.Plugin{mutating("Liar", allow), validating("Liar", allow)} {
 		liar.Mutates, liar.Validates = false, false
@@ -121,7 +123,7 @@ func TestLiars(t *testing.T) {
 	}
 }
 
-// TestForbidden shows which name a denial has.
+// TestForbidden tests the name in the message of a denial.
 func TestForbidden(t *testing.T) {
 	f := func(request, metadata, want string) {
 		t.Helper()
@@ -154,7 +156,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestScopes are about rules for what lives in namespaces, and what does not.
+// TestScopes tests rules for namespaced and for cluster-scoped resources.
 func TestScopes(t *testing.T) {
 	pods := codec.GroupVersionResource{Version: "v1", Resource: "pods"}
 	nodes := codec.GroupVersionResource{Version: "v1", Resource: "nodes"}
@@ -181,7 +183,8 @@ func TestScopes(t *testing.T) {
 	f(codec.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "namespaces"}, "shop", false)
 }
 
-// TestLeftOutIsNotObserved has a selector leave a review out.
+// TestLeftOutIsNotObserved tests that a plugin is not observed if its selector
+// does not match the review.
 func TestLeftOutIsNotObserved(t *testing.T) {
 	chain := mustSet(t, map[string]admission.Settings{"Out": {Selector: says(false, nil)}}, mutating("Out", label("x")),
 		mutating("In", allow))
@@ -199,8 +202,8 @@ func TestPanicError(t *testing.T) {
 	}
 }
 
-// TestMissingParents has plugins change what is in objects that the review does
-// not have. Each is allowed with a patch that makes them.
+// TestMissingParents tests plugins that set fields of objects that the review does
+// not have. The patch creates these objects.
 func TestMissingParents(t *testing.T) {
 	f := func(edit func(o *codec.Object), want string) {
 		t.Helper()

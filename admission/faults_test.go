@@ -18,8 +18,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestSyntaxErrorIsNobodysFailure has text that is not JSON where a plugin reads it,
-// and where the patch looks at what was there before. No failure policy undoes it.
+// TestSyntaxErrorIsNobodysFailure tests invalid JSON where a plugin reads it, and
+// where the patch reads the old value. No failure policy applies to it.
 func TestSyntaxErrorIsNobodysFailure(t *testing.T) {
 	f := func(name string, do act) {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestSyntaxErrorIsNobodysFailure(t *testing.T) {
 	})
 }
 
-// TestGoexitIsObserved has a plugin end its goroutine.
+// TestGoexitIsObserved tests a plugin that ends its goroutine.
 func TestGoexitIsObserved(t *testing.T) {
 	for _, observe := range []bool{true, false} {
 		chain := mustChain(t, mutating("First", allow), mutating("Ends", func(context.Context, *codec.Review) admission.Result {
@@ -70,7 +70,8 @@ func TestGoexitIsObserved(t *testing.T) {
 	}
 }
 
-// TestNotReady has a plugin for which the cluster is not known yet: it is not asked.
+// TestNotReady tests that a plugin is not called before its objects of the cluster
+// are cached.
 func TestNotReady(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig,
@@ -101,7 +102,8 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestSettingsThatAreSaid has each policy spelled out, and errors of selectors.
+// TestSettingsThatAreSaid sets each policy to its default explicitly, and tests
+// errors of selectors.
 func TestSettingsThatAreSaid(t *testing.T) {
 	for _, settings := range []admission.Settings{
 		{FailurePolicy: admissionregistrationv1.Fail, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy},
@@ -114,8 +116,8 @@ func TestSettingsThatAreSaid(t *testing.T) {
 	}
 }
 
-// TestEndsWithItsContext has plugins read a long list when their time is over: that
-// is their failure, which a policy may ignore, and nobody else's.
+// TestEndsWithItsContext tests plugins that still read a long list when their time
+// is over. This is their own failure, and their failure policy applies to it.
 func TestEndsWithItsContext(t *testing.T) {
 	body := admissiontest.Body(codec.Create, "v1/pods", `{"spec":{"containers":[`+strings.Repeat("0,", 3000)+`0]}}`)
 	read := func(wait bool, seen *int) act {

@@ -16,9 +16,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestReinvocation has the scenarios of KEP-492 (Kubernetes enhancements,
-// "admission webhooks"), with plugins in the place of webhooks. Each plugin
-// sets its label to what its turn says; "" changes nothing.
+// TestReinvocation runs the scenarios of KEP-492 (Kubernetes enhancements,
+// "admission webhooks"), with plugins in the place of webhooks. In each call, a
+// plugin sets its label to the value given for that call; "" changes nothing.
 func TestReinvocation(t *testing.T) {
 	const never, ifNeeded = admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy
 	type plugin struct {
@@ -66,8 +66,8 @@ func TestReinvocation(t *testing.T) {
 	f("by default", "A B", plugin{"A", "", nil}, plugin{"B", "", []string{"1"}})
 }
 
-// TestReinvocationAsksAgain has a plugin whose selector matches only before
-// another one changed the object.
+// TestReinvocationAsksAgain tests a plugin whose selector matches only before
+// another plugin changed the object.
 func TestReinvocationAsksAgain(t *testing.T) {
 	calls := 0
 	count := func(context.Context, *codec.Review) admission.Result { calls++; return admission.Allowed() }
@@ -92,8 +92,8 @@ func says(matches bool, err error) admission.Selector {
 	return selector(func(*codec.Review) (bool, error) { return matches, err })
 }
 
-// TestFailurePolicyIgnore goes on as if the plugin had not been called,
-// whatever it had done by then.
+// TestFailurePolicyIgnore tests that the chain continues as if the failed plugin
+// had not been called, whatever it changed before.
 func TestFailurePolicyIgnore(t *testing.T) {
 	f := func(phase admission.Phase, do act, settings admission.Settings, want admission.Outcome, annotation string) {
 		t.Helper()
@@ -148,7 +148,8 @@ func TestFailurePolicyIgnore(t *testing.T) {
 	f(admission.Validate, label("x"), admission.Settings{}, admission.OutcomeErrored, "it changed the object while validating")
 }
 
-// TestFailurePolicyIgnoreIsNotForDenials keeps the door closed.
+// TestFailurePolicyIgnoreIsNotForDenials tests that FailurePolicy Ignore does not
+// turn a denial into an admission.
 func TestFailurePolicyIgnoreIsNotForDenials(t *testing.T) {
 	deny := func(context.Context, *codec.Review) admission.Result { return admission.Denied(errors.New("no")) }
 	chain := mustSet(t, map[string]admission.Settings{"Denies": {FailurePolicy: admissionregistrationv1.Ignore}},
@@ -159,8 +160,8 @@ func TestFailurePolicyIgnoreIsNotForDenials(t *testing.T) {
 	}
 }
 
-// TestSelectorRefuses has a selector that cannot match because of what the review
-// says: no failure policy makes an answer of that, and no enforcement a warning.
+// TestSelectorRefuses tests a selector that fails because the review is invalid.
+// No failure policy turns this into an answer, and no enforcement into a warning.
 func TestSelectorRefuses(t *testing.T) {
 	missing := says(false, &admission.RefusalError{Err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")})
 	f := func(about string, settings admission.Settings, do act, want string) {
@@ -178,7 +179,7 @@ func TestSelectorRefuses(t *testing.T) {
 		func(context.Context, *codec.Review) admission.Result { return admission.Denied(errors.New("no")) }, `"message":"P: no"`)
 }
 
-// TestTimeout gives one plugin less time than the call has, and more.
+// TestTimeout gives plugins less time than the call has, and more.
 func TestTimeout(t *testing.T) {
 	f := func(timeout, budget time.Duration, over bool) {
 		t.Helper()
@@ -206,8 +207,8 @@ func TestTimeout(t *testing.T) {
 	f(0, time.Hour, false)
 }
 
-// TestEnforcement makes of one denial what the first enforcement that matches
-// says.
+// TestEnforcement tests that the first enforcement whose selector matches decides
+// the effect of a denial.
 func TestEnforcement(t *testing.T) {
 	deny := func(ctx context.Context, review *codec.Review) admission.Result {
 		label("half-done")(ctx, review)
@@ -244,7 +245,7 @@ func TestEnforcement(t *testing.T) {
 	f(admission.OutcomeAudited, audited, is(admission.ActionAudit, true))
 }
 
-// TestSettingsNarrow shows that a plugin gets what both its rules and the
+// TestSettingsNarrow shows that a plugin gets only reviews that its rules and its
 // selector select.
 func TestSettingsNarrow(t *testing.T) {
 	f := func(want bool, resource string, settings admission.Settings) {
@@ -267,7 +268,7 @@ func TestSettingsNarrow(t *testing.T) {
 	f(false, "services", admission.Settings{Selector: says(true, errors.New("not asked"))})
 }
 
-// TestNewChainKeepsHandlers makes a chain from the one before.
+// TestNewChainKeepsHandlers makes a chain from an earlier one.
 func TestNewChainKeepsHandlers(t *testing.T) {
 	var made []string
 	plugin := func(name string) admission.Plugin {

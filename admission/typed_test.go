@@ -53,7 +53,7 @@ func TestAdmitTyped(t *testing.T) {
 	admissiontest.MutatesChain(t, chain, nil, "/spec/hostNetwork", "/spec/containers/*/imagePullPolicy", "/spec")
 }
 
-// TestAdmitTypedObjects looks at what the function gets.
+// TestAdmitTypedObjects checks the objects that the function gets.
 func TestAdmitTypedObjects(t *testing.T) {
 	f := func(body []byte, want string) {
 		t.Helper()
@@ -82,7 +82,8 @@ func TestAdmitTypedObjects(t *testing.T) {
 	f([]byte(strings.Replace(string(admissiontest.UpdateBody("v1/pods", "null", b)), "UPDATE", "DELETE", 1)), "none b")
 }
 
-// TestAdmitTypedRefuses has the function deny, fail, and not be called at all.
+// TestAdmitTypedRefuses tests a function that denies, one that fails, and one
+// that is not called at all.
 func TestAdmitTypedRefuses(t *testing.T) {
 	f := func(result admission.Result, object, old, want string, asked bool) {
 		t.Helper()
@@ -117,7 +118,8 @@ func TestAdmitTypedRefuses(t *testing.T) {
 	f(admission.Allowed(), `{}`, large, "413 Typed: the object is too large", false)
 }
 
-// TestAdmitTypedOwned keeps what the function got beyond the review.
+// TestAdmitTypedOwned uses the objects of the function after the review was
+// released.
 func TestAdmitTypedOwned(t *testing.T) {
 	body := admissiontest.UpdateBody("v1/pods",
 		`{"metadata":{"name":"a","labels":{"k\n":"v"}},"spec":{"containers":[{"resources":{"limits":{"cpu":"1m"}}}]}}`,

@@ -9,7 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// TestNoAllocations counts what a request costs, from Acquire to Release.
+// TestNoAllocations counts the allocations of a request, from Acquire to
+// Release.
 func TestNoAllocations(t *testing.T) {
 	body := corpus.MustRead("pods-create-v1-1.json")
 	var patch, response []byte
@@ -27,7 +28,7 @@ func TestNoAllocations(t *testing.T) {
 			response = r.AppendResponse(response[:0])
 			r.Release()
 		}
-		once() // to grow what is kept
+		once() // the first run grows the pooled memory
 		if n := testing.AllocsPerRun(1000, once); n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", name, n)
 		}

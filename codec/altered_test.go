@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// smallReviews have all fields, each with a text of its own: as kube-apiserver writes
-// them, and otherwise.
+// smallReviews have all fields, each with a different text: as kube-apiserver writes
+// them, and in other forms.
 var smallReviews = []string{
 	v1Head + `{"uid":"u1","kind":{"group":"g1","version":"v1","kind":"K1"},"resource":{"group":"g2","version":"v2",` +
 		`"resource":"r2"},"subResource":"s1",` +
@@ -37,8 +37,8 @@ var smallReviews = []string{
 		`"object":{"a":{"b":[{}]}},"oldObject":null,"dryRun":false,"options":{"o":"p"}}}`,
 }
 
-// TestSmallCut cuts small reviews at every byte: each is an error, and nothing is read
-// behind the end. Then it leaves out what comes before.
+// TestSmallCut cuts small reviews at every byte: each is an error, and nothing behind
+// the end is read. Then it removes the beginnings of the reviews.
 func TestSmallCut(t *testing.T) {
 	for _, review := range smallReviews {
 		if !compareDecode(t, []byte(review)) {
@@ -56,7 +56,7 @@ func TestSmallCut(t *testing.T) {
 	}
 }
 
-// bytesThatMatter are those that JSON is made of, and some that it is not made of.
+// bytesThatMatter are the bytes that JSON's syntax uses, and some others.
 const bytesThatMatter = "\"\\{}[]:,0-.e ntu/x\x00\x7f\x80"
 
 // TestSmallAltered replaces each byte of small reviews by others, leaves each out, and
@@ -95,8 +95,8 @@ var smallObjects = []string{
 	`[[1,2],[3,"4"],{"name":"a"},{"name":"b","x":[]}]`,
 }
 
-// TestSmallObjectsAltered is TestSmallAltered for objects, reading and editing them. It
-// cuts them too.
+// TestSmallObjectsAltered does what TestSmallAltered does for objects, which it reads
+// and edits. It cuts them too.
 func TestSmallObjectsAltered(t *testing.T) {
 	rng := seed.Rand(t)
 	check := func(parts ...[]byte) {
@@ -125,8 +125,8 @@ func TestSmallObjectsAltered(t *testing.T) {
 	}
 }
 
-// TestSmallValues has each value that differs from JSON in a byte taken exactly if it is
-// JSON.
+// TestSmallValues replaces a byte of JSON values. The result is accepted exactly if it
+// is JSON.
 func TestSmallValues(t *testing.T) {
 	values := []string{`{"a":[1,-20,{"b":null}],"c":""}`, `[true,false,[],{},"long enough"]`, `"é\u0041"`, `-0`, `10`, `1.5e3`}
 	for _, depth := range []int{15, 16, 17, 18, 40} {
@@ -146,7 +146,7 @@ func TestSmallValues(t *testing.T) {
 	}
 }
 
-// TestNotQuoted has texts where a string is wanted, of its length and not in quotes.
+// TestNotQuoted puts unquoted texts of the same length in the place of strings.
 func TestNotQuoted(t *testing.T) {
 	for _, body := range []string{
 		`{"kind":[AdmissionReview],"apiVersion":"admission.k8s.io/v1","request":{"uid":"1"}}`,
@@ -175,7 +175,7 @@ func TestNotQuoted(t *testing.T) {
 	zero.SetInt(1)
 }
 
-// TestShownOfWrong has what is shown of a wrong value in an error: 64 bytes.
+// TestShownOfWrong tests how much of a wrong value an error shows: 64 bytes.
 func TestShownOfWrong(t *testing.T) {
 	for n := 62; n < 67; n++ {
 		kind := `"` + strings.Repeat("x", n-2) + `"`
@@ -192,10 +192,10 @@ func TestShownOfWrong(t *testing.T) {
 	}
 }
 
-// TestDuplicateIsStale edits members of a name that an object has twice, and then
-// through the Value of the second, which is gone.
+// TestDuplicateIsStale edits a member whose name an object has twice, and then edits
+// through the Value of the second one, which was removed.
 func TestDuplicateIsStale(t *testing.T) {
-	for _, many := range []int{0, 40, 3000} { // members before: with and without an index
+	for _, many := range []int{0, 40, 3000} { // the number of members before it: with and without an index
 		var b strings.Builder
 		for i := range many {
 			fmt.Fprintf(&b, `"m%d":%d,`, i, i)
@@ -219,7 +219,7 @@ func TestDuplicateIsStale(t *testing.T) {
 	}
 }
 
-// TestRootIsSame sets a document to what it is.
+// TestRootIsSame sets a document to its current value.
 func TestRootIsSame(t *testing.T) {
 	var o codec.Object
 	o.Reset([]byte(`"a"`))
@@ -231,8 +231,8 @@ func TestRootIsSame(t *testing.T) {
 	}
 }
 
-// TestStaleBeyondNodes edits through a Value without a node, in an element that has
-// another value now, is of another kind, or is gone.
+// TestStaleBeyondNodes edits through a Value without a node in an element that has
+// another value now, is of another kind, or was removed.
 func TestStaleBeyondNodes(t *testing.T) {
 	for name, change := range map[string]func(o *codec.Object){
 		"object":    func(o *codec.Object) { o.Set(`{"a":{"b":2}}`, "list", "1500") },

@@ -17,7 +17,8 @@ import (
 
 const benchmarked = "pods-create-v1-1.json"
 
-// BenchmarkDecode makes a 7.5 KB review of a Pod ready to be decided on.
+// BenchmarkDecode decodes a 7.5 KB review of a Pod as far as a decision needs
+// it.
 func BenchmarkDecode(b *testing.B) {
 	body := corpus.MustRead(benchmarked)
 	f := func(name string, decode func() error) {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// checkEach is the number of elements or members after which a loop looks at the
-// context: reading so many takes some tenths of a millisecond. Lists of ordinary objects
-// are shorter, so they cost nothing.
+// checkEach is the number of elements or members after which a loop checks the context:
+// reading so many takes some tenths of a millisecond. Lists of ordinary objects are
+// shorter, so they cost nothing.
 const checkEach = 1024
 
 // SetContext makes loops over elements and members of r's objects stop when ctx

@@ -10,7 +10,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A counted context ends when it was asked for that often.
+// A counted context ends after a number of calls of Err.
 type counted struct {
 	context.Context
 	left, asked int
@@ -23,8 +23,8 @@ func (c *counted) Err() error {
 	return nil
 }
 
-// TestSetContext has loops end when the context does, in lists that have nodes and in
-// those that have none.
+// TestSetContext tests that loops end when the context does, in lists that have nodes
+// and in lists that have none.
 func TestSetContext(t *testing.T) {
 	const each = 1024
 	f := func(n, left int, edited, wantEnd bool) {

@@ -19,7 +19,7 @@ func TestCut(t *testing.T) {
 		body := bytes.TrimSpace(corpus.MustRead(name))
 		for n := 0; n < len(body); n += step {
 			r := codec.Acquire()
-			// Cap the slice too: nothing may be read behind its end.
+			// Cap the slice too: nothing behind its end may be read.
 			if err := r.Decode(body[:n:n]); err == nil {
 				t.Errorf("%s cut at %d: no error", name, n)
 			}
@@ -28,8 +28,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestAltered changes bytes of every recording. Whatever comes of it, reading
-// all of it must not panic.
+// TestAltered changes bytes of every recording. Reading all of the result must
+// not panic.
 func TestAltered(t *testing.T) {
 	rng := seed.Rand(t)
 	times := 40

@@ -81,11 +81,11 @@ func (d *document) hasDuplicates() bool {
 	return slices.ContainsFunc(d.items, (*document).hasDuplicates)
 }
 
-// A style is a way to write a document that means the same.
+// A style is a way to write a document without changing its meaning.
 type style struct {
 	rng      *rand.Rand
 	shuffled bool // members in another order
-	spaced   bool // white space wherever it may be
+	spaced   bool // white space wherever it is allowed
 	escaped  bool // some characters of names and strings as \uXXXX
 }
 

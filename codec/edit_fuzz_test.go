@@ -10,7 +10,8 @@ import (
 )
 
 // decisions is a source of random numbers that the fuzzer chooses, one for each byte:
-// what it changes there changes single edits. Behind them, behind goes on.
+// changing a byte changes a single edit. When the bytes are used up, it continues
+// with behind.
 type decisions struct {
 	left   []byte
 	behind rand.Source
@@ -23,13 +24,13 @@ func (d *decisions) Uint64() uint64 {
 	}
 	next := d.left[0]
 	d.left = d.left[1:]
-	return uint64(next) * 0x0101010101010101 // whichever bits are asked for
+	return uint64(next) * 0x0101010101010101 // the caller may use any of the bits
 }
 
-// FuzzEdits makes edits to one document, which start at Values that were read before,
-// between or after others, and some of which are undone. It makes the same edits to
-// what encoding/json decoded, and compares the document, each Edit, and what the
-// patch makes of the document.
+// FuzzEdits makes edits to a document. They start at Values that were read before,
+// between or after other edits, and some of them are undone. It makes the same edits
+// to the result of encoding/json, and compares the document, each Edit, and the
+// result of the patch.
 func FuzzEdits(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	objects(f, func(_ string, object []byte) {

@@ -4,7 +4,7 @@ import "iter"
 
 // Edit is a place in the document that was edited.
 type Edit struct {
-	Pointer string // escaped JSON Pointer; valid until the iteration goes on
+	Pointer string // escaped JSON Pointer; valid until the next step of the iteration
 	Before  Value  // the original value; missing if it was added
 	After   Value  // the current value; missing if it was removed
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// A model does to what encoding/json decoded what an Object does to the text.
+// A model applies the edits of an Object to the values that encoding/json
+// decoded.
 type model struct{ root any }
 
 func newModel(t testing.TB, text []byte) *model {
@@ -54,7 +55,7 @@ func (m *model) get(path []string) (v any, ok bool) {
 	return v, true
 }
 
-// put sets what is at path, which has a parent.
+// put sets the value at path, whose parent exists.
 func (m *model) put(path []string, v any) {
 	if len(path) == 0 {
 		m.root = v
@@ -124,11 +125,11 @@ type session struct {
 	object *codec.Object
 	model  *model
 	held   []held
-	undone bool // what comes is undone, to the only checkpoint that there is
+	undone bool // later edits are undone, back to the only checkpoint
 	log    []string
 }
 
-// A held Value was read before edits that come.
+// A held Value was read before later edits.
 type held struct {
 	value codec.Value
 	path  []string
@@ -137,7 +138,7 @@ type held struct {
 
 func (s *session) note(format string, a ...any) { s.log = append(s.log, fmt.Sprintf(format, a...)) }
 
-// hold reads a Value, at times from one that was read before, and keeps it.
+// hold reads a Value, sometimes starting from an earlier one, and stores it.
 func (s *session) hold() {
 	path := s.somewhere()
 	from, rest := s.from(path)
@@ -147,8 +148,8 @@ func (s *session) hold() {
 	}
 }
 
-// from returns a Value for an edit at path to start at, which may have been read
-// before other edits, and the rest of the path.
+// from returns a Value that an edit at path can start at, and the rest of the
+// path. The Value may have been read before other edits.
 func (s *session) from(path []string) (codec.Value, []string) {
 	for range 3 {
 		if len(s.held) == 0 {
@@ -173,8 +174,8 @@ func hasPrefix(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
 
-// replaced notes that what was read at path and below is no more. A null stands
-// for its place.
+// replaced records that the Values read at path and below are stale. A null
+// stands for its place.
 func (s *session) replaced(path []string) {
 	for i, h := range s.held {
 		if hasPrefix(h.path, path) && (len(h.path) > len(path) || !h.value.IsNull()) {
@@ -183,7 +184,7 @@ func (s *session) replaced(path []string) {
 	}
 }
 
-// editStale has an edit refused that starts at a Value that is no more.
+// editStale makes an edit that starts at a stale Value. The edit must be refused.
 func (s *session) editStale() {
 	for i, h := range s.held {
 		if !h.stale {
@@ -212,7 +213,7 @@ func (s *session) editStale() {
 	}
 }
 
-// somewhere returns the path of a member or element, or of a place for one.
+// somewhere returns the path of an existing or new member or element.
 func (s *session) somewhere() []string {
 	paths := s.model.paths()
 	path := paths[s.rng.IntN(len(paths))]
@@ -229,8 +230,8 @@ func (s *session) somewhere() []string {
 	return nil
 }
 
-// value returns JSON text and what it means: a new one, or one that is a view
-// of the document.
+// value returns JSON text and its decoded value: a new text, or one that is a
+// view of the document.
 func (s *session) value() (string, any) {
 	path := s.somewhere()
 	if _, ok := s.model.get(path); ok && s.rng.IntN(4) == 0 {
@@ -331,7 +332,7 @@ func (s *session) add(from codec.Value, rest, path []string, text string, value 
 			return // refused
 		}
 		if changed = above; path[len(path)-1] == strconv.Itoa(len(array)) {
-			changed = path // it moves nothing
+			changed = path // nothing moves
 		}
 		if s.rng.IntN(4) == 0 && len(rest) > 0 {
 			changed = path
@@ -347,7 +348,7 @@ func (s *session) add(from codec.Value, rest, path []string, text string, value 
 	}
 }
 
-// deeper sets a value in objects that are not there.
+// deeper sets a value in objects that do not exist yet.
 func (s *session) deeper(from codec.Value, rest, path []string, old any, mayPut bool) {
 	if old != nil || !mayPut {
 		return
@@ -425,7 +426,7 @@ func (s *session) fail(format string, a ...any) {
 	s.Errorf("after %q: "+format, append([]any{s.log}, a...)...)
 }
 
-// end compares the whole document, and every Edit with what it was.
+// end compares the whole document, and every Edit with the change of the model.
 func (s *session) end(before *model) {
 	s.Helper()
 	if err := s.object.Err(); err != nil {
@@ -456,12 +457,12 @@ func (s *session) end(before *model) {
 	}
 }
 
-// checkPatch has the patch of the edits applied to what the document was, by the
-// library that kube-apiserver applies patches with.
+// checkPatch applies the patch of the edits to the original document, with the
+// library that kube-apiserver uses.
 func (s *session) checkPatch(before *model, want []byte) {
 	s.Helper()
 	if _, ok := before.root.(map[string]any); !ok {
-		return // nothing that the API server sends, and that library patches nothing else
+		return // the API server sends no other documents, and the library patches no others
 	}
 	encoded, _ := json.Marshal(before.root)
 	patch := diff.AppendPatch(nil, s.object)
@@ -521,8 +522,8 @@ func TestEditModel(t *testing.T) {
 	}
 }
 
-// TestEditModelBeyondNodes makes random edits to documents with more in them than
-// reading gives nodes to. They start at Values that have none.
+// TestEditModelBeyondNodes makes random edits to documents with more elements
+// than nodesMax. The edits start at Values without nodes.
 func TestEditModelBeyondNodes(t *testing.T) {
 	rng := seed.Rand(t)
 	var object codec.Object
@@ -539,7 +540,7 @@ func TestEditModelBeyondNodes(t *testing.T) {
 		object.Reset(b)
 		s := &session{TB: t, rng: rng, object: &object, model: newModel(t, b)}
 		for _, element := range object.Get("list").Elements() {
-			_ = element.Get("in").Len() // takes all the nodes
+			_ = element.Get("in").Len() // uses up all nodes
 		}
 		for range 50 {
 			s.hold()
@@ -557,7 +558,7 @@ func TestEditModelBeyondNodes(t *testing.T) {
 }
 
 // TestEditModelOfManyMembers makes random edits to objects with more members than
-// reading gives nodes to, which are found by an index.
+// nodesMax, which are found by an index.
 func TestEditModelOfManyMembers(t *testing.T) {
 	rng := seed.Rand(t)
 	var object codec.Object
@@ -588,7 +589,7 @@ func TestEditModelOfManyMembers(t *testing.T) {
 				if _, ok := s.model.get(path); ok {
 					s.model.remove(path)
 				}
-			case 5: // another object, and then one like before
+			case 5: // another object, and then the first kind again
 				text := object.Get(large...).JSON()
 				s.note("Set(itself, %q)", large)
 				object.Set("{}", large...)

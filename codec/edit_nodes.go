@@ -2,10 +2,10 @@ package codec
 
 import "strings"
 
-// put sets the value of n to json, or removes n if json is "". If n is 0, it adds
-// a member to parent. It first makes nodes for all members of parent, because the
-// next one cannot be found in the text behind a value that was replaced. It leaves
-// one member of that name.
+// put sets the value of n to json, or removes n if json is "". If n is 0, it adds a
+// member to parent. It first makes nodes for all members of parent, because the next one
+// cannot be found in the text behind a value that was replaced. It removes other members
+// of the same name.
 func (o *Object) put(parent, n nodeID, name, json string) nodeID {
 	if o.finish(parent); o.err != nil {
 		return n
@@ -29,8 +29,9 @@ func (o *Object) put(parent, n nodeID, name, json string) nodeID {
 	return n
 }
 
-// detachAll marks all nodes in n as no part of the document any more, before n gets
-// another value. It first makes nodes for the rest of n: a loop may be going over it.
+// detachAll marks all nodes in n as detached from the document, before n gets another
+// value. It first makes nodes for the rest of n, because a loop may be iterating over
+// it.
 func (o *Object) detachAll(n nodeID) {
 	o.finish(n)
 	for c := o.nodes[n].firstChild; c != 0; c = o.nodes[c].next {

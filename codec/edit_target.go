@@ -4,12 +4,12 @@ import "strconv"
 
 // A target is where an edit puts a value.
 type target struct {
-	parent nodeID // the object or array that the value is in, 0 for the document itself
+	parent nodeID // the object or array that contains the value, 0 for the document itself
 	node   nodeID // the member or element, which may have been removed; 0 if there is no node yet
 	name   string // of the member, or the index of the element; not known for an edit without a path
 }
 
-// Why an edit cannot be made.
+// The reasons why an edit cannot be made.
 const (
 	arrayTooShort = "the array is shorter than that, use Append"
 	noContainer   = "neither an object nor an array"

@@ -67,7 +67,7 @@ func TestEdit(t *testing.T) {
 	f(`[1]`, func(o O) { o.Append("2") }, `[1,2]`)
 	f(`[1]`, func(o O) { o.Add("2", "-") }, `[1,2]`)
 
-	// What is missing or null on the way is made.
+	// Missing or null parents are created.
 	f(`{}`, func(o O) { o.Set("1", "a", "b", "c"); o.SetString("x", "a", "b", "d") }, `{"a":{"b":{"c":1,"d":"x"}}}`)
 	f(`{"a":{"b":null,"c":1}}`, func(o O) { o.SetBool(true, "a", "b", "d") }, `{"a":{"b":{"d":true},"c":1}}`)
 	f(`{"a":{"b":1}}`, func(o O) { o.Remove("a"); o.SetInt(-2, "a", "c", "d") }, `{"a":{"c":{"d":-2}}}`)
@@ -102,7 +102,7 @@ func TestEditRefused(t *testing.T) {
 		if got := o.Root().JSON(); got != text || o.Changes() != 0 {
 			t.Errorf("%s: got %s with %d changes", text, got, o.Changes())
 		}
-		o.Set("1", "other") // after a fault edits are no-ops, and the first fault stays
+		o.Set("1", "other") // after an error edits are no-ops, and the first error stays
 		o.Append("1", "others")
 		o.Remove("a")
 		o.SetString("x", "a", "b", "c")
@@ -162,11 +162,12 @@ func TestEditInvalidDocument(t *testing.T) {
 	}
 }
 
-// TestEditInLoop changes what is being gone over. Every loop has to end.
+// TestEditInLoop edits an object or array during a loop over it. Every loop
+// must end.
 func TestEditInLoop(t *testing.T) {
 	f := func(edit func(o *codec.Object, v codec.Value), times int, want string) {
 		t.Helper()
-		for _, edited := range []bool{false, true} { // an array that was edited before goes another way
+		for _, edited := range []bool{false, true} { // an array that was edited before takes another code path
 			var o codec.Object
 			o.Reset([]byte(`{"a":[1,2],"o":{"x":1,"y":2}}`))
 			if edited {
@@ -202,7 +203,7 @@ func TestEditInLoop(t *testing.T) {
 	f(func(o O, v V) { o.Set("[]", "a"); o.Set("{}", "o") }, 2, `{"a":[],"o":{}}`)
 }
 
-// TestValueReadBefore shows what a Value makes of edits that came after it.
+// TestValueReadBefore tests which later edits a Value shows.
 func TestValueReadBefore(t *testing.T) {
 	var o codec.Object
 	o.Reset([]byte(`{"a":{"b":[1,2]}}`))
@@ -212,7 +213,8 @@ func TestValueReadBefore(t *testing.T) {
 	if got, want := a.JSON(), `{"b":[3,4]}`; got != want {
 		t.Errorf("got %s, want %s: edits below show", got, want)
 	}
-	// What replaces the value itself, and edits of that, do not show.
+	// A Value does not show a replacement of itself, nor edits of the
+	// replacement.
 	o.Set(`{"c":[5]}`, "a")
 	o.Set("6", "a", "c", "0")
 	o.Set("7", "a", "d")
@@ -228,8 +230,8 @@ func TestValueReadBefore(t *testing.T) {
 	}
 }
 
-// TestNumberReadBefore replaces numbers that edits had made: what was read of
-// them must not run into the text of the next edit.
+// TestNumberReadBefore replaces numbers that edits set: a number that was read
+// before must not run into the text of the next edit.
 func TestNumberReadBefore(t *testing.T) {
 	var o codec.Object
 	o.Reset([]byte(`{}`))
@@ -252,7 +254,7 @@ func TestNumberReadBefore(t *testing.T) {
 	}
 }
 
-// TestCompose builds values in the Object's memory, more than it has at first.
+// TestCompose builds values in the Object's memory, more than fits at first.
 func TestCompose(t *testing.T) {
 	var o codec.Object
 	for round := range 3 {

@@ -4,7 +4,7 @@ package codec
 
 import "testing"
 
-// TestArenaBytesMax states which memory a pooled Object or Response keeps.
+// TestArenaBytesMax tests how much memory a pooled Object or Response retains.
 func TestArenaBytesMax(t *testing.T) {
 	f := func(size int, kept bool) {
 		t.Helper()

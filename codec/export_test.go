@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Checkpoint and Rollback are Review's for its Object.
+// Checkpoint and Rollback call those of the Review for its Object.
 func (o *Object) Checkpoint() { o.checkpoint() }
 func (o *Object) Rollback()   { o.rollback() }
 
-// Tree describes the nodes of o, a line each: the name or index, the value if it is no
-// object or array, and what edits did.
+// Tree describes the nodes of o, one a line: the name or index, the value if it is no
+// object or array, and the effect of edits.
 func (o *Object) Tree() string {
 	var b strings.Builder
 	o.writeTree(&b, rootNode, "document", "")

@@ -16,11 +16,11 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// fuzzedBytesMax keeps one input from taking the time of many.
+// fuzzedBytesMax is the maximum length of an input. A long one takes the time of many.
 const fuzzedBytesMax = 32 << 10
 
-// FuzzDecode compares Decode with what Kubernetes decodes with: encoding/json
-// that tells upper from lower case.
+// FuzzDecode compares Decode with the decoder of Kubernetes: encoding/json, but with
+// case-sensitive names.
 func FuzzDecode(f *testing.F) {
 	for _, name := range corpus.Names() {
 		f.Add(corpus.MustRead(name))
@@ -34,8 +34,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// compareDecode decodes body and compares that with what Kubernetes decodes, as far as
-// Decode has to agree. It reports whether it has to.
+// compareDecode decodes body with Decode and with Kubernetes' decoder, and compares
+// the results if they must agree. It reports whether they must.
 func compareDecode(t *testing.T, body []byte) bool {
 	t.Helper()
 	r := codec.Acquire()
@@ -58,8 +58,8 @@ func compareDecode(t *testing.T, body []byte) bool {
 	return answerable
 }
 
-// isAnswerable reports whether body is one that Decode has to accept and agree
-// on, all that the package comment says about the others left out.
+// isAnswerable reports whether Decode must accept body and agree with Kubernetes. The
+// package comment lists the exceptions.
 func isAnswerable(t *testing.T, body []byte, request *admissionv1.AdmissionRequest) bool {
 	if request == nil || request.UID == "" || !utf8.Valid(body) {
 		return false
@@ -90,8 +90,8 @@ func isAnswerable(t *testing.T, body []byte, request *admissionv1.AdmissionReque
 	return true
 }
 
-// FuzzObject compares reads and edits of any text with encoding/json, as far
-// as that takes the text, and makes the same reads and edits where it does not.
+// FuzzObject reads and edits any text. If encoding/json accepts the text, the results
+// must be equal.
 func FuzzObject(f *testing.F) {
 	objects(f, func(_ string, object []byte) { f.Add(object, `"Always"`, uint64(len(object))) })
 	f.Add([]byte(` {"a" : [1, {"b~/\u0061": null} ], "\ud83d\ude00": "\\\"" } `), `[1,{"x":[]}]`, uint64(1))
@@ -119,7 +119,7 @@ func FuzzObject(f *testing.F) {
 		}
 		m := newModel(t, text)
 		if len(m.paths()) == 0 {
-			return // nothing to edit in a scalar
+			return // a scalar has nothing to edit
 		}
 		s := &session{TB: t, rng: rng, object: &o, model: m}
 		for range 8 {
@@ -148,9 +148,9 @@ func fuzzValue(t *testing.T, value string) {
 	}
 }
 
-// readAndEdit reads and edits what may be no JSON at all.
+// readAndEdit reads and edits a text that may not be JSON.
 func readAndEdit(o *codec.Object, rng *rand.Rand, value string) {
-	if bytes.Count([]byte(o.Root().JSON()), []byte{'['}) < 100 { // not too deep
+	if bytes.Count([]byte(o.Root().JSON()), []byte{'['}) < 100 { // up to this depth
 		readBelow(o.Root())
 	}
 	for range 8 {

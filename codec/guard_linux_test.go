@@ -21,16 +21,13 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// TestGuardPage places texts so that they end right before memory that cannot
-// be touched, and has them decoded, read and set: a read behind the end, by
-// native code too, faults. Strings are unescaped into a buffer that ends
-// there as well, for writes.
-//
-// The tag poison leaves these tests out: there, texts are copied elsewhere.
-//
-// A fault in Go code fails the test and names the case. One in native code may
-// end the process; the file that is named on standard error then holds the
-// number of the case, eight bytes, little-endian.
+// TestGuardPage places texts so that they end right before inaccessible memory,
+// and decodes, reads and sets them. A read behind the end faults, also in
+// native code. Strings are unescaped into a buffer that ends there as well, to
+// detect writes. With the tag poison these tests do not run, because it copies
+// texts elsewhere. A fault in Go code fails the test and names the case. One in
+// native code may end the process; then the file that is named on standard
+// error has the number of the case, eight bytes, little-endian.
 func TestGuardPage(t *testing.T) {
 	start := seed.Of(t)
 	cases := uint64(1_000_000)
@@ -53,23 +50,24 @@ func TestGuardPage(t *testing.T) {
 
 var caseFlag = flag.Int64("case", -1, "the only case of TestGuardPage to try")
 
-// guarded is what TestGuardPage works with.
+// guarded is the memory and the state of TestGuardPage.
 type guarded struct {
-	in, out []byte // each ends where no byte can be read or written
+	in, out []byte // each ends right before inaccessible memory
 	record  []byte // the number of the current case, in a file
 	sources []source
 	object  Object
 	review  Review
 }
 
-// A source is a text, and where in it a bracket or quote opens something.
+// A source is a text, and the offset of a bracket or quote in it that opens a
+// value.
 type source struct {
 	text    []byte
 	opens   []int
 	isWhole bool // an AdmissionReview
 }
 
-const guardedBytes = 64 << 10 // more than the largest recording has
+const guardedBytes = 64 << 10 // more than the size of the largest recording
 
 func newGuarded(t *testing.T) *guarded {
 	g := &guarded{in: guardedMemory(t)[:guardedBytes], out: guardedMemory(t)[:guardedBytes:guardedBytes]}
@@ -112,7 +110,7 @@ func newGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// guardedMemory returns memory of which what begins at guardedBytes faults.
+// guardedMemory returns memory that is inaccessible from guardedBytes on.
 func guardedMemory(t *testing.T) []byte {
 	page := os.Getpagesize()
 	memory, err := syscall.Mmap(-1, 0, guardedBytes+page, syscall.PROT_READ|syscall.PROT_WRITE,
@@ -127,7 +125,7 @@ func guardedMemory(t *testing.T) []byte {
 	return memory
 }
 
-// place returns a copy of text, some of its bytes altered, at the very end.
+// place returns a copy of text, with some bytes altered, at the very end.
 func (g *guarded) place(rng *rand.Rand, text []byte) []byte {
 	const bytesToPut = "\"\\{}[]:,u0 \x00\xff"
 	placed := g.in[len(g.in)-len(text):]
@@ -138,7 +136,8 @@ func (g *guarded) place(rng *rand.Rand, text []byte) []byte {
 	return placed
 }
 
-// try is one case. What was read does not matter, only that it is no fault.
+// try runs one case. The values that are read do not matter, only that no read
+// faults.
 func (g *guarded) try(rng *rand.Rand) (fault any) {
 	defer func() {
 		if fault = recover(); fault != nil {
@@ -159,7 +158,7 @@ func (g *guarded) try(rng *rand.Rand) (fault any) {
 	case 0:
 		text = text[:1+rng.IntN(len(text))]
 	case 1, 2:
-		text = text[:1+rng.IntN(min(len(text), 100))] // about the width of what native code reads at a time
+		text = text[:1+rng.IntN(min(len(text), 100))] // about as many bytes as native code reads at a time
 	}
 	placed := g.place(rng, text)
 	switch rng.IntN(3) {
@@ -216,7 +215,7 @@ func readSome(o *Object) {
 	}
 }
 
-// TestGuardPageFaults makes sure that the guard page is one.
+// TestGuardPageFaults checks that access to the guard page faults.
 func TestGuardPageFaults(t *testing.T) {
 	memory := guardedMemory(t)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -228,8 +227,8 @@ func TestGuardPageFaults(t *testing.T) {
 	t.Log(memory[guardedBytes-1], memory[guardedBytes])
 }
 
-// TestGuardPageBase64 encodes texts that end right before memory that cannot be
-// read into buffers that end right before memory that cannot be written.
+// TestGuardPageBase64 encodes texts that end right before unreadable memory
+// into buffers that end right before unwritable memory.
 func TestGuardPageBase64(t *testing.T) {
 	in, out := guardedMemory(t), guardedMemory(t)
 	rng := seed.Rand(t)

@@ -26,8 +26,9 @@ func (v Value) elements(yield func(int, Value) bool) {
 	}
 }
 
-// nodeItems goes over the members or elements of an object or array that have nodes, and
-// makes nodes for the others, up to nodesMax. rest goes over those without a node.
+// nodeItems iterates over the members or elements of an object or array that have nodes,
+// and makes nodes for the others, up to nodesMax. rest iterates over those without a
+// node.
 type nodeItems struct {
 	of    Value
 	node  nodeID // the current node, 0 before the first

@@ -9,8 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestIterator compares an Iterator with the loops, over what has nodes, what has
-// none any more, and what was edited.
+// TestIterator compares an Iterator with the loops, for items with nodes, items
+// beyond nodesMax, and edited items.
 func TestIterator(t *testing.T) {
 	f := func(json string, edit func(*codec.Object), path ...string) {
 		t.Helper()

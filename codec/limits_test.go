@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestIsJSON has JSON, cut at each place and with each byte replaced, and compares
-// with encoding/json.
+// TestIsJSON compares isJSON with encoding/json for JSON that is cut at each place or
+// has one byte replaced.
 func TestIsJSON(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
@@ -46,8 +46,9 @@ func TestIsJSON(t *testing.T) {
 	}
 }
 
-// TestJSONLen has how long each character can become. No encoder makes more of it
-// than that: encoding/json, which escapes what HTML reads, or one that writes ASCII.
+// TestJSONLen tests the maximum length of each character as JSON. No encoder writes
+// more: neither encoding/json, which escapes characters of HTML, nor one that writes
+// ASCII.
 func TestJSONLen(t *testing.T) {
 	f := func(s string, want int) {
 		t.Helper()
@@ -91,7 +92,7 @@ func TestJSONLen(t *testing.T) {
 	}
 }
 
-// TestFaults has what an Object says of what is too much.
+// TestFaults tests the errors of an Object beyond its limits.
 func TestFaults(t *testing.T) {
 	var o Object
 	o.Reset([]byte(`{}`))
@@ -102,7 +103,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestRollbackForgetsContexts has a context end while each part of a review is read.
+// TestRollbackForgetsContexts uses a context that ends while each part of a review is
+// read.
 func TestRollbackForgetsContexts(t *testing.T) {
 	var r Review
 	if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +
@@ -127,8 +129,8 @@ func TestRollbackForgetsContexts(t *testing.T) {
 	}
 }
 
-// TestWrongLists has lists and objects that are none: what is read to the end is
-// found to be wrong, and whoever reads ends.
+// TestWrongLists reads invalid lists and objects. Reading to the end finds the error,
+// and all loops end.
 func TestWrongLists(t *testing.T) {
 	for _, text := range []string{
 		`[,1]`, `[1,,2]`, `[1,]`, `[1 2]`, `[1`, `[1,`, `[1,2`, `[tru]`, `[1,x]`, `["a]`, `[ ,1]`, `[ 1 , , 2 ]`, `[1:2]`, `[`, `[ `,
@@ -151,13 +153,13 @@ func TestWrongLists(t *testing.T) {
 			"other member": func(v Value) int { v.Get("z"); return 0 },
 		} {
 			if what == "last element" && text[0] == '{' || what == "other member" && text[0] == '[' {
-				continue // there is no such path in it
+				continue // the document has no such path
 			}
 			before := map[byte]string{'[': "0,", '{': `"k":0,`}[text[0]]
-			for _, n := range []int{0, 2 * nodesMax} { // with and without a node for what is wrong
+			for _, n := range []int{0, 2 * nodesMax} { // with and without a node for the invalid value
 				var o Object
 				o.Reset([]byte(text[:1] + strings.Repeat(before, n) + text[1:]))
-				if read(o.Root()); o.Err() == nil && (n == 0 || what != "other member") { // sonic searches there, which is lenient
+				if read(o.Root()); o.Err() == nil && (n == 0 || what != "other member") { // sonic searches there, and is lenient
 					t.Errorf("%s, %s behind %d others: got no error", text, what, n)
 				}
 			}
@@ -165,7 +167,8 @@ func TestWrongLists(t *testing.T) {
 	}
 }
 
-// TestMissingIsNoChange removes what is not there: nobody is called again for it.
+// TestMissingIsNoChange removes values that do not exist. This must not lead to a
+// reinvocation.
 func TestMissingIsNoChange(t *testing.T) {
 	var o Object
 	o.Reset([]byte(`{"a":{"b":1},"l":[1]}`))
@@ -183,7 +186,7 @@ func TestMissingIsNoChange(t *testing.T) {
 	}
 }
 
-// many is a document with more elements and members than reading gives nodes to.
+// many is a document with more elements and members than nodesMax.
 func many(n, first int) string {
 	var b strings.Builder
 	b.WriteString(`{"list":[`)
@@ -197,14 +200,14 @@ func many(n, first int) string {
 	return b.String() + `"end":{}}}`
 }
 
-// TestReadBeyondNodes looks elements up that have no node, in any order, also in the
-// next document.
+// TestReadBeyondNodes looks up elements without nodes, in any order, also in the next
+// document.
 func TestReadBeyondNodes(t *testing.T) {
 	const n = 3 * nodesMax
 	var o Object
 	for _, first := range []int{0, 10_000} {
 		o.Reset([]byte(many(n, first)))
-		for range o.Get("list").Elements() { // so that there are nodes enough
+		for range o.Get("list").Elements() { // so that there are enough nodes
 			continue
 		}
 		list := o.Get("list")
@@ -224,14 +227,14 @@ func TestReadBeyondNodes(t *testing.T) {
 		if got := list.Get(Index(n)).JSON(); got != "{}" || o.Err() != nil {
 			t.Errorf("got %s, %v", got, o.Err())
 		}
-		if first == 0 { // the next document begins where this one was read last
+		if first == 0 { // the next document begins at the offset of the last lookup
 			list.Get(Index(2000))
 		}
 	}
 }
 
-// TestEditBeyondNodes edits Values that have no node, found in all ways, and compares
-// with what encoding/json reads.
+// TestEditBeyondNodes edits Values without nodes, found in all ways, and compares the
+// result with encoding/json.
 func TestEditBeyondNodes(t *testing.T) {
 	const n = 2 * nodesMax
 	var want map[string]any
@@ -267,7 +270,7 @@ func TestEditBeyondNodes(t *testing.T) {
 			members[name].(map[string]any)["added"] = map[string]any{"deep": "y"}
 		}
 	}
-	held := o.Get("list", Index(n-1)) // read before something in front of it is edited
+	held := o.Get("list", Index(n-1)) // read before an element in front of it is edited
 	o.Set(`[]`, "list", Index(n-2), "n")
 	list[n-2].(map[string]any)["n"] = []any{}
 	held.Set("5", "n")
@@ -282,12 +285,12 @@ func TestEditBeyondNodes(t *testing.T) {
 }
 
 // TestScanIsForgotten looks up elements of an array without a node, in a document and
-// in the next one, where the array begins at the same place.
+// in the next one, whose array begins at the same offset.
 func TestScanIsForgotten(t *testing.T) {
 	var o Object
 	for _, first := range []string{`"a"`, `"a long one"`, `0`} {
 		o.Reset([]byte(`{"list":[` + strings.Repeat("0,", 2*nodesMax) + `0],"deep":{"in":[` + first + `,1,2,3,4,5]}}`))
-		for range o.Get("list").Elements() { // so that there are nodes enough
+		for range o.Get("list").Elements() { // so that there are enough nodes
 			continue
 		}
 		in := o.Get("deep", "in")
@@ -303,7 +306,8 @@ func TestScanIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAddedMembersEnd goes over members that edits added, when the context has ended.
+// TestAddedMembersEnd iterates over members that edits added, after the context has
+// ended.
 func TestAddedMembersEnd(t *testing.T) {
 	var r Review
 	if err := r.Decode([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",` +

@@ -76,7 +76,7 @@ func (o *Object) view(at, end offset) string {
 	return text[at-base : end-base]
 }
 
-// kindAt returns what begins at an offset.
+// kindAt returns the kind of the value that begins at an offset.
 func (o *Object) kindAt(at offset) Kind {
 	switch i := int(at) - 1; {
 	case i < 0:
@@ -248,7 +248,7 @@ func (o *Object) count(n nodeID) int {
 func (o *Object) isFull() bool { return len(o.nodes) >= nodesMax }
 
 // member returns the node of the first member of that name of the object at n, 0 if
-// there is none. If it had to stop because reads make no more nodes, full is true.
+// there is none. If the search stopped because reads make no more nodes, full is true.
 func (o *Object) member(n nodeID, name string) (m nodeID, full bool) {
 	nodes := o.nodes
 	if o.index != nil {

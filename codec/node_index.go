@@ -1,11 +1,11 @@
 package codec
 
-// indexedMin is the smallest number of members for which an object gets an index.
-// Going over fewer is as fast, and takes no memory.
+// indexedMin is the smallest number of members for which an object gets an index. A
+// search through fewer is as fast, and takes no memory.
 const indexedMin = 32
 
 // indexBytes is the memory that the index takes for a member: 20 bytes for key and
-// value, twice that because a map grows by doubling, and some for its own use.
+// value, twice that because a map grows by doubling, and some overhead.
 const indexBytes = 64
 
 // indexMembers makes an index by name of the members of the object at n, so that

@@ -104,8 +104,8 @@ func checkOverflow(t *testing.T, o *Object, n int) {
 	}
 }
 
-// TestKnownInPart reads a part of an object, and then what is behind it: the rest
-// of the object gets nodes, as long as there are some.
+// TestKnownInPart reads a part of an object, and then a later part: the rest of
+// the object gets nodes, up to nodesMax.
 func TestKnownInPart(t *testing.T) {
 	f := func(n int) {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestKnownInPart(t *testing.T) {
 	}
 }
 
-// TestWalksInTurn steps through objects in turns, also where nodes end.
+// TestWalksInTurn steps through objects in turns, also beyond nodesMax.
 func TestWalksInTurn(t *testing.T) {
 	const object = `{"a":1,"b":2,"c":3,"d":4,"e":5}`
 	f := func(n int) {
@@ -162,7 +162,7 @@ func TestWalksInTurn(t *testing.T) {
 		for _, member := range o.Root().Members() {
 			all, seen = append(all, member.nodeItems()), append(seen, "")
 		}
-		for range 6 { // one step each, all in turn
+		for range 6 { // one step in each object in turn
 			for i := range all {
 				if all[i].next() {
 					seen[i] += o.nameOf(all[i].node)
@@ -192,8 +192,8 @@ func TestWalksInTurn(t *testing.T) {
 	}
 }
 
-// TestTextMax states how long texts may be. What is between the brackets is
-// never touched, and takes no memory.
+// TestTextMax tests how long texts may be. The bytes between the brackets are
+// never touched, and take no memory.
 func TestTextMax(t *testing.T) {
 	memory := make([]byte, textMax+1)
 	text := func(length int) []byte {
@@ -215,8 +215,8 @@ func TestTextMax(t *testing.T) {
 	}
 }
 
-// TestElementsInTurn looks elements up one after the other: each time from the one
-// before, or it would take quadratic time.
+// TestElementsInTurn looks elements up one after the other. Each search starts at
+// the element before, or the loop would take quadratic time.
 func TestElementsInTurn(t *testing.T) {
 	var o Object
 	o.Reset([]byte(`{"list":[0,1,2,3,4,5]}`))

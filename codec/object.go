@@ -10,9 +10,9 @@ import (
 	"github.com/bytedance/sonic/unquote"
 )
 
-// arenaBytesMax is the largest arena that an Object keeps for its next use. A plugin's
-// edits to a Pod take a few hundred bytes; the memory for one request that rewrites a
-// large array must not be held as long as the process lives.
+// arenaBytesMax is the largest arena that an Object retains for its next use. A
+// plugin's edits to a Pod take a few hundred bytes; the memory for one request that
+// rewrites a large array must not be held as long as the process lives.
 const arenaBytesMax = 64 << 10
 
 // Object is a JSON document with edits. It reads the document lazily from its bytes,
@@ -23,7 +23,7 @@ const arenaBytesMax = 64 << 10
 // used by two goroutines at once, even for reading.
 type Object struct {
 	text       string          // the document, without white space around it
-	arena      []byte          // the texts of edits, each with a space behind it
+	arena      []byte          // the texts of edits, each followed by a space
 	isReadOnly bool            // edits are errors
 	nodes      []node          // the tree of members and elements; see node.go
 	err        error           // the first error

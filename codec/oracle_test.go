@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// decodeFunc is json.Unmarshal or one that does the same.
+// decodeFunc is json.Unmarshal or a function with the same result.
 type decodeFunc func(text []byte, v any) error
 
 // oracle decodes body with decode into the types of k8s.io/api, v1beta1 ones
@@ -44,8 +44,8 @@ func oracle(body []byte, decode decodeFunc) (apiVersion string, request *admissi
 	}, nil
 }
 
-// requestOf reads every field through the Review. Fields that are there and
-// empty are read as those that are not.
+// requestOf reads every field through the Review. It treats empty fields as
+// absent ones.
 func requestOf(r *codec.Review) *admissionv1.AdmissionRequest {
 	kind, resource := metav1.GroupVersionKind(r.RequestKind()), metav1.GroupVersionResource(r.RequestResource())
 	dryRun := r.DryRun()
@@ -85,7 +85,7 @@ func stringsOf(v codec.Value) (all []string) {
 	return all
 }
 
-// plainRequest makes of what is absent or empty one thing, as requestOf does.
+// plainRequest makes empty fields absent, as requestOf does.
 func plainRequest(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionRequest {
 	plain := *r
 	plain.RequestKind, plain.RequestResource, plain.DryRun = orZero(r.RequestKind), orZero(r.RequestResource), orZero(r.DryRun)
@@ -112,7 +112,7 @@ func orZero[T any](p *T) *T {
 	return p
 }
 
-// checkAgainst fails if a field of r is not what the oracle has.
+// checkAgainst fails if a field of r differs from the oracle's.
 func checkAgainst(t testing.TB, r *codec.Review, apiVersion string, want *admissionv1.AdmissionRequest) {
 	t.Helper()
 	if r.APIVersion() != apiVersion {
@@ -158,8 +158,8 @@ func TestDecodeIsWhatEncodingJSONDecodes(t *testing.T) {
 	}
 }
 
-// TestDecodeAnySpelling writes every recording in other ways that mean the
-// same, with unknown fields in the envelope.
+// TestDecodeAnySpelling writes every recording in other ways with the same
+// meaning, and with unknown fields in the envelope.
 func TestDecodeAnySpelling(t *testing.T) {
 	rng := seed.Rand(t)
 	styles := map[string]style{
@@ -192,8 +192,8 @@ func TestDecodeAnySpelling(t *testing.T) {
 	}
 }
 
-// addUnknown inserts members that no type has, with values that would
-// mislead a reader which does not skip them whole.
+// addUnknown inserts members that no type has. Their values mislead a reader
+// that does not skip them as a whole.
 func addUnknown(s style, doc *document) {
 	unknown := []string{"", "requests", "ui", "kind\x00", "object ", "\"", "оbject" /* Cyrillic o */}
 	value := &document{open: '{', names: []string{"uid", "request"}, items: []*document{

@@ -12,7 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// A reader compares an Object with what encoding/json read.
+// A reader compares an Object with the values that encoding/json read.
 type reader struct {
 	testing.TB
 	object *codec.Object
@@ -31,7 +31,7 @@ func (r *reader) all(want *document, path []string) {
 	}
 }
 
-// one checks everything that can be asked of one value.
+// one checks all results that the methods of one value return.
 func (r *reader) one(want *document, got codec.Value, path []string) {
 	r.Helper()
 	fail := func(what string, got, want any) {
@@ -143,8 +143,8 @@ func TestGetEveryPath(t *testing.T) {
 	})
 }
 
-// TestGetInAnyOrder reads more containers than the index has place for, in
-// random order and with loops left half way.
+// TestGetInAnyOrder reads more containers than the index has room for, in
+// random order and with loops that are left early.
 func TestGetInAnyOrder(t *testing.T) {
 	rng := seed.Rand(t)
 	var object codec.Object

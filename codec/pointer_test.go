@@ -48,7 +48,7 @@ func pointerOf(path []string) string {
 	return string(pointer)
 }
 
-// FuzzPointer makes paths of pointers and pointers of paths.
+// FuzzPointer converts paths to pointers, and pointers to paths.
 func FuzzPointer(f *testing.F) {
 	for _, seed := range []string{"", "/", "/a/b", "/~0~1/~01", "a", "/~", "/é\xff"} {
 		f.Add(seed)

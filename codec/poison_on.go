@@ -44,7 +44,7 @@ func (l *views) add(arena []byte) {
 	l.texts = append(l.texts, arena)
 }
 
-// overwrite poisons all of it.
+// overwrite poisons all recorded memory.
 func (l *views) overwrite() {
 	for _, text := range l.texts {
 		poison(text)

@@ -10,7 +10,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestKeptStringsAreGarbage keeps what is valid until Release for longer.
+// TestKeptStringsAreGarbage retains values beyond Release, until which they are
+// valid.
 func TestKeptStringsAreGarbage(t *testing.T) {
 	f := func(name string, end func(r *codec.Review)) {
 		t.Helper()
@@ -21,9 +22,9 @@ func TestKeptStringsAreGarbage(t *testing.T) {
 		if err := r.Decode(body); err != nil {
 			t.Fatal(err)
 		}
-		kept := views(r)
+		retained := views(r)
 		clone := strings.Clone(r.Namespace())
-		for want, got := range kept {
+		for want, got := range retained {
 			if got != want {
 				t.Errorf("%s: before: got %q, want %q", name, got, want)
 			}
@@ -33,13 +34,13 @@ func TestKeptStringsAreGarbage(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			<-ended
-			elsewhere <- maps.Clone(kept)
+			elsewhere <- maps.Clone(retained)
 		}()
 		end(r)
 		close(ended)
-		kept = <-elsewhere
-		kept["a patch"] = string(patch)
-		for want, got := range kept {
+		retained = <-elsewhere
+		retained["a patch"] = string(patch)
+		for want, got := range retained {
 			if got != strings.Repeat("\xdb", len(want)) {
 				t.Errorf("%s: %q is still there: got %q", name, want, got)
 			}
@@ -56,11 +57,11 @@ func TestKeptStringsAreGarbage(t *testing.T) {
 	f("a Decode that fails", func(r *codec.Review) { _ = r.Decode(nil) })
 }
 
-// views returns strings that are valid until r is released, by what they are.
+// views returns strings that are valid until r is released, by their source.
 func views(r *codec.Review) map[string]string {
 	o := &r.Object
 	r.Response.Patch = append(r.Response.Patch, "a patch"...)
-	kept := map[string]string{
+	retained := map[string]string{
 		"the uid": r.UID(),
 		"shop":    r.Namespace(),
 		"CREATE":  string(r.Operation()),
@@ -68,7 +69,7 @@ func views(r *codec.Review) map[string]string {
 		"text":    o.Get("plain").String(),
 		"one":     r.OldObject.Get("old").String(),
 	}
-	// Each of these comes from an arena that is outgrown right after it.
+	// Each of these comes from an arena that grows right after it.
 	long := strings.Repeat("long ", 100)
 	set := `"` + strings.Repeat(long, 8) + `"`
 	for _, view := range []struct {
@@ -81,24 +82,24 @@ func views(r *codec.Review) map[string]string {
 		{"[4]", func() string { return o.Compose(func(dst []byte) []byte { return append(dst, "[4]"...) }) }},
 		{`"kept too long"`, func() string { o.SetString("kept too long", "c"); return o.Get("c").JSON() }},
 	} {
-		kept[view.want] = view.get()
+		retained[view.want] = view.get()
 		long += long + long + long
 		o.SetString(long+"\n", "d")
 		_ = o.Get("d").String()
 	}
-	return kept
+	return retained
 }
 
-// TestKeptStringsOfObjectsAreGarbage is about an Object on its own.
+// TestKeptStringsOfObjectsAreGarbage tests an Object without a Review.
 func TestKeptStringsOfObjectsAreGarbage(t *testing.T) {
 	var o codec.Object
 	o.Reset([]byte(` {"a":"text"} `))
-	kept := o.Get("a").String()
-	if kept != "text" {
-		t.Fatalf("got %q", kept)
+	retained := o.Get("a").String()
+	if retained != "text" {
+		t.Fatalf("got %q", retained)
 	}
 	o.Reset([]byte(`{"a":"more"}`))
-	if next := o.Get("a").String(); kept != "\xdb\xdb\xdb\xdb" || next != "more" {
-		t.Errorf("got %q, then %q, want garbage and the new text", kept, next)
+	if next := o.Get("a").String(); retained != "\xdb\xdb\xdb\xdb" || next != "more" {
+		t.Errorf("got %q, then %q, want garbage and the new text", retained, next)
 	}
 }

@@ -10,8 +10,8 @@ const beforeLast = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"
 	`"resource":{"resource":"r"},` +
 	`"requestKind":{"kind":"K"},"requestResource":{"resource":"r"},"operation":"CREATE","userInfo":{"username":"u"},`
 
-// TestLastObject has reviews whose last object is noted from the end, and ones that
-// differ in what would mislead. Each is read the same.
+// TestLastObject tests reviews whose last object is found from the end, and similar
+// ones that could mislead this search. The results must be equal.
 func TestLastObject(t *testing.T) {
 	manager := func(n int) string { // options of n bytes behind the bracket that opens them
 		return `{"fieldManager":"` + strings.Repeat("m", n-len(`{"fieldManager":""}}}`)) + `"}`
@@ -57,7 +57,8 @@ func TestLastObject(t *testing.T) {
 	}
 }
 
-// TestLastObjectLeading leaves out each field before the object: it may be behind it.
+// TestLastObjectLeading removes each field before the object: it may follow the
+// object.
 func TestLastObjectLeading(t *testing.T) {
 	for _, f := range []field{fieldKind, fieldResource, fieldRequestKind, fieldRequestResource, fieldOperation, fieldUserInfo} {
 		var r Review
@@ -72,7 +73,7 @@ func TestLastObjectLeading(t *testing.T) {
 	}
 }
 
-// TestLastOldObject has a review of an update, whose last object is the old one.
+// TestLastOldObject tests the review of an update, whose last object is the old one.
 func TestLastOldObject(t *testing.T) {
 	var r Review
 	const rest = `"object":{"a":1},"oldObject":{"a":[{}]},"dryRun":false,"options":{"b":"c"}}}`

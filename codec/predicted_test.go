@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// TestShortWay decodes every recording of kube-apiserver by the ways that are short for
-// what it writes, each of which has a long one with the same result.
+// TestShortWay decodes every recording of kube-apiserver with the shortcuts for its
+// form. The general code for each must have the same result.
 func TestShortWay(t *testing.T) {
 	lasts, objects := 0, 0
 	for _, name := range corpus.Names() {
@@ -57,7 +57,7 @@ func TestShortWay(t *testing.T) {
 		if in.member() || o.err != nil {
 			t.Errorf("%s: got %s, %v behind what is predicted", name, in.written(), o.err)
 		}
-		if strings.LastIndexByte(r.fields[fieldOptions], '{') == 0 { // else something is in it
+		if strings.LastIndexByte(r.fields[fieldOptions], '{') == 0 { // otherwise it is not empty
 			objects++
 			if last != r.fields {
 				t.Errorf("%s: got %q, want %q", name, last, r.fields)
@@ -83,7 +83,7 @@ func TestShortWay(t *testing.T) {
 	}
 }
 
-// comparePredicted compares a group, version and name with what encoding/json decodes.
+// comparePredicted compares a group, version and name with the result of encoding/json.
 func comparePredicted(t *testing.T, text, last string, want bool) {
 	t.Helper()
 	group, version, name, ok := predictedGroupVersion(text, last)
@@ -103,7 +103,7 @@ func comparePredicted(t *testing.T, text, last string, want bool) {
 	}
 }
 
-// TestPredictedGroupVersion alters a group, version and kind by a byte, cuts it, and
+// TestPredictedGroupVersion alters a byte of a group, version and kind, cuts them, and
 // leaves members out.
 func TestPredictedGroupVersion(t *testing.T) {
 	const text = `{"group":"g","version":"v1","kind":"K"}`
@@ -124,8 +124,8 @@ func TestPredictedGroupVersion(t *testing.T) {
 	}
 }
 
-// TestEightBytesAtATime compares what looks at eight bytes at a time with what looks at
-// one.
+// TestEightBytesAtATime compares the functions that read eight bytes at a time with
+// ones that read one.
 func TestEightBytesAtATime(t *testing.T) {
 	end := func(text string, pos int, stops func(c byte) bool) int {
 		for pos < len(text) && !stops(text[pos]) {
@@ -165,7 +165,8 @@ func TestEightBytesAtATime(t *testing.T) {
 	}
 }
 
-// TestSimpleEnd has what plugins write be simple, and nothing that is no JSON.
+// TestSimpleEnd expects that the values that plugins write are simple, and that no
+// invalid JSON is.
 func TestSimpleEnd(t *testing.T) {
 	for text, want := range map[string]bool{
 		`""`: true, `"a"`: true, `"eight by tes and more"`: true, `0`: true, `-0`: true, `7`: true, `-12`: true, `100`: true,
@@ -193,8 +194,8 @@ func TestSimpleEnd(t *testing.T) {
 	}
 }
 
-// TestResetLeavesNothing has nothing of one review be in the next: all fields are as in
-// a new one, but for the capacity of slices.
+// TestResetLeavesNothing expects all fields of a reused review to be as in a new one,
+// except for the capacity of slices.
 func TestResetLeavesNothing(t *testing.T) {
 	var r Review
 	wide := `{"a":[{"b":"\n"}],"c":{` + strings.Repeat(`"x":1,`, 2*nodesMax) + `"y":2}}`
@@ -241,15 +242,15 @@ func TestResetLeavesNothing(t *testing.T) {
 	}
 }
 
-// notZero fails for what is not the zero value. Slices may be empty, with zeros behind
-// their end.
+// notZero fails if a value is not zero. Slices may be empty, with zeros behind their
+// end.
 func notZero(t *testing.T, name string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			field := v.Type().Field(i)
 			switch field.Name {
-			case "views", "isReadOnly": // of the tag poison, and of the field of a review
+			case "views", "isReadOnly": // fields of the tag poison, and a field of a review
 				continue
 			}
 			notZero(t, name+"."+field.Name, v.Field(i))
@@ -270,8 +271,8 @@ func notZero(t *testing.T, name string, v reflect.Value) {
 	}
 }
 
-// TestIndex has objects of many members indexed once there are more nodes than reading
-// makes, each, and counted.
+// TestIndex expects that each object with many members gets an index once there are
+// more than nodesMax nodes, and that its members are counted.
 func TestIndex(t *testing.T) {
 	for n := indexedMin - 1; n <= indexedMin+1; n++ {
 		members := func(from int) string {
@@ -286,7 +287,7 @@ func TestIndex(t *testing.T) {
 		for range o.Get("list").Elements() {
 			continue
 		}
-		o.Get("list", fmt.Sprint(nodesMax)) // one more than reading makes
+		o.Get("list", fmt.Sprint(nodesMax)) // one more than nodesMax
 		counted := 0
 		for _, name := range []string{"a", "b"} {
 			o.SetInt(1, name, "m8")
@@ -314,8 +315,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestMemoryAfterwards has memory looked at that was taken before anybody knew how much
-// it would be, and memory that was granted before not asked for again.
+// TestMemoryAfterwards tests that memory used before the limit is known counts, and
+// that granted memory is not requested again.
 func TestMemoryAfterwards(t *testing.T) {
 	long := `"` + strings.Repeat("x", MemoryMax/5*3) + `"`
 	for name, edit := range map[string]func(o *Object){

@@ -30,8 +30,8 @@ func TestAppendString(t *testing.T) {
 	f("\xed\xa0\x80", "\"\ufffd\ufffd\ufffd\"") // a surrogate
 }
 
-// TestAppendStringEveryByte puts every byte at every place of a string, for
-// strings are looked at eight bytes at a time.
+// TestAppendStringEveryByte puts every byte at every place of a string, because
+// strings are read eight bytes at a time.
 func TestAppendStringEveryByte(t *testing.T) {
 	for length := range 20 {
 		for at := range length {
@@ -44,7 +44,8 @@ func TestAppendStringEveryByte(t *testing.T) {
 	}
 }
 
-// checkString compares AppendString with encoding/json, and has it read back.
+// checkString compares AppendString with encoding/json, and reads the result
+// back.
 func checkString(t *testing.T, s string) {
 	t.Helper()
 	got := codec.AppendString(nil, s)

@@ -49,7 +49,7 @@ type Review struct {
 	envelope   Object
 	apiVersion string
 	fields     [fieldCount]string // the JSON text of the request's fields
-	invalid    string             // what is wrong with one of them, "" if nothing
+	invalid    string             // the error in one of them, "" if none
 	decoded    bool               // the fields below and above may be set
 
 	// Results that several plugins read, filled by the first read.
@@ -238,7 +238,7 @@ func (r *Review) fieldNamed(name string) field {
 	return fieldCount
 }
 
-// check says what is wrong with the envelope.
+// check returns the error in the envelope, "" if none.
 func (r *Review) check(apiVersion, kind, request string) error {
 	o := &r.envelope
 	if !o.stringIs(kind, kindAdmissionReview) {

@@ -4,7 +4,7 @@ package codec
 type RequestField struct {
 	Name string
 	Kind Kind // of its value, which may be null, too
-	// Empty is what kube-apiserver writes for a field without a value, as JSON. It leaves
+	// Empty is the JSON that kube-apiserver writes for a field without a value. It leaves
 	// out fields whose Empty is "".
 	Empty string
 }

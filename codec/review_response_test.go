@@ -26,7 +26,7 @@ func request(apiVersion, uid string) []byte {
 	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":%q,"request":{"uid":%s}}`, apiVersion, encoded)
 }
 
-// answer returns what encoding/json makes of the response, in the form of v1.
+// answer returns the response as encoding/json decodes it, in the form of v1.
 func answer(t *testing.T, apiVersion, uid string, respond func(r *codec.Response)) *admissionv1.AdmissionResponse {
 	t.Helper()
 	r := codec.Acquire()
@@ -94,7 +94,7 @@ func TestResponse(t *testing.T) {
 		r.Allowed = true
 		r.Patch = append(r.Patch, `[{"op":"remove","path":"/é"}]`...)
 	}, admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(`[{"op":"remove","path":"/é"}]`), PatchType: &patchType})
-	f(func(r *codec.Response) { // neither goes with the other
+	f(func(r *codec.Response) { // neither is valid with the other
 		r.Patch = append(r.Patch, `[]`...)
 		r.Status = codec.Status{Code: 403}
 	}, admissionv1.AdmissionResponse{Result: failure(metav1.Status{Code: 403})})
@@ -128,7 +128,7 @@ func TestResponse(t *testing.T) {
 	})
 }
 
-// TestStatusDetails writes each detail on its own.
+// TestStatusDetails writes each detail alone.
 func TestStatusDetails(t *testing.T) {
 	f := func(details codec.Details, want *metav1.StatusDetails) {
 		t.Helper()
@@ -194,7 +194,7 @@ func TestWarn(t *testing.T) {
 		all := 0
 		for _, text := range got {
 			all += utf8.RuneCountInString(text)
-			// What kube-apiserver refuses here, it drops without a word.
+			// kube-apiserver drops silently what it would refuse here.
 			if _, err := utilnet.NewWarningHeader(299, "", text); err != nil {
 				t.Errorf("%.200q: %v", text, err)
 			}
@@ -236,7 +236,8 @@ func TestAnnotate(t *testing.T) {
 		if (err == nil) != valid {
 			t.Errorf("%q: got %v, want valid=%v", key, err, valid)
 		}
-		// What kube-apiserver asks (k8s.io/apiserver pkg/admission attributes.go).
+		// The checks of kube-apiserver (k8s.io/apiserver pkg/admission
+		// attributes.go).
 		whole := "webhook.example.com/" + key
 		accepted := strings.Count(whole, "/") == 1 && len(validation.IsQualifiedName(whole)) == 0
 		if accepted != valid {

@@ -74,7 +74,7 @@ func TestDecodeRefuses(t *testing.T) {
 	f(v1Head+`{"uid":"1","object":{"a":"}}`, `invalid JSON at byte 91: got "{\"a\":\"}}", want a complete value`)
 }
 
-// TestEnvelope states what becomes of odd envelopes that are accepted.
+// TestEnvelope tests unusual envelopes that are accepted.
 func TestEnvelope(t *testing.T) {
 	f := func(body string, want map[string]string) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestEnvelope(t *testing.T) {
 		}
 	}
 	type fields = map[string]string
-	// Of the envelope's fields the last one counts; nothing is merged.
+	// Of duplicate fields of the envelope the last one counts; nothing is merged.
 	f(v1Head+`{"uid":"1","uid":"2"}}`, fields{"uid": "2"})
 	f(v1Head+`{"uid":"1","name":"a","name":null}}`, fields{"name": ""})
 	f(v1Head+`{"uid":"1","kind":{"kind":"A"},"kind":{"group":"b"}}}`, fields{"kind": "b/"})
@@ -107,12 +107,12 @@ func TestEnvelope(t *testing.T) {
 	f(v1Head+`{"uid":"1","object":{"a":1}},"request":{"uid":"2"}}`, fields{"uid": "2", "object": ""})
 	f(v1Head+`{"uid":"1","name":"a"},"request":{"uid":"2"}}`, fields{"uid": "2", "name": ""})
 	f(`{"kind":"Pod","kind":"AdmissionReview","apiVersion":"v1",`+v1Head[1:]+`{"uid":"1"}}`, fields{"uid": "1"})
-	// Within a kind or resource it is the last, too.
+	// Within a kind or resource the last one counts, too.
 	f(v1Head+`{"uid":"1","kind":{"kind":"A","kind":"B"}}}`, fields{"kind": "/B"})
 
 	f(v1Head+`{"uid":"1","object":null,"options":null,"kind":null}}`, fields{"object": "", "options": "", "kind": "/"})
 	f(v1Head+`{"uid":"1","\u006eame":"\u0061"}}`, fields{"name": "a"})
-	// What a name stands for is not unescaped once more.
+	// An unescaped name is not unescaped again.
 	f(v1Head+`{"uid":"1","\\u006eame":"a","\\Resou":1,"\u005cu0075id":"2"}}`, fields{"uid": "1", "name": ""})
 	f(v1Head+`{"uid":"1","kind":{"kind":"A"},"requestKind":{"kind":"A"},"name":"n"}}`, fields{"requestKind": "/A", "name": "n"})
 	f(v1Head+`{"uid":"1","kind":{"kind":"A"},"requestKind":{"kind":"A","group":"g"},"name":"n"}}`,
@@ -121,7 +121,7 @@ func TestEnvelope(t *testing.T) {
 	f(v1Head+`{"options":{"a":1},"uid":"1","object":{"b":2}},"more":[{}]}`, fields{"uid": "1", "options": `{"a":1}`, "object": `{"b":2}`})
 }
 
-// TestErr names the part that a fault is in.
+// TestErr expects errors to name the part of the review.
 func TestErr(t *testing.T) {
 	f := func(read func(r *codec.Review), want string) {
 		t.Helper()
@@ -185,7 +185,7 @@ func TestReuse(t *testing.T) {
 			t.Error("the response before is still there")
 		}
 	}
-	// What was put into a Review before Decode is gone, too.
+	// Values set in a Review before Decode are removed, too.
 	fresh := codec.Acquire()
 	defer fresh.Release()
 	fresh.Response.Allowed = true
@@ -228,8 +228,8 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestObjectTwice has the last object of several count, as encoding/json does, also where
-// it is as long as the one before.
+// TestObjectTwice tests duplicate objects: the last one counts, as with encoding/json,
+// also if it is as long as the one before.
 func TestObjectTwice(t *testing.T) {
 	for _, objects := range [][2]string{{`{"a":1}`, `{"b":2}`}, {`{"a":1}`, `{"a":22}`}, {`{"a":1}`, `{}`},
 		{`{"a":1,"spec":{}}`, `{"a":2,"spec":{}}`}} {

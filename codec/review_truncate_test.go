@@ -11,8 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestTruncateString measures what is left as encoding/json, which escapes HTML,
-// and AppendString write it.
+// TestTruncateString measures the truncated text as JSON of encoding/json, which
+// escapes HTML, and of AppendString.
 func TestTruncateString(t *testing.T) {
 	const bound = 600
 	written := func(s string) int {
@@ -21,7 +21,7 @@ func TestTruncateString(t *testing.T) {
 			t.Fatal(err)
 		}
 		most := max(len(text), len(codec.AppendString(nil, s))) - len(`""`)
-		for _, r := range s { // as escaped as it can be
+		for _, r := range s { // characters with the longest escapes
 			if r == 0x7f {
 				most += len(`\u007f`) - 1
 			} else if n := utf8.RuneLen(r); r > 0x7f && r != '\u2028' && r != '\u2029' && !unicode.IsPrint(r) {
@@ -55,7 +55,7 @@ func TestTruncateString(t *testing.T) {
 		"\xff", "\ufffd", "a\xe2\x82", "\u009b", "\u202e", "\U000e0001", "\n", "\t"} {
 		for n := range bound + 2 {
 			if s := strings.Repeat(c, n); written(s) > bound-2*escapedMax*len(c) && written(s) <= bound+2*escapedMax*len(c) {
-				f(s) // around the bound
+				f(s) // around the limit
 			}
 		}
 		for shift := range 8 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestEditsStop leaves the loop over edits after each of them, wherever it is.
+// TestEditsStop breaks the loop over edits after each of them, at any depth.
 func TestEditsStop(t *testing.T) {
 	var o Object
 	o.Reset([]byte(`{"a":{"x":{"y":1,"z":2},"w":3},"b":[{"c":4},{"c":5}]}`))
@@ -29,9 +29,9 @@ func TestEditsStop(t *testing.T) {
 	}
 }
 
-// TestIndexedTwice edits all members of an object, one of which is there twice: with
-// an index, as without, the first of two counts, and stays alone. An object has an index
-// if there are more nodes than reading makes.
+// TestIndexedTwice edits all members of an object that has one name twice. With and
+// without an index, the first of the two counts and the other one is removed. An object
+// gets an index beyond nodesMax nodes.
 func TestIndexedTwice(t *testing.T) {
 	for n := indexedMin - 4; n <= indexedMin+4; n++ {
 		for _, twice := range []int{0, 1, n - 1} {
@@ -45,7 +45,7 @@ func TestIndexedTwice(t *testing.T) {
 				}
 				var o Object
 				o.Reset([]byte(`{"list":[` + strings.Repeat("0,", nodesMax) + `0],"a":{` + b.String()[1:] + `}}`))
-				_ = o.Get("list", fmt.Sprint(nodesMax)).Exists() // one more than reading makes nodes for
+				_ = o.Get("list", fmt.Sprint(nodesMax)).Exists() // one more than nodesMax
 				o.SetInt(0, "a", "added")
 				for i := range n {
 					o.SetInt(int64(1000+i), "a", fmt.Sprint("m", i))
@@ -64,7 +64,7 @@ func TestIndexedTwice(t *testing.T) {
 	}
 }
 
-// TestStringIsView has a string be a copy only where there are escapes in it.
+// TestStringIsView expects a copy of a string only if it has escapes.
 func TestStringIsView(t *testing.T) {
 	for _, text := range []string{`""`, `"a"`, `"abcdefghi"`, `"é"`, `"abcdefgé"`, `"\u2028"`, `"a'<>&"`} {
 		var o Object
@@ -75,8 +75,8 @@ func TestStringIsView(t *testing.T) {
 	}
 }
 
-// TestFaultsBeyondNodes reads members of objects that have no nodes any more, one of
-// which is no object.
+// TestFaultsBeyondNodes reads members of objects beyond nodesMax, one of which is no
+// object.
 func TestFaultsBeyondNodes(t *testing.T) {
 	for _, bad := range []string{`{"a" 1}`, `{"a":1,,"b":2}`, `{a:1}`, `{"a":1 "b":2}`, `{1:2}`, `{"a"}`} {
 		var o Object
@@ -100,7 +100,7 @@ func TestFaultsBeyondNodes(t *testing.T) {
 	}
 }
 
-// TestRefusedChangesNothing has edits that are refused leave everything as it was.
+// TestRefusedChangesNothing expects refused edits to change nothing.
 func TestRefusedChangesNothing(t *testing.T) {
 	for _, bad := range []string{``, `{`, `{bad}`, `"a`, `tru`, `1 2`, "\"\x01\"", `"\x"`, `[1,]`} {
 		for name, edit := range map[string]func(o *Object){
@@ -119,15 +119,15 @@ func TestRefusedChangesNothing(t *testing.T) {
 	}
 }
 
-// TestMissingFits asks the Value that is none.
+// TestMissingFits calls the methods of a missing Value.
 func TestMissingFits(t *testing.T) {
 	if !(Value{}).FitsDecoded() {
 		t.Error("got false for a Value of nothing, want true")
 	}
 }
 
-// TestAnnotationsBound has annotations fill what they may take, and then be cut to the
-// least that is worth something.
+// TestAnnotationsBound fills annotations up to their limit. Further ones are truncated
+// to the minimum length.
 func TestAnnotationsBound(t *testing.T) {
 	for _, left := range []int{TruncatedMin - 1, TruncatedMin, TruncatedMin + 1, 10 * TruncatedMin} {
 		var r Response
@@ -145,8 +145,8 @@ func TestAnnotationsBound(t *testing.T) {
 	}
 }
 
-// TestLoopsStop leaves loops over members and elements after each of them, before and
-// behind the ones that have nodes.
+// TestLoopsStop breaks loops over members and elements after each item, before and after
+// those that have nodes.
 func TestLoopsStop(t *testing.T) {
 	var names, elements strings.Builder
 	const most = nodesMax + 8
@@ -159,7 +159,7 @@ func TestLoopsStop(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			var o Object
 			o.Reset(text)
-			if again { // there are nodes already
+			if again { // the nodes exist already
 				_ = o.Get("members", "m20").Exists()
 				_ = o.Get("elements", "20").Exists()
 			}
@@ -188,7 +188,7 @@ func TestLoopsStop(t *testing.T) {
 	}
 }
 
-// TestFirstFaultStays has an Object keep the first of several faults.
+// TestFirstFaultStays expects an Object to keep the first of several errors.
 func TestFirstFaultStays(t *testing.T) {
 	first := &SizeError{What: "things", Max: 1}
 	for name, second := range map[string]func(o *Object){
@@ -220,7 +220,7 @@ func TestFirstFaultStays(t *testing.T) {
 	}
 }
 
-// TestStaleEdits edits by Values that are none any more: each is refused.
+// TestStaleEdits edits through stale Values: each edit is refused.
 func TestStaleEdits(t *testing.T) {
 	f := func(about string, o *Object, v Value, change func()) {
 		t.Helper()
@@ -244,7 +244,7 @@ func TestStaleEdits(t *testing.T) {
 	f("a null without a node, of a list that was replaced", &p, last, func() { p.Set("[]", "list") })
 }
 
-// TestNamesThatBeginWithEscapes looks for names that look like what is written.
+// TestNamesThatBeginWithEscapes looks up names that resemble the escaped text of others.
 func TestNamesThatBeginWithEscapes(t *testing.T) {
 	for _, text := range []string{`{"\n":1}`, `{"\\":1}`, `{"\u0061":1}`, `{"\"":1}`} {
 		var plain map[string]int

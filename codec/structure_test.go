@@ -10,8 +10,9 @@ import (
 )
 
 // TestStructureAltered replaces each bracket, comma and colon of small objects by
-// every other character, but those of numbers, which are not read here. Whoever then
-// reads all of it, in order or by index, finds a fault where encoding/json does.
+// every other character, except those of numbers, which are not checked here.
+// Reading the whole object, in order or by index, must find an error if
+// encoding/json does.
 func TestStructureAltered(t *testing.T) {
 	for _, object := range smallObjects {
 		object = `{"x":` + object + `}`

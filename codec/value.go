@@ -25,7 +25,7 @@ func (k Kind) String() string {
 	return [...]string{"nothing", "null", "a boolean", "a number", "a string", "an array", "an object"}[k]
 }
 
-// kindOf says what a value is by the first byte of its text.
+// kindOf returns the kind of a value by the first byte of its text.
 var kindOf = func() (kinds [256]Kind) {
 	for b := range kinds {
 		kinds[b] = KindNumber
@@ -35,7 +35,7 @@ var kindOf = func() (kinds [256]Kind) {
 	return kinds
 }()
 
-// kindOfText returns what begins with text.
+// kindOfText returns the kind of the value that begins with text.
 func kindOfText(text string) Kind {
 	if text == "" {
 		return KindMissing
@@ -179,8 +179,8 @@ func (v Value) elementAt(index int) Value {
 	return s.value()
 }
 
-// textItems goes over the members or elements of an object or array in the text,
-// without nodes. nodeItems goes over those that have nodes.
+// textItems iterates over the members or elements of an object or array in the text,
+// without nodes. nodeItems iterates over those that have nodes.
 type textItems struct {
 	cursor
 	base  offset // of the text

@@ -31,14 +31,14 @@ func TestValueEdit(t *testing.T) {
 	f(`{"a":[1,2]}`, func(v V) { v.Get("0").Remove() }, `{"a":[2]}`)
 	f(`{"a":[1,{}]}`, func(v V) { v.Append("{}"); v.Get("2").SetInt(1, "b"); v.Get("1").SetInt(2, "b") }, `{"a":[1,{"b":2},{"b":1}]}`)
 
-	// A null stands for its place, whatever has been put there.
+	// A null stands for its place, whatever value has been set there.
 	f(`{"a":null}`, func(v V) { v.SetInt(1, "b"); v.SetInt(2, "c"); v.SetInt(3, "c") }, `{"a":{"b":1,"c":3}}`)
 	f(`{"a":null}`, func(v V) { v.Append("1"); v.Append("2") }, `{"a":[1,2]}`)
 	f(`{"a":null}`, func(v V) { v.SetInt(1, "b", "c"); v.Remove("b", "c"); v.Remove("x") }, `{"a":{"b":{}}}`)
 	f(`{"a":null}`, func(v V) { v.Remove(); v.Set("1") }, `{"a":1}`)
 	f(`{"a":[null,1]}`, func(v V) { n := v.Get("0"); n.SetInt(1, "b"); n.SetInt(2, "c") }, `{"a":[{"b":1,"c":2},1]}`)
 
-	// Edits next to a Value and below it leave it what it is.
+	// Edits next to a Value and below it do not make it stale.
 	f(`{"a":{"b":{"c":1}},"d":0}`, func(v V) {
 		b := v.Get("b")
 		v.SetInt(1, "x")
@@ -47,7 +47,7 @@ func TestValueEdit(t *testing.T) {
 		b.Remove("c")
 		b.SetInt(3, "c")
 	}, `{"a":{"b":{"c":3},"x":1},"d":0}`)
-	// The same text twice is two values.
+	// Equal texts at two places are two values.
 	f(`{"a":{"b":{"x":[{"y":1}]}}}`, func(v V) {
 		v.SetInt(2, "b", "x", "0", "y")
 		text := v.Get("b").JSON()
@@ -58,7 +58,7 @@ func TestValueEdit(t *testing.T) {
 	}, `{"a":{"b":{"x":[{"y":2}]},"c":{"x":[{"y":3}]},"d":{"x":[{"y":4}]}}}`)
 }
 
-// TestValueEditRefused makes edits that start at Values at which none can.
+// TestValueEditRefused makes edits that start at Values that cannot be edited.
 func TestValueEditRefused(t *testing.T) {
 	f := func(read func(o *codec.Object) codec.Value, between func(o *codec.Object), pointer, reason string) {
 		t.Helper()
@@ -128,7 +128,7 @@ func TestValueEditRefused(t *testing.T) {
 	zero.SetString("x", "a")
 }
 
-// TestReadOnly edits what is not the object under review.
+// TestReadOnly edits objects that are not under review.
 func TestReadOnly(t *testing.T) {
 	f := func(read func(r *codec.Review) codec.Value, want string) {
 		t.Helper()

@@ -22,7 +22,7 @@ func TestGet(t *testing.T) {
 		if got := o.Get(path...).JSON(); got != want || o.Err() != nil {
 			t.Errorf("Get(%q): got %s, %v, want %s", path, got, o.Err(), want)
 		}
-		o.Reset([]byte("[0," + text + "]")) // members of elements are looked up in another way
+		o.Reset([]byte("[0," + text + "]")) // elements' members are looked up in another way
 		if got := o.Get(append([]string{"1"}, path...)...).JSON(); got != want || o.Err() != nil {
 			t.Errorf("Get(%q) in an array: got %s, %v, want %s", path, got, o.Err(), want)
 		}
@@ -115,8 +115,8 @@ func TestMissingNullAndEmpty(t *testing.T) {
 	}
 }
 
-// TestDuplicates states which of two members of one name is read. The API
-// server never writes such a thing.
+// TestDuplicates tests which of two members with the same name is read. The API
+// server never writes such objects.
 func TestDuplicates(t *testing.T) {
 	var o codec.Object
 	o.Reset([]byte(`{"a":1,"b":{"c":1,"c":2},"a":2,"\u0061":3}`))
@@ -189,7 +189,7 @@ func TestScalars(t *testing.T) {
 
 // TestSyntaxError reads one value of a text that is not JSON.
 func TestSyntaxError(t *testing.T) {
-	read := func(v codec.Value) { // everything, as deep as it gets
+	read := func(v codec.Value) { // all values, at any depth
 		var all func(v codec.Value)
 		all = func(v codec.Value) {
 			_ = v.Scalar() + v.String()
@@ -253,8 +253,8 @@ func TestSyntaxError(t *testing.T) {
 	}
 }
 
-// TestSkippedIsNotValidated shows what the package comment says: a value that
-// nobody reads is passed over.
+// TestSkippedIsNotValidated tests a rule of the package comment: a value that
+// is never read is not validated.
 func TestSkippedIsNotValidated(t *testing.T) {
 	f := func(text string) {
 		t.Helper()

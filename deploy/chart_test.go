@@ -310,7 +310,7 @@ func TestPluginRBAC(t *testing.T) {
 	}
 }
 
-// wantsOnce reports rights that two rules grant.
+// wantsOnce reports permissions that two rules grant.
 func wantsOnce(t *testing.T, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	seen := make(map[string]bool)

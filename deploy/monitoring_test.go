@@ -277,8 +277,8 @@ func accounts() string {
 	return items
 }
 
-// scrapeWith is scrape with these plugins, after calls that were allowed,
-// patched or denied, could not be read, and were refused.
+// scrapeWith does what scrape does with these plugins, after calls that were allowed, patched,
+// denied, unreadable and refused.
 func scrapeWith(t *testing.T, plugins ...string) string {
 	t.Helper()
 	var configured []string

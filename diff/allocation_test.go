@@ -16,7 +16,7 @@ func TestNoAllocations(t *testing.T) {
 	var patch, response []byte
 	f := func(name string, run func()) {
 		t.Helper()
-		run() // to grow what is kept
+		run() // the first run grows the pooled memory
 		if n := testing.AllocsPerRun(1000, run); n != 0 || o.Err() != nil {
 			t.Errorf("%s: got %v allocations, %v, want 0", name, n, o.Err())
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/fastadmit/fastadmit/diff"
 )
 
-// alwaysPull makes of a raw Pod the patch that AlwaysPullImages answers with,
-// in the base64 of the response.
+// alwaysPull returns the patch of AlwaysPullImages for a raw Pod, in the base64
+// of the response.
 func alwaysPull(o *codec.Object, pod, patch, response []byte) (_, _ []byte) {
 	o.Reset(pod)
 	for _, list := range [...]string{"initContainers", "containers", "ephemeralContainers"} {

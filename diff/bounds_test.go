@@ -49,8 +49,8 @@ func TestComparedMax(t *testing.T) {
 	f(array, comparedMax+1, "/a")
 }
 
-// TestComparedMaxOfEither has one of two objects or arrays be longer than what is
-// compared.
+// TestComparedMaxOfEither compares two objects or arrays, only one of which
+// exceeds the limit.
 func TestComparedMaxOfEither(t *testing.T) {
 	array := func(n int) string { return "[" + strings.Repeat(`"`+filler+`",`, n-1) + `"` + filler + `"]` }
 	object := func(n int) string {
@@ -86,7 +86,7 @@ func boolean(b bool) int {
 	return 0
 }
 
-// TestDepthMax changes what lies ever deeper in an object that is set.
+// TestDepthMax changes a value at increasing depth in an object that was set.
 func TestDepthMax(t *testing.T) {
 	nested := func(depth int, leaf string) string {
 		return strings.Repeat(`{"filler":"`+filler+`","n":`, depth) + leaf + strings.Repeat("}", depth)
@@ -109,7 +109,8 @@ func TestDepthMax(t *testing.T) {
 	f(66, 64)
 }
 
-// TestDepthMaxOfArrays does so with arrays, whose index is part of the pointer.
+// TestDepthMaxOfArrays does the same with arrays, whose index is part of the
+// pointer.
 func TestDepthMaxOfArrays(t *testing.T) {
 	nested := func(depth int, leaf string) string {
 		return strings.Repeat(`["`+filler+`",`, depth) + leaf + strings.Repeat("]", depth)
@@ -182,8 +183,8 @@ func TestManyContainers(t *testing.T) {
 	})
 }
 
-// TestPatchMax makes patches with as many operations and bytes as there may be,
-// one less and one more, behind something else.
+// TestPatchMax makes patches with the maximum number of operations and bytes, one
+// less and one more, behind other text in the buffer.
 func TestPatchMax(t *testing.T) {
 	dst := []byte("something else")
 	f := func(o *codec.Object, length int, what string) {
@@ -199,7 +200,7 @@ func TestPatchMax(t *testing.T) {
 			t.Errorf("got %d bytes, %v, want none of too many %s", len(patch)-len(dst), o.Err(), what)
 		}
 	}
-	// A value, and two of which the first is too long.
+	// One value, and two values of which the first is too long.
 	for length, what := range map[int]string{
 		PatchBytesMax - 1: "", PatchBytesMax: "", PatchBytesMax + 1: "bytes of the JSON Patch with its changes",
 	} {
@@ -217,7 +218,7 @@ func TestPatchMax(t *testing.T) {
 		o.SetString("x", "b")
 		f(&o, 0, "bytes of the JSON Patch with its changes")
 	}
-	// Parts that are taken back are not counted.
+	// Parts that are discarded are not counted.
 	for n, what := range map[int]string{
 		OperationsMax - 1: "", OperationsMax: "", OperationsMax + 1: "operations of the JSON Patch with its changes",
 	} {
@@ -231,8 +232,8 @@ func TestPatchMax(t *testing.T) {
 	}
 }
 
-// TestMemoryKept compares arrays of many sizes: what a differ keeps for the
-// next patch is bounded, and holds on to no document.
+// TestMemoryKept compares arrays of many sizes: the memory that a differ retains
+// for the next patch is bounded, and references no document.
 func TestMemoryKept(t *testing.T) {
 	d := &differ{bytesMax: PatchBytesMax}
 	for _, n := range []int{1, comparedMax, comparedMax + 1, 100 * comparedMax} {

@@ -110,14 +110,14 @@ func (c *changer) changeElements(array, was, now codec.Value) {
 	if len(old) == len(elements) || c.object.Err() != nil {
 		return
 	}
-	var kept []codec.Value
+	var remaining []codec.Value
 	for i, element := range array.Elements() {
 		if i < paired || i >= len(old)-last {
-			kept = append(kept, element)
+			remaining = append(remaining, element)
 		}
 	}
 	text := []byte{'['}
-	for _, element := range slices.Concat(kept[:paired], elements[paired:len(elements)-last], kept[paired:]) {
+	for _, element := range slices.Concat(remaining[:paired], elements[paired:len(elements)-last], remaining[paired:]) {
 		text = append(element.AppendJSON(text), ',')
 	}
 	text[len(text)-1] = ']' // in place of the last comma

@@ -15,7 +15,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// TestChange makes the difference of two documents in one that has more.
+// TestChange applies the difference of two documents to one that has more
+// fields.
 func TestChange(t *testing.T) {
 	f := func(object, before, after, want string) {
 		t.Helper()
@@ -43,7 +44,7 @@ func TestChange(t *testing.T) {
 	f(deep(63, `{"k":1,"x":1}`), deep(63, `{"k":1}`), deep(63, `{"k":2}`), deep(63, `{"k":2,"x":1}`))
 }
 
-// TestChangeGenerated makes a generated document into another one.
+// TestChangeGenerated changes a generated document into another one.
 func TestChangeGenerated(t *testing.T) {
 	random := seed.Rand(t)
 	var value func(depth int) any

@@ -124,8 +124,8 @@ func same(a, b codec.Value) bool {
 	return escaped && a.EqualString(b.String())
 }
 
-// shorter appends the operations of parts, or one operation that replaces the whole value
-// by after if that is shorter, or if parts returns false.
+// shorter appends the operations of parts. If one operation that replaces the whole value
+// by after is shorter, or if parts returns false, it appends that one instead.
 func (d *differ) shorter(after codec.Value, parts func() bool) {
 	start, operations := len(d.patch), d.operations
 	done := parts()

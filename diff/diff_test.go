@@ -7,10 +7,11 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// O keeps a case on one line.
+// O makes a case fit on one line.
 type O = *codec.Object
 
-// checkText fails unless the patch for what edit does to text is want.
+// checkText fails unless want is the patch for the edits that edit makes to
+// text.
 func checkText(t *testing.T, text string, edit func(o O), want string) {
 	t.Helper()
 	var o codec.Object
@@ -21,8 +22,8 @@ func checkText(t *testing.T, text string, edit func(o O), want string) {
 	}
 }
 
-// TestAppendPatch states the exact patch: what changed and no more, or the
-// whole where that is shorter.
+// TestAppendPatch tests the exact patch: only what changed, or the whole value
+// if that is shorter.
 func TestAppendPatch(t *testing.T) {
 	f := func(text string, edit func(o O), want string) { t.Helper(); checkText(t, text, edit, want) }
 	f(`{}`, func(O) {}, "")
@@ -43,12 +44,13 @@ func TestAppendPatch(t *testing.T) {
 	f(`{}`, func(o O) { o.Set("1", "é") }, `[{"op":"add","path":"/é","value":1}]`)
 	f(`{"":{"":1}}`, func(o O) { o.Set("2", "", "") }, `[{"op":"replace","path":"//","value":2}]`)
 
-	// A parent that is new comes whole, before or with what is in it.
+	// A new parent is added as a whole, with the values in it, whether they
+	// were set before or after it.
 	f(`{}`, func(o O) { o.Set("1", "a", "b", "c") }, `[{"op":"add","path":"/a","value":{"b":{"c":1}}}]`)
 	f(`{"a":null}`, func(o O) { o.Set("1", "a", "b") }, `[{"op":"replace","path":"/a","value":{"b":1}}]`)
 	f(`{}`, func(o O) { o.Append("1", "a"); o.Append("2", "a") }, `[{"op":"add","path":"/a","value":[1,2]}]`)
 
-	// An object that was set as a whole: only what differs.
+	// If an object was set as a whole, the patch has only the differences.
 	const labels = `{"labels":{"app":"a-name-that-is-long","tier":"another-long-name","zone":"one-more-long-name"}}`
 	f(labels, func(o O) {
 		o.Set(`{"app":"a-name-that-is-long","tier":"new","zone":"one-more-long-name"}`, "labels")
@@ -60,18 +62,19 @@ func TestAppendPatch(t *testing.T) {
 	f(`{"a":{"b":1}}`, func(o O) { o.Set(`{}`, "a") }, `[{"op":"remove","path":"/a/b"}]`)
 	f(`{"a":{"b":1}}`, func(o O) { o.Set(`[]`, "a") }, `[{"op":"replace","path":"/a","value":[]}]`)
 
-	// Strings are the same if they mean the same, whichever of them has escapes.
+	// Strings are equal if their plain texts are, whichever of them has
+	// escapes.
 	f(`{"a":["x","\u0079"]}`, func(o O) { o.Set(`["\u0078","y"]`, "a") }, "")
 	f(`{"a":["x"]}`, func(o O) { o.Set(`["\u0079"]`, "a") }, `[{"op":"replace","path":"/a/0","value":"\u0079"}]`)
 	f(`{"a":""}`, func(o O) { o.Set(`{"\\":1}`, "a") }, `[{"op":"replace","path":"/a","value":{"\\":1}}]`)
 	f(`{"a":{"\\":1}}`, func(o O) { o.Set(`""`, "a") }, `[{"op":"replace","path":"/a","value":""}]`)
 
-	// White space and spelling of what stays are no change.
+	// White space and escapes of unchanged values are no change.
 	f(` { "a" : { "b" : "\u0078" , "c" : 1 } } `, func(o O) { o.Set(`{"c":1,"b":"x"}`, "a") }, "")
 }
 
-// TestAppendPatchArrays does so for arrays: what is the same at both ends is
-// left alone.
+// TestAppendPatchArrays does the same for arrays: equal elements at both ends
+// are not touched.
 func TestAppendPatchArrays(t *testing.T) {
 	f := func(text string, edit func(o O), want string) { t.Helper(); checkText(t, text, edit, want) }
 	const args = `{"args":["first-argument","second-argument","third-argument","fourth-argument","fifth-argument"]}`
@@ -98,7 +101,7 @@ func TestAppendPatchArrays(t *testing.T) {
 	f(`[[1]]`, func(o O) { o.Append("2", "0") }, `[{"op":"add","path":"/0/1","value":2}]`)
 }
 
-// TestPatchOfPatched takes the object that a patch made for the next round.
+// TestPatchOfPatched edits the object that a patch made, in a second round.
 func TestPatchOfPatched(t *testing.T) {
 	text := podObject(t)
 	var o codec.Object

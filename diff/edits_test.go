@@ -17,7 +17,7 @@ type editor struct {
 	object *codec.Object
 }
 
-// somewhere returns a path to something, and what is there and above it.
+// somewhere returns a path, the value there, and the value above it.
 func (e *editor) somewhere() (path []string, v, parent codec.Value) {
 	v = e.object.Root()
 	for {
@@ -41,7 +41,7 @@ func (e *editor) somewhere() (path []string, v, parent codec.Value) {
 	}
 }
 
-// value returns JSON text, often such that shares much with v.
+// value returns JSON text, which often has much in common with v.
 func (e *editor) value(v codec.Value) string {
 	switch e.rng.IntN(10) {
 	case 0:
@@ -79,8 +79,8 @@ func (e *editor) changed(v codec.Value) string {
 	return string(o.Root().AppendJSON(nil))
 }
 
-// from returns a Value that path goes through, where an edit can start, and the
-// rest of the path.
+// from returns a Value on path at which an edit can start, and the rest of the
+// path.
 func (e *editor) from(path []string) (codec.Value, []string) {
 	n := e.rng.IntN(len(path) + 1)
 	if v := e.object.Get(path[:n]...); v.Exists() {
@@ -123,7 +123,7 @@ func (e *editor) edit() {
 		if v.Kind() == codec.KindObject && goesThrough(v, made[len(path):]) {
 			e.object.SetInt(1, append(made, "x")...)
 		}
-	case 8: // there and back
+	case 8: // set and set back
 		was := string(v.AppendJSON(nil))
 		if was != "" {
 			e.object.Set(`"other"`, path...)
@@ -132,8 +132,8 @@ func (e *editor) edit() {
 	}
 }
 
-// goesThrough reports whether there is nothing but objects on path from v, as
-// far as there is anything: an edit may make the rest.
+// goesThrough reports whether all values on path from v are objects, as far as
+// they exist: an edit may create the rest.
 func goesThrough(v codec.Value, path []string) bool {
 	for _, token := range path {
 		v = v.Get(token)
@@ -147,8 +147,8 @@ func goesThrough(v codec.Value, path []string) bool {
 	return true
 }
 
-// TestPatchOfRandomEdits makes more than ten thousand sequences of edits to
-// the objects of the corpus, and has their patches applied.
+// TestPatchOfRandomEdits makes more than ten thousand sequences of edits to the
+// objects of the corpus, and applies their patches.
 func TestPatchOfRandomEdits(t *testing.T) {
 	rng := seed.Rand(t)
 	rounds := 31
@@ -187,7 +187,7 @@ func TestNoPatch(t *testing.T) {
 	}
 	objects(t, func(name string, text []byte) {
 		f(name, text, func(*codec.Object) {})
-		f(name, text, func(o *codec.Object) { // every value with itself
+		f(name, text, func(o *codec.Object) { // every value to itself
 			for member, value := range o.Root().Members() {
 				o.Set(string(value.AppendJSON(nil)), member)
 				for inner, value := range value.Members() {
@@ -195,13 +195,13 @@ func TestNoPatch(t *testing.T) {
 				}
 			}
 		})
-		f(name, text, func(o *codec.Object) { // every value away and back
+		f(name, text, func(o *codec.Object) { // every value to another one and back
 			for member, value := range o.Root().Members() {
 				o.Remove(member)
 				o.Set(string(value.AppendJSON(nil)), member)
 			}
 		})
-		f(name, text, func(o *codec.Object) { // values that come and go
+		f(name, text, func(o *codec.Object) { // values that are added and removed
 			o.SetInt(1, "a", "b", "d")
 			o.Append("1", "a", "c")
 			o.Remove("a")

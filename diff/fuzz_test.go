@@ -9,8 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// FuzzPatch replaces a member by another value, makes random edits, and has
-// the patch applied.
+// FuzzPatch replaces a member by another value, makes random edits, and applies
+// the patch.
 func FuzzPatch(f *testing.F) {
 	objects(f, func(_ string, object []byte) {
 		f.Add(object, string(object), uint64(len(object)))
@@ -25,13 +25,13 @@ func FuzzPatch(f *testing.F) {
 		var o codec.Object
 		o.Reset(text)
 		if o.Root().Kind() != codec.KindObject {
-			return // nothing that the API server sends
+			return // the API server never sends this
 		}
 		rng := rand.New(rand.NewPCG(seed, 0))
 		if json.Valid([]byte(value)) && !hasDuplicates(t, []byte(value)) {
 			o.Set(value, "a")
 			if o.Err() != nil {
-				o.Reset(text) // white space around it, or not UTF-8
+				o.Reset(text) // white space around it, or invalid UTF-8
 			}
 		}
 		e := editor{rng, &o}
@@ -42,8 +42,8 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// hasDuplicates reports whether text says less once encoding/json read it:
-// which of two members of one name a patch changes is not defined.
+// hasDuplicates reports whether encoding/json drops members of text: which of
+// two members with the same name a patch changes is not defined.
 func hasDuplicates(t *testing.T, text []byte) bool {
 	var o codec.Object
 	o.Reset(text)

@@ -43,7 +43,7 @@ func podObject(t testing.TB) []byte {
 	return review.Request.Object
 }
 
-// decoded returns what encoding/json makes of text, numbers as written.
+// decoded returns text as encoding/json decodes it, with numbers as written.
 func decoded(t testing.TB, text []byte) (v any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -55,7 +55,7 @@ func decoded(t testing.TB, text []byte) (v any) {
 }
 
 // applied returns text with the patch applied by the library that
-// kube-apiserver applies with.
+// kube-apiserver uses.
 func applied(t testing.TB, text, patch []byte) []byte {
 	t.Helper()
 	if len(patch) == 0 {
@@ -72,8 +72,8 @@ func applied(t testing.TB, text, patch []byte) []byte {
 	return after
 }
 
-// checkPatch fails unless the patch for o makes of text, the document o was
-// reset to, what o is now. It returns the patch.
+// checkPatch fails unless the patch for o turns text, the document that o was
+// reset to, into the current document of o. It returns the patch.
 func checkPatch(t testing.TB, text []byte, o *codec.Object) []byte {
 	t.Helper()
 	if err := o.Err(); err != nil {

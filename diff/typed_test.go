@@ -14,7 +14,8 @@ import (
 	"github.com/fastadmit/fastadmit/diff"
 )
 
-// typed decodes text into a Pod, changes it, and takes the change over.
+// typed decodes text into a Pod, changes it, and applies the change to the
+// Object.
 func typed(t *testing.T, o *codec.Object, text []byte, change func(p *corev1.Pod)) {
 	t.Helper()
 	o.Reset(text)
@@ -29,7 +30,7 @@ func typed(t *testing.T, o *codec.Object, text []byte, change func(p *corev1.Pod
 	}
 }
 
-// TestTyped changes a Pod that has fields which corev1.Pod does not know.
+// TestTyped changes a Pod that has fields that corev1.Pod does not know.
 func TestTyped(t *testing.T) {
 	f := func(text string, change func(p *corev1.Pod), want string, operated ...string) {
 		t.Helper()
@@ -60,7 +61,7 @@ func TestTyped(t *testing.T) {
 	}, `{"unknown":{"a":[1e0,{}]},"spec":{"containers":[{"name":"c","new":12345678901234567890,`+
 		`"resources":{"limits":{"cpu":"1"}}}],"newer":null}}`,
 		"add /spec/containers/0/resources")
-	f(pod, func(p *corev1.Pod) { p.Spec.Containers = nil }, // which the type encodes as null
+	f(pod, func(p *corev1.Pod) { p.Spec.Containers = nil }, // the type encodes it as null
 		`{"unknown":{"a":[1e0,{}]},"spec":{"containers":null,"newer":null}}`, "replace /spec/containers")
 
 	f(`{"spec":{"containers":[{"name":"a"},{"name":"b"},{"name":"c"}]}}`, func(p *corev1.Pod) {
@@ -110,7 +111,7 @@ func TestTypedElements(t *testing.T) {
 	f(func(containers) containers { return containers{} }, `[]`, "replace /spec/containers")
 }
 
-// TestTypedNumbers changes numbers that no float64 holds.
+// TestTypedNumbers changes numbers that a float64 cannot represent.
 func TestTypedNumbers(t *testing.T) {
 	const big = int64(9007199254740993) // 1<<53 + 1
 	text := []byte(`{"spec":{"activeDeadlineSeconds":9007199254740992,"terminationGracePeriodSeconds":1}}`)
@@ -126,7 +127,7 @@ func TestTypedNumbers(t *testing.T) {
 	}
 }
 
-// TestTypedCorpus changes every recorded Pod, and not.
+// TestTypedCorpus changes every recorded Pod, and encodes each unchanged.
 func TestTypedCorpus(t *testing.T) {
 	pods := 0
 	objects(t, func(name string, text []byte) {
@@ -186,7 +187,7 @@ func TestTypedRefuses(t *testing.T) {
 	f(`{"a":1`, object{"a": 1}, object{"a": 2, "b": 3}, `invalid JSON at byte 6`)
 }
 
-// TestTypedParents makes changes in parts that only the type's encoding has.
+// TestTypedParents makes changes in fields that only the type's encoding has.
 func TestTypedParents(t *testing.T) {
 	f := func(text string, before, after any, want string) {
 		t.Helper()
@@ -205,7 +206,7 @@ func TestTypedParents(t *testing.T) {
 	f(`{}`, object{}, object{"a": nil}, `{"a":null}`)
 	f(`{"a":[1,2,3]}`, object{"a": []int{1}}, object{"a": []int{2}}, `{"a":[2]}`) // before was another document
 
-	// Of elements that the type cannot tell apart, those at the beginning stay.
+	// If the type cannot tell elements apart, those at the beginning stay.
 	one := object{"k": 1}
 	f(`{"a":[{"k":1,"u":1},{"k":1,"u":2}]}`, object{"a": []any{one, one}}, object{"a": []any{one}}, `{"a":[{"k":1,"u":1}]}`)
 	f(`{"a":[{"k":1,"u":1}]}`, object{"a": []any{one}}, object{"a": []any{one, one}}, `{"a":[{"k":1,"u":1},{"k":1}]}`)

@@ -13,7 +13,7 @@ func topology(zone, region string) map[string]string {
 	return map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: region}
 }
 
-// check compares the labels of a disk; want is an error's text if there are to be none.
+// check compares the labels of a disk; want is an error's text if no labels are expected.
 func check(t *testing.T, c cloud, id, zone string, want map[string]string, wantErr string) {
 	t.Helper()
 	got, err := c.labels(t.Context(), disk{id: id, zone: zone})
@@ -61,7 +61,7 @@ func TestAWS(t *testing.T) {
 	}
 }
 
-// TestGCE has the cases of upstream's own test, too (gce_disks_test.go TestGetLabelsForVolume).
+// TestGCE includes the cases of upstream's own test (gce_disks_test.go TestGetLabelsForVolume).
 func TestGCE(t *testing.T) {
 	f := newFake(t)
 	const a, b, c, far = "us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a"
@@ -79,7 +79,7 @@ func TestGCE(t *testing.T) {
 	in := func(zone string) map[string]string { return topology(zone, "us-central1") }
 	check(t, g, "one", "", in(a), "")
 	check(t, g, "one", a, in(a), "")
-	check(t, g, "one", a+"__"+a, nil, "unknown") // one zone, but none that is called so
+	check(t, g, "one", a+"__"+a, nil, "unknown") // one zone, but none with that name
 	check(t, g, "one", b, nil, "unknown")
 	check(t, g, "one", a+"__"+b, nil, "unknown") // no regional disk
 	check(t, g, "one", a+"__", nil, "unknown")

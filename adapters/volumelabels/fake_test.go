@@ -17,16 +17,16 @@ import (
 	"testing"
 )
 
-// A fake is EC2 and Compute Engine over HTTP.
+// A fake is a server with the APIs of EC2 and Compute Engine.
 type fake struct {
 	url     string
 	volumes map[string][]string          // zones of the volumes that EC2 gives for a name
 	disks   map[string]map[string]string // zones of zonal disks as GCE gives them, by place and name
 	replica map[string][]string          // zones of regional disks
 	zones   []string
-	broken  atomic.Bool // says that the clouds cannot be asked
+	broken  atomic.Bool // the APIs answer with errors
 	asked   atomic.Int64
-	wait    chan struct{} // until it is closed, the clouds do not answer; nil for not at all
+	wait    chan struct{} // the APIs answer after it is closed; nil for at once
 }
 
 const zonesURL = "https://www.googleapis.com/compute/v1/projects/project/"
@@ -92,7 +92,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if f.broken.Load() {
-		http.Error(w, "broken", http.StatusForbidden) // which no client tries again
+		http.Error(w, "broken", http.StatusForbidden) // an error that no client retries
 		return
 	}
 	if path, ok := strings.CutPrefix(r.URL.Path, "/compute/v1/projects/project/"); ok {

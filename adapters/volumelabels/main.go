@@ -218,7 +218,7 @@ func (c *program) tls() *tls.Config {
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{certificate},
 		}
 		if c.clientCA != "" {
-			settings.ClientAuth = tls.VerifyClientCertIfGiven // probes of the kubelet have none
+			settings.ClientAuth = tls.VerifyClientCertIfGiven // the kubelet's probes have no credentials
 			if settings.ClientCAs, err = c.certificates(); err != nil {
 				return nil, err
 			}

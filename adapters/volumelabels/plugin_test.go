@@ -10,7 +10,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/persistentvolumelabel"
 )
 
-// TestPlugin has fastadmit's plugin as the client, and the clouds behind the program.
+// TestPlugin calls the program with fastadmit's plugin as the client. The clouds are
+// fakes.
 func TestPlugin(t *testing.T) {
 	f := newFake(t)
 	f.volumes = map[string][]string{"vol-1": {"us-east-1b"}}

@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// counting is a cloud that knows the disks whose names have a zone.
+// counting is a cloud that knows the disks whose names contain a zone, and counts requests.
 type counting struct {
 	mu    sync.Mutex
 	zones map[string]string
@@ -102,7 +102,7 @@ func TestAnswers(t *testing.T) {
 	checkAnswer(t, s, "provider=aws&id=d", http.StatusOK, "") // remembered
 }
 
-// TestCache has the ages of answers.
+// TestCache tests how long answers are cached.
 func TestCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{zones: map[string]string{"d": "z"}}
@@ -115,7 +115,7 @@ func TestCache(t *testing.T) {
 			}
 		}
 		asks("provider=aws&id=d", http.StatusOK, 1)
-		asks("provider=aws&id=d&zone=y", http.StatusOK, 2) // another question
+		asks("provider=aws&id=d&zone=y", http.StatusOK, 2) // another request
 		asks("provider=aws&id=e", http.StatusNotFound, 3)
 		c.set("d", "other")
 		c.set("e", "z")
@@ -137,7 +137,7 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// TestLimits has a cloud that does not answer.
+// TestLimits uses a cloud that does not answer.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{zones: map[string]string{}, wait: func(ctx context.Context) error {
@@ -146,7 +146,7 @@ func TestLimits(t *testing.T) {
 		}}
 		s := newTestServer(t, c, limits{inFlight: 3, timeout: time.Second})
 		codes := make(chan int, 3)
-		for _, id := range []string{"a", "a", "b"} { // as many as there may be
+		for _, id := range []string{"a", "a", "b"} { // the maximum number
 			go func() {
 				code, _ := ask(s, "provider=aws&id="+id)
 				codes <- code
@@ -166,7 +166,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestTLS has who may ask, with files that change.
+// TestTLS tests which callers are allowed, with files that change.
 func TestTLS(t *testing.T) {
 	newFake(t)
 	dir := t.TempDir()
@@ -229,7 +229,8 @@ func TestTLS(t *testing.T) {
 	write("token", nil)
 	checkCode(get(path, "Bearer "), http.StatusUnauthorized)
 
-	// Another authority: the server's new certificate holds, and the client's old one does not.
+	// The authority changes: the server's new certificate is accepted, and the client's old
+	// one is not.
 	old := pair
 	certificate, key = selfSigned(t)
 	write("tls.crt", certificate)

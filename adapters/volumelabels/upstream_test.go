@@ -66,7 +66,7 @@ func TestUpstream(t *testing.T) {
 
 func pick(g *rand.Rand, of ...string) string { return of[g.IntN(len(of))] }
 
-// names are those of disks, most of which are there.
+// names are the names of disks, most of which exist.
 var names = []string{"vol-0", "vol-1", "vol-2", "vol-3", "disk-0", "disk-1", "disk-2", "disk-3", "12", "none", "", ".", "..", "a/b",
 	"%2F", "é", `q"\`, "Up"}
 
@@ -100,7 +100,7 @@ func (f *fake) populate(g *rand.Rand) {
 	}
 }
 
-// generate makes a volume and what the plugin asks about it.
+// generate makes a volume and the plugin's request for it.
 func generate(g *rand.Rand) (*corev1.PersistentVolume, disk) {
 	v := new(corev1.PersistentVolume)
 	if g.IntN(2) == 0 {
@@ -132,7 +132,7 @@ func generate(g *rand.Rand) (*corev1.PersistentVolume, disk) {
 	return v, d
 }
 
-// An upstreamAnswer is what the command upstream writes.
+// An upstreamAnswer is the output of the command upstream.
 type upstreamAnswer struct {
 	Labels map[string]string
 	Error  string

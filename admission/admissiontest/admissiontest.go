@@ -166,8 +166,8 @@ func readable(t testing.TB, chain *admission.Chain, review []byte) json.RawMessa
 	return response
 }
 
-// forget removes the plugin's name, which the chain adds: an audit annotation, the start
-// of the message, and the last cause of a status.
+// forget removes the plugin's name, which the chain adds in three places: an audit
+// annotation, the start of the message, and the last cause of a status.
 func forget(response map[string]any, plugin string) {
 	forgetMember(response, "auditAnnotations", plugin)
 	status, ok := response["status"].(map[string]any)

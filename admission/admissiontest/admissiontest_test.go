@@ -12,7 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// failures is a test that only notes what fails.
+// failures is a testing.TB that records failures and does not fail.
 type failures struct {
 	testing.TB
 	messages []string
@@ -22,8 +22,8 @@ func (f *failures) Errorf(format string, args ...any) {
 	f.messages = append(f.messages, fmt.Sprintf(format, args...))
 }
 
-// check checks that there is one message with each of those texts.
-// Fatalf ends the goroutine, as that of a test does.
+// check checks that each of the texts is in one message. Fatalf ends the goroutine,
+// as that of a test does.
 func (f *failures) Fatalf(format string, args ...any) {
 	f.Errorf(format, args...)
 	runtime.Goexit()
@@ -126,8 +126,8 @@ func TestCheckOwned(t *testing.T) {
 	f(func(review *codec.Review) any { return item{all: map[string][]any{"k": {1, review.Name()}}} }, "the value.all[k][1] is a view")
 }
 
-// TestGoldenCases has golden cases fail whose plugin gives no answer, unless that is
-// what they want.
+// TestGoldenCases runs golden cases whose plugin fails. A case passes only if it
+// expects the failure.
 func TestGoldenCases(t *testing.T) {
 	f := func(result admission.Result, c Case, want ...string) {
 		t.Helper()

@@ -2,6 +2,6 @@
 
 package admissiontest
 
-// allocates says whether the build allocates where others do not: the race
-// detector does, and the tag poison copies each body.
+// allocates reports whether this build allocates more than a normal one: the
+// race detector does, and the tag poison copies each body.
 const allocates = true

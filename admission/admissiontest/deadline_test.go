@@ -12,8 +12,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestHurried has a plugin that stops at its deadline, and one that waits for the end of its
-// context.
+// TestHurried tests a plugin that stops at its deadline, and one that runs until its context
+// ends.
 func TestHurried(t *testing.T) {
 	f := func(ctx context.Context, stops bool, want time.Duration, failed bool) {
 		t.Helper()

@@ -21,7 +21,8 @@ func Difference(got, want []byte) string {
 	return text
 }
 
-// linesOf returns the lines of a JSON text as YAML, or those of text that is not JSON.
+// linesOf returns the lines of a JSON text as YAML. If the text is not JSON, it
+// returns the lines of the text.
 func linesOf(text []byte) []string {
 	if converted, err := yaml.JSONToYAML(text); err == nil {
 		text = converted

@@ -35,10 +35,10 @@ func CheckOwned(t testing.TB, body []byte, keep func(review *codec.Review) any) 
 	}
 }
 
-// A walk finds views in everything that is reachable from a value.
+// A walk finds slices and strings in released memory that are reachable from a value.
 type walk struct {
 	seen  map[any]bool // pointers and maps
-	views []string     // where they are
+	views []string     // the paths of the views found
 }
 
 func (w *walk) value(place string, v reflect.Value) {

@@ -11,7 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// demanding criteria match the recording after everything was looked at.
+// demanding criteria match the recording only after all conditions were
+// checked.
 const demanding = `
 rules:
 - {operations: [DELETE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*'], scope: Cluster}
@@ -32,7 +33,7 @@ objectSelector:
   - {key: no/such, operator: DoesNotExist}
 `
 
-// matchers are those of ten plugins.
+// matchers are the Matchers of ten plugins.
 func matchers(t testing.TB) (ten [10]*match.Matcher) {
 	for i := range ten {
 		ten[i] = newMatcher(t, demanding)
@@ -59,7 +60,7 @@ func TestNoAllocations(t *testing.T) {
 				}
 			}
 		}
-		once() // to grow what is kept
+		once() // the first run grows the pooled memory
 		if n := testing.AllocsPerRun(1000, once); n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", name, n)
 		}
@@ -68,7 +69,7 @@ func TestNoAllocations(t *testing.T) {
 	f("pods-create-v1-1.json", func(o *codec.Object) { o.SetString("checkout", "metadata", "labels", "team") })
 }
 
-// BenchmarkMatches asks ten plugins' criteria about one Pod.
+// BenchmarkMatches matches one Pod against the criteria of ten plugins.
 func BenchmarkMatches(b *testing.B) {
 	ten := matchers(b)
 	text := corpus.MustRead("pods-create-v1-1.json")

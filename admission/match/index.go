@@ -11,9 +11,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// smallest is the least number of Matchers for which an Index is faster than to ask each. It
-// reads the labels of the namespace and the object once, which costs as much as some ten
-// selectors.
+// smallest is the least number of Matchers for which an Index is faster than a call of each
+// Matcher. An Index reads the labels of the namespace and the object once, which costs as much
+// as some ten selectors.
 const smallest = 16
 
 // An Index finds those of many Matchers that can match a review, without asking each. It
@@ -98,8 +98,9 @@ func count(counts map[label]int, s labels.Selector) {
 	}
 }
 
-// rarest returns the labels of which the selector requires one: those of the requirement that
-// fewest selectors share. It returns nil if the selector requires no value of a label.
+// rarest returns the labels of the requirement that the fewest selectors share. Each object
+// that the selector matches has one of them. It returns nil if the selector requires no value
+// of a label.
 func rarest(counts map[label]int, s labels.Selector) (best []label) {
 	requirements, _ := s.Requirements()
 	fewest := 0
@@ -115,7 +116,8 @@ func rarest(counts map[label]int, s labels.Selector) (best []label) {
 	return best
 }
 
-// required returns the labels of which a requirement demands one, nil if others satisfy it too.
+// required returns the labels of which an object must have one to meet the requirement, nil if
+// objects without them can meet it too.
 func required(r *labels.Requirement) (all []label) {
 	switch r.Operator() {
 	case selection.In, selection.Equals, selection.DoubleEquals:
@@ -152,7 +154,7 @@ func (x *Index) inNamespace(ctx context.Context, review *codec.Review, a *admiss
 		return found
 	}
 	if review.Namespace() == "" || a.Resource.Resource == "namespaces" {
-		return append(found, x.namespaces.all...) // the selector counts for some of these reviews alone
+		return append(found, x.namespaces.all...) // the selector applies only to some of these reviews
 	}
 	all, err := namespaces.Labels(ctx, review.Namespace())
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// namespaces are the namespaces there are. A name that is in there without
-// labels cannot be looked up.
+// namespaces maps the names of existing namespaces to their labels. The lookup
+// of a name whose labels are nil fails.
 type namespaces map[string]labels.Set
 
 func (n namespaces) Labels(ctx context.Context, name string) (labels.Set, error) {
@@ -39,7 +39,7 @@ func (n namespaces) Labels(ctx context.Context, name string) (labels.Set, error)
 	return ls, nil
 }
 
-// missing returns the error for a namespace that is not there.
+// missing returns the error for a namespace that does not exist.
 func missing(ctx context.Context, name string) error {
 	empty, err := state.New(state.Options{Objects: []runtime.Object{}})
 	if err == nil {
@@ -50,7 +50,7 @@ func missing(ctx context.Context, name string) error {
 
 var cluster = namespaces{"shop": {"env": "prod", "empty": ""}, "bare": {}, "broken": nil}
 
-// newMatcher makes criteria, written as YAML, ready.
+// newMatcher compiles criteria that are written as YAML.
 func newMatcher(t testing.TB, criteria string) *match.Matcher {
 	t.Helper()
 	c := new(match.Criteria)
@@ -74,7 +74,7 @@ func body(t *testing.T, request string) []byte {
 	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",%s}`, content[1:])
 }
 
-// matches asks about a review after edits to it, nil for none.
+// matches matches a review after edits to it, nil for none.
 func matches(t *testing.T, m *match.Matcher, body []byte, edit func(*codec.Object)) (bool, error) {
 	t.Helper()
 	review := codec.Acquire()
@@ -115,7 +115,7 @@ func TestMatchesNamespace(t *testing.T) {
 	f("namespaceSelector: {matchLabels: {empty: ''}}", pods+"operation: DELETE\nnamespace: shop", true)
 	f("namespaceSelector: {matchLabels: {empty: ''}}", pods+"operation: DELETE\nnamespace: bare", false)
 
-	// Empty selectors look nothing up.
+	// Empty selectors need no lookup.
 	f("{}", pods+"operation: CREATE\nnamespace: missing", true)
 	f("namespaceSelector: {}", pods+"operation: CREATE\nnamespace: broken", true)
 
@@ -123,7 +123,8 @@ func TestMatchesNamespace(t *testing.T) {
 	f(prod, nodes+"operation: CREATE", true)
 	f(notProd, nodes+"operation: CREATE", true)
 
-	// Namespaces, which the API server gives their own name as namespace.
+	// Namespaces: the API server sets the namespace of the request to their own
+	// name.
 	f(prod, itself+"operation: CREATE\nname: new\nnamespace: new\nobject: {metadata: {labels: {env: prod}}}", true)
 	f(prod, itself+"operation: CREATE\nname: new\nnamespace: new\nobject: {metadata: {labels: {env: test}}}", false)
 	f(prod, itself+"operation: CREATE\nname: new\nnamespace: new\nobject: {metadata: {}}", false)
@@ -138,15 +139,14 @@ func TestMatchesNamespace(t *testing.T) {
 	f(prod, likewise+"operation: CREATE\nobject: {metadata: {labels: {env: prod}}}", true)
 }
 
-// TestMatchesNamespaceErrors asks where the labels of a namespace cannot be
-// had.
+// TestMatchesNamespaceErrors tests lookups of namespaces that fail.
 func TestMatchesNamespaceErrors(t *testing.T) {
 	const (
 		prod  = "namespaceSelector: {matchLabels: {env: prod}}\n"
 		pod   = "operation: CREATE\nresource: {group: '', version: v1, resource: pods}\n"
 		space = "resource: {group: '', version: v1, resource: namespaces}\n"
 
-		failure = "Internal error occurred: no connection" // of what is asked, not of the review
+		failure = "Internal error occurred: no connection" // of the lookup, not of the review
 	)
 	f := func(criteria, request string, code int32, message string) {
 		t.Helper()
@@ -173,12 +173,12 @@ func TestMatchesNamespaceErrors(t *testing.T) {
 	f(prod, space+"operation: CREATE\nnamespace: shop", http.StatusInternalServerError,
 		"Internal error occurred: object does not implement the Object interfaces")
 
-	// It does not matter where the rest does not match.
+	// The error does not matter if the rest does not match.
 	f(prod+"objectSelector: {matchLabels: {a: b}}", pod+"namespace: missing\nobject: {metadata: {}}", 0, "")
 	f(prod+"rules: [{operations: [DELETE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]", pod+"namespace: missing", 0, "")
 }
 
-// TestMatchesInTime asks for a namespace when the time for it is over.
+// TestMatchesInTime looks up a namespace after the context has ended.
 func TestMatchesInTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -194,7 +194,7 @@ func TestMatchesInTime(t *testing.T) {
 	}
 }
 
-// TestMatchesFaults asks about text that is not JSON where it is read.
+// TestMatchesFaults tests invalid JSON in the parts that a Matcher reads.
 func TestMatchesFaults(t *testing.T) {
 	m := newMatcher(t, "objectSelector: {matchLabels: {tier: web}}")
 	f := func(object string) {
@@ -260,7 +260,7 @@ func TestMatchesObject(t *testing.T) {
 	}
 	f := func(object, oldObject string, want ...string) {
 		t.Helper()
-		in("UPDATE", object, oldObject, want...) // what there is counts, not what the operation should have
+		in("UPDATE", object, oldObject, want...) // the objects in the review count, not those that the operation normally has
 		in("CREATE", object, oldObject, want...)
 		in("CONNECT", object, oldObject, want...)
 		in("DELETE", object, oldObject, want...)
@@ -273,7 +273,7 @@ func TestMatchesObject(t *testing.T) {
 	f("{metadata: {labels: {\"t\\u0069er\": \"w\\u0065b\"}}}", "null", is, has)
 	f("{metadata: {labels: {Tier: web}}}", "null", isNot, hasNot)
 
-	// Either of the two.
+	// One of the two suffices.
 	f("null", "{metadata: {labels: {tier: web}}}", is, has)
 	f("{metadata: {labels: {tier: db}}}", "{metadata: {labels: {tier: web}}}", is, isNot, has)
 	f("{metadata: {}}", "{metadata: {labels: {tier: web}}}", is, isNot, has, hasNot)
@@ -286,7 +286,7 @@ func TestMatchesObject(t *testing.T) {
 	f("{}", "{}")
 	f("null", "null")
 
-	// What only a patch can have made of a custom resource.
+	// Only a patch can give a custom resource such metadata.
 	f("{metadata: {labels: {tier: null}}}", "null", isNot, has, blank)
 	f("{metadata: {labels: {tier: web, other: null}}}", "null", is, has)
 	f("{metadata: {labels: {tier: web, other: 1}}}", "null", isNot, hasNot)
@@ -297,7 +297,7 @@ func TestMatchesObject(t *testing.T) {
 	f("{metadata: null}", "null", isNot, hasNot)
 }
 
-// TestMatchesEdited looks at objects that plugins before have changed.
+// TestMatchesEdited tests objects that earlier plugins changed.
 func TestMatchesEdited(t *testing.T) {
 	f := func(criteria, metadata string, edit func(*codec.Object), want bool) {
 		t.Helper()
@@ -346,7 +346,7 @@ func TestMatchesRules(t *testing.T) {
 	f(create, pods+"operation: DELETE", false)
 	f(create, deployment+"operation: CREATE", false)
 
-	// One of several; and the version that the object was converted to.
+	// One of several rules, and the version to which the object was converted.
 	two := "rules: [{operations: [DELETE], apiGroups: [''], apiVersions: [v1], resources: [pods]}, " +
 		"{operations: ['*'], apiGroups: [apps], apiVersions: [v1], resources: ['*']}]"
 	f(two, pods+"operation: DELETE", true)

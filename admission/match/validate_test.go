@@ -65,7 +65,7 @@ func TestNewErrors(t *testing.T) {
 		"'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
 }
 
-// TestValidResources has resources beside others that do not stand for them.
+// TestValidResources tests lists in which no resource includes another.
 func TestValidResources(t *testing.T) {
 	for _, resources := range []string{"['pods/*', pods]", "['*/exec', pods]", "['*', pods/exec]", "[pods/exec, 'pods/*']",
 		"['pods/*', nodes/status]", "['*/*']"} {

@@ -362,14 +362,14 @@ func (w *watch) judge() error {
 
 // settles waits until the process has no more goroutines and files than before the load.
 func (s *server) settles(before look) error {
-	const spare = 5 // goroutines of the runtime, and the connection for the metrics
+	const others = 5 // goroutines of the runtime, and the connection for the metrics
 	var l look
 	for begin := time.Now(); time.Since(begin) < settleMax; time.Sleep(time.Second) {
 		var err error
 		if l, err = s.look(); err != nil {
 			return err
 		}
-		if l.goroutines <= before.goroutines+spare && l.files <= before.files+spare {
+		if l.goroutines <= before.goroutines+others && l.files <= before.files+others {
 			fmt.Printf("after: %s\n%s\n", l, strings.Join(l.refusals, "\n"))
 			return nil
 		}

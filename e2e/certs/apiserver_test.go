@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// managerToken is that of who may do what certs.Options.Rules says.
+	// managerToken is the token of the user manager, who has the permissions in
+	// certs.Options.Rules.
 	managerToken = "manager"
 
-	// services is where the cluster has the addresses of its services: addresses
-	// of this machine, so that an API server reaches what listens there without
-	// the network of a cluster.
+	// services is the range of the cluster's Services: addresses of this
+	// machine, so that an API server reaches them without a cluster network.
 	services = "127.11.0.0/16"
 )
 
@@ -42,8 +42,8 @@ func startCluster(t *testing.T, replicas int) []*cluster.APIServer {
 	return all
 }
 
-// allow lets the user manager do what the options need, in a ClusterRole of that
-// name, and nothing else. It waits until all API servers know.
+// allow gives the user manager the permissions that the options need, in a
+// ClusterRole of that name, and no others. It waits until all API servers know.
 func allow(t *testing.T, servers []*cluster.APIServer, name string, o *certs.Options) {
 	t.Helper()
 	s := servers[0]

@@ -1,5 +1,6 @@
-// Package certs has replicas keep their certificates in a real cluster, with the
-// rights that they ask for and no others, while two API servers call them.
+// Package certs runs replicas that manage their certificates in a real cluster,
+// with exactly the permissions that they ask for, while two API servers call
+// them.
 package certs
 
 import (
@@ -39,13 +40,15 @@ const (
 	serviceIP   = "127.11.0.10"
 	serviceHost = "fastadmit.fastadmit.svc"
 
-	// A CA lives this long, which is 40 s until there is a new one; a leaf 24 s.
+	// The lifetime of a CA is such that it is replaced after 40 s; a leaf lives
+	// 24 s.
 	caLife, leafLife = 60 * time.Second, 36 * time.Second
-	// propagation is what API servers on this machine take, and much more.
+	// propagation is far longer than API servers on this machine take to read a
+	// change.
 	propagation = 3 * time.Second
 )
 
-// A replica is a server and what keeps its certificates.
+// A replica is a server with the manager of its certificates.
 type replica struct {
 	*certs.Manager
 	address string
@@ -118,8 +121,8 @@ func (e *endpoints) add(r *replica) {
 	e.all = append(e.all, r)
 }
 
-// serve does what kube-proxy does for a Service: it hands connections to the
-// replicas that are ready, in turns. It returns its port.
+// serve does what kube-proxy does for a Service: it forwards connections to the
+// ready replicas in turns. It returns its port.
 func (e *endpoints) serve(t *testing.T) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", serviceIP+":0")
@@ -163,7 +166,7 @@ func forward(conn net.Conn, replicas []*replica, turn int) {
 	}
 }
 
-// configurations call for ConfigMaps in the namespace tenant.
+// configurations register webhooks for ConfigMaps in the namespace tenant.
 func configurations(port int) []runtime.Object {
 	meta := metav1.ObjectMeta{Name: "fastadmit.io"}
 	to := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
@@ -193,7 +196,7 @@ func configurations(port int) []runtime.Object {
 	}
 }
 
-// options are those of a replica that speaks with the API server as user
+// options are the options of a replica that calls the API server as user
 // manager.
 func options(s *cluster.APIServer) certs.Options {
 	config := rest.CopyConfig(s.Config)
@@ -225,7 +228,7 @@ func create(s *cluster.APIServer) error {
 	return err
 }
 
-// callers create ConfigMaps by both API servers all the time.
+// callers create ConfigMaps through both API servers all the time.
 type callers struct {
 	calls atomic.Int64
 	mu    sync.Mutex
@@ -289,8 +292,8 @@ func noneForbidden(t *testing.T, log *cluster.Buffer) {
 	}
 }
 
-// TestManaged has two replicas made, renewed and healed while two API servers
-// call them.
+// TestManaged runs two replicas that create, renew and repair their certificates
+// while two API servers call them.
 func TestManaged(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t, 2)
@@ -366,7 +369,7 @@ func TestManaged(t *testing.T) {
 		}
 		return err
 	})
-	time.Sleep(2 * propagation) // what would go wrong now would be seen
+	time.Sleep(2 * propagation) // a failure would show in this time
 	c.noneFailed(t, replicas)
 	for _, r := range replicas {
 		if err := r.Ready(ctx, r.address); err != nil {
@@ -380,7 +383,7 @@ func TestManaged(t *testing.T) {
 	uninstall(t, servers[0])
 }
 
-// checkOwners looks at what has to go with the ClusterRole.
+// checkOwners checks which objects are deleted together with the ClusterRole.
 func checkOwners(t *testing.T, s *cluster.APIServer) {
 	t.Helper()
 	got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io",
@@ -392,8 +395,8 @@ func checkOwners(t *testing.T, s *cluster.APIServer) {
 	}
 }
 
-// uninstall removes the owner, and all that was made has to go with it and stay
-// away, although the replicas run.
+// uninstall removes the owner. All objects that it owns must be deleted and stay
+// deleted, although the replicas run.
 func uninstall(t *testing.T, s *cluster.APIServer) {
 	s.StartControllerManager(t, "garbage-collector-controller")
 	s.MustKubectl(t, "", "delete", "clusterrole", "fastadmit")
@@ -406,14 +409,14 @@ func uninstall(t *testing.T, s *cluster.APIServer) {
 		return nil
 	}
 	cluster.Await(t, "all to be gone", gone)
-	time.Sleep(2 * propagation) // in which it would come back
+	time.Sleep(2 * propagation) // time in which they would come back
 	if err := gone(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestOthersConfiguration keeps the bundles in what kubectl applies, by
-// server-side apply and without.
+// TestOthersConfiguration expects the bundles to stay in configurations that
+// kubectl applies, by server-side apply and without.
 func TestOthersConfiguration(t *testing.T) {
 	t.Parallel()
 	s := startCluster(t, 1)[0]
@@ -457,7 +460,7 @@ func TestOthersConfiguration(t *testing.T) {
 		"fastadmit.io":             {"apply", "--server-side", "--field-manager=helm", "-f", "-"},
 		"client-side.fastadmit.io": {"apply", "-f", "-"},
 	} {
-		for range 2 { // again, it leaves the bundles alone
+		for range 2 { // applied again, it leaves the bundles alone
 			s.MustKubectl(t, chart(name, asIs), apply...)
 			cluster.Await(t, "the bundles of "+name, func() error { return bundles(name) })
 		}
@@ -484,7 +487,7 @@ func TestOthersConfiguration(t *testing.T) {
 	}
 	s.MustKubectl(t, own, "apply", "--server-side", "--field-manager=helm", "--force-conflicts", "-f", "-")
 	cluster.Await(t, "the bundle to be back", func() error { return bundles("fastadmit.io") })
-	// The price of owning a field: see the comment of package certs.
+	// The drawback of owning a field: see the comment of package certs.
 	oneWebhook := func(c *admissionregistrationv1.ValidatingWebhookConfiguration) { c.Webhooks = c.Webhooks[:1] }
 	_, stderr, err := s.Kubectl(t, chart("fastadmit.io", oneWebhook), "apply", "--server-side", "--field-manager=helm", "-f", "-")
 	if err == nil || !strings.Contains(stderr, "webhooks[1].clientConfig: Required value") {

@@ -21,7 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
 )
 
-// taken are the path tokens that a replica takes calls with.
+// taken are the path tokens that a replica accepts.
 type taken struct {
 	tokens []string
 	bare   bool
@@ -29,8 +29,8 @@ type taken struct {
 
 func (r *replica) take(accepted []string, bare bool) { r.takes.Store(&taken{accepted, bare}) }
 
-// refused answers calls that a server with path tokens would not take, and the
-// question whether it takes one.
+// refused rejects calls with paths that a server with path tokens would reject,
+// and answers the probe for an accepted path.
 func (r *replica) refused(w http.ResponseWriter, request *http.Request) bool {
 	takes := r.takes.Load()
 	if takes == nil {
@@ -48,7 +48,7 @@ func (r *replica) refused(w http.ResponseWriter, request *http.Request) bool {
 	return true
 }
 
-// pathOf returns the path that the first webhook is called at.
+// pathOf returns the path of the first webhook.
 func pathOf(configurations []runtime.Object) string {
 	if len(configurations) == 0 {
 		return ""
@@ -60,7 +60,7 @@ func pathOf(configurations []runtime.Object) string {
 	return *service.Path
 }
 
-// calledWith calls a replica as whoever knows that token.
+// calledWith calls a replica with that token.
 func (r *replica) calledWith(token string) int {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	response, err := client.Get("https://" + r.address + "/" + token + "/mutate")
@@ -71,8 +71,8 @@ func (r *replica) calledWith(token string) int {
 	return response.StatusCode
 }
 
-// TestPathTokens has two replicas replace their path token while two API servers
-// call them. No call fails, and the old token is worth nothing afterwards.
+// TestPathTokens lets two replicas replace their path token while two API
+// servers call them. No call fails, and afterwards the old token is rejected.
 func TestPathTokens(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t, 2)

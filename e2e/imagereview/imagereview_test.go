@@ -88,10 +88,10 @@ func TestImageReview(t *testing.T) {
 	}
 	direct := start("direct", admission)
 	behind := etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "behind", Prefix: "behind"})
-	asker := cluster.StartFastadmit(t, cluster.Binary, serving, "--enable-admission-plugins", "AlwaysDeny,ImagePolicyWebhook",
+	caller := cluster.StartFastadmit(t, cluster.Binary, serving, "--enable-admission-plugins", "AlwaysDeny,ImagePolicyWebhook",
 		"--admission-control-config-file", admission)
-	behind.Validating(t, cluster.Webhook{URL: asker.URL, CA: serving.PEM}, cluster.Webhook{
-		URL: asker.URL + "/validate/ImagePolicyWebhook", CA: serving.PEM,
+	behind.Validating(t, cluster.Webhook{URL: caller.URL, CA: serving.PEM}, cluster.Webhook{
+		URL: caller.URL + "/validate/ImagePolicyWebhook", CA: serving.PEM,
 		Rules: cluster.Rules("*", "", "v1", "pods", "pods/ephemeralcontainers"),
 	})
 	f := func(namespace, image, want string) {

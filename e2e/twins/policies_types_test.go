@@ -23,9 +23,9 @@ import (
 var typeNumber = regexp.MustCompile(`\b([A-Z][A-Za-z]+?)\d+\b`)
 
 // compareTypes compares the warnings in the status of the ValidatingAdmissionPolicies that
-// fastadmit follows with those of kube-controller-manager's type checker, which is made as
-// in k8s.io/kubernetes cmd/kube-controller-manager/app/validatingadmissionpolicystatus.go.
-// It wants that some have warnings.
+// fastadmit follows with those of kube-controller-manager's type checker, which is made as in
+// k8s.io/kubernetes cmd/kube-controller-manager/app/validatingadmissionpolicystatus.go. Some must
+// have warnings.
 func (tw *policyTwins) compareTypes(t *testing.T) {
 	t.Helper()
 	discovery := memory.NewMemCacheClient(tw.on[1].Client.Discovery())

@@ -276,8 +276,7 @@ func (tw *hookTwins) storeInvalid(t *testing.T) {
 	}
 }
 
-// tried returns what comes of creating a config map in a namespace of the cluster with
-// fastadmit.
+// tried returns the result of creating a config map in a namespace of the cluster with fastadmit.
 func (tw *hookTwins) tried(t *testing.T, namespace, kind string) string {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":%q,"metadata":{"name":"a"}}`, kind)
@@ -289,7 +288,7 @@ func (tw *hookTwins) tried(t *testing.T, namespace, kind string) string {
 	return answer
 }
 
-// ready returns what the condition Ready of a configuration says.
+// ready returns the condition Ready of a configuration.
 func (tw *hookTwins) ready(t *testing.T, name string) (status, message string) {
 	t.Helper()
 	c := configuration("Validating", name)
@@ -340,8 +339,8 @@ func (tw *hookTwins) awaitTried(t *testing.T, namespace, want string, there bool
 	})
 }
 
-// changed has fastadmit call a webhook of a custom resource, another one after that was
-// changed, and none after it was deleted.
+// changed lets fastadmit call a webhook of a custom resource, then another one after a change, and
+// none after the deletion.
 func (tw *hookTwins) changed(t *testing.T) {
 	c := configuration("Validating", "changed", fixedHook(tw.backend, "changed", "warn", "one"))
 	c.SetAPIVersion(tw.groups[1])
@@ -381,7 +380,7 @@ func (tw *hookTwins) patch(c *unstructured.Unstructured, patch []byte) error {
 	return err
 }
 
-// invalid looks at what becomes of webhooks that were stored and are not valid.
+// invalid checks the effect of stored webhooks that are not valid.
 func (tw *hookTwins) invalid(t *testing.T) {
 	const series = `fastadmit_webhook_configurations_invalid{plugin="ValidatingAdmissionWebhook"}`
 	if got := tw.fastadmit.Metric(t, series); got != 2 {
@@ -396,7 +395,7 @@ func (tw *hookTwins) invalid(t *testing.T) {
 	if got := tw.tried(t, "stored-ignored", "ConfigMap"); !strings.HasPrefix(got, "201 Created") {
 		t.Errorf("got %s, want the failure ignored", got)
 	}
-	// What nobody can create can be labelled and deleted.
+	// Objects that nobody can create can still be labelled and deleted.
 	c := configuration("Validating", "stored")
 	c.SetAPIVersion(tw.groups[1])
 	if err := tw.patch(&c, []byte(`{"metadata":{"labels":{"a":"b"}}}`)); err != nil {

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	workloadPods  = 9 // that the controllers and the test make of workloads.yaml
+	workloadPods  = 9 // the pods that the controllers and the test make of workloads.yaml
 	workloadsMax  = 5 * time.Minute
 	workloadsHome = "workloads"
 )
 
-// workloads compares the pods that kube-controller-manager makes, with all
-// plugins about pods on at once, in their order. ImagePolicyWebhook is left out: its
-// backend denies by the hash of what it is asked, and controllers try again for ever.
+// workloads compares the pods that kube-controller-manager makes, with all plugins
+// about pods enabled at once, in their order. ImagePolicyWebhook is left out: its
+// backend denies by the hash of the request, and controllers try again forever.
 func (tw *twins) workloads(t *testing.T) {
 	cases, err := tables.Read("../testdata/workloads.yaml")
 	if err != nil {
@@ -45,8 +45,8 @@ func (tw *twins) workloads(t *testing.T) {
 			kind, name, _ := strings.Cut(object, " ")
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
 			u.SetName(name)
-			// In place of the list in PodTolerationRestriction's configuration,
-			// which has not what DaemonSets tolerate.
+			// This replaces the list in PodTolerationRestriction's configuration,
+			// which lacks the tolerations of DaemonSets.
 			u.SetAnnotations(map[string]string{"scheduler.alpha.kubernetes.io/tolerationsWhitelist": "[]"})
 			if isNamespaced(u) {
 				u.SetNamespace(workloadsHome)
@@ -78,7 +78,7 @@ func (tw *twins) workloads(t *testing.T) {
 	mustWrite(t, row)
 }
 
-// createWithStatus creates an object and, if it has a status, that too.
+// createWithStatus creates an object and, if it has a status, writes that too.
 func createWithStatus(s *cluster.APIServer, object *unstructured.Unstructured) error {
 	resource, err := s.Resource(object)
 	if err != nil {
@@ -93,7 +93,7 @@ func createWithStatus(s *cluster.APIServer, object *unstructured.Unstructured) e
 	return err
 }
 
-// pods returns the pods of the workloads, less what is random in them, sorted.
+// pods returns the pods of the workloads, without their random parts, sorted.
 func pods(t *testing.T, s *cluster.APIServer) []string {
 	t.Helper()
 	resource := s.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(workloadsHome)

@@ -25,8 +25,8 @@ type breakage struct {
 	url func(t *testing.T) string
 	// text is part of the user's error with failurePolicy Fail.
 	text string
-	// hangs says that the webhook does not answer: it gets a second, and the others half a
-	// minute, so that on no machine it is time that fails them.
+	// hangs is set if the webhook does not answer. It gets a second, and the others half a minute,
+	// so that they do not time out on a slow machine.
 	hangs bool
 	// mutating is set if a mutating webhook fails, otherwise a validating one does.
 	mutating bool
@@ -122,8 +122,9 @@ func (s *stand) killedMeanwhile(t *testing.T) {
 }
 
 // stoppedMeanwhile ends fastadmit with SIGTERM while it answers and while the API server holds
-// connections that it has not used: it opens one for each call of a burst, and many calls find
-// another one free before theirs is ready. The answer arrives, and fastadmit ends in time.
+// connections that it has not used: the API server opens one for each call of a burst, and many
+// calls find another one free before theirs is ready. The answer arrives, and fastadmit ends in
+// time.
 func (s *stand) stoppedMeanwhile(t *testing.T) {
 	namespace := s.namespace(t, "stopped-meanwhile")
 	f := cluster.StartFastadmit(t, testserver, s.authority, "--enable-admission-plugins", "Echo,Slow")

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// distanceMax is how many letters may be wrong.
+	// distanceMax is the maximum number of wrong letters.
 	distanceMax = 3
-	// namesMax is how many names are told.
+	// namesMax is the maximum number of suggested names.
 	namesMax = 3
 )
 
 // Hint returns a suggestion of up to three known names that are similar to name, such as
 // ", did you mean a or b?". It returns "" if there are none.
 func Hint(name string, known []string) string {
-	// cobra knows that of its subcommands.
+	// cobra suggests names of subcommands by itself.
 	command := &cobra.Command{SuggestionsMinimumDistance: distanceMax}
 	for _, k := range known {
 		command.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})

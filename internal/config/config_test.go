@@ -21,7 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
 
-// shop knows one namespace.
+// shop is a cluster with one namespace.
 type shop struct{}
 
 func (shop) Labels(context.Context, string) (labels.Set, error) {
@@ -33,8 +33,8 @@ func compile(conditions []admissionregistrationv1.MatchCondition, policy admissi
 	return matchconditions.Compile(conditions, policy, new(atomic.Pointer[cluster.Access]), false, path)
 }
 
-// read reads a configuration, and an AdmissionConfiguration if that is not
-// empty, from files of these contents.
+// read writes a configuration and, if it is not empty, an AdmissionConfiguration to
+// files, and reads them.
 func read(t testing.TB, own, admission string) (*Loaded, error) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -143,7 +143,7 @@ plugins:
 	}
 }
 
-// TestReadLimits has the least and the largest of what is valid.
+// TestReadLimits reads the least and the largest valid values.
 func TestReadLimits(t *testing.T) {
 	for _, text := range []string{
 		"server: {securePort: 0, maxConnections: 0, maxConnectionsPerAddress: 0, maxConnectionAge: 0s, shutdownDelayDuration: 0s}",
@@ -156,7 +156,8 @@ func TestReadLimits(t *testing.T) {
 	}
 }
 
-// TestNeeds shows which selectors ask about namespaces and which conditions about rights.
+// TestNeeds tests which selectors need the labels of namespaces, and which conditions
+// need permission checks.
 func TestNeeds(t *testing.T) {
 	f := func(wantNamespaces, wantAccess bool, first, second string) {
 		t.Helper()
@@ -178,7 +179,7 @@ func TestNeeds(t *testing.T) {
 	f(false, true, holds, asks)
 }
 
-// TestReadRefuses has everything that is wrong in one answer.
+// TestReadRefuses expects all errors of a configuration in one message.
 func TestReadRefuses(t *testing.T) {
 	f := func(own, admission string, want ...string) {
 		t.Helper()
@@ -270,7 +271,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestReadRelative has a path in a file that is relative to the file.
+// TestReadRelative reads a path that is relative to the configuration file.
 func TestReadRelative(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
@@ -291,8 +292,8 @@ func TestReadRelative(t *testing.T) {
 	}
 }
 
-// TestMatchConditions has conditions asked about what the selectors select, and says
-// in which file and line they are wrong.
+// TestMatchConditions evaluates conditions on the reviews that the selectors select.
+// Errors have the file and line of the condition.
 func TestMatchConditions(t *testing.T) {
 	const plugin = head + "plugins:\n- name: AlwaysPullImages\n"
 	f := func(want bool, text string) {
@@ -316,7 +317,7 @@ func TestMatchConditions(t *testing.T) {
 	f(true, holds)
 	f(true, holds+"  objectSelector: {}\n")
 	f(false, holds+"  objectSelector: {matchLabels: {no: pod}}\n")
-	f(false, fails+"  objectSelector: {matchLabels: {no: pod}}\n") // is not asked
+	f(false, fails+"  objectSelector: {matchLabels: {no: pod}}\n") // is not evaluated
 	f(false, fails+"  failurePolicy: Ignore\n")
 	f(false, "  matchConditions: [{name: a, expression: \"object.kind != 'Pod'\"}]\n  objectSelector: {}\n")
 

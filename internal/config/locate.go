@@ -13,13 +13,13 @@ import (
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
-// A place is where a plugin's own configuration stands.
+// A place is the position of a plugin's own configuration.
 type place struct {
 	document *strictyaml.Document
 	path     string // in the document, "" for all of it
 }
 
-// place notes where the configuration of a plugin stands.
+// place records the position of a plugin's configuration.
 func (r *reader) place(plugin string, document *strictyaml.Document, path string) {
 	if r.places == nil {
 		r.places = make(map[string]place)
@@ -27,8 +27,8 @@ func (r *reader) place(plugin string, document *strictyaml.Document, path string
 	r.places[plugin] = place{document, path}
 }
 
-// unknownField is how sigs.k8s.io/json says that there is a field too many, or
-// one twice.
+// unknownField matches the errors of sigs.k8s.io/json for an unknown and for a duplicate
+// field.
 var unknownField = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
 
 // Locate adds the file and line to errors of admission.NewChain in the configuration files of
@@ -60,7 +60,7 @@ func (l *Loaded) Locate(err error) error {
 }
 
 func (p place) locate(plugin string, err error) error {
-	if _, ok := errors.AsType[*admission.FileError](err); ok { // which is not about the configuration
+	if _, ok := errors.AsType[*admission.FileError](err); ok { // the error is not about the configuration
 		return fmt.Errorf("plugin %s: %w", plugin, err)
 	}
 	path, text := "", err.Error()

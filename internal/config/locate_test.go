@@ -14,7 +14,8 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// TestLocate gives what plugins say about their configurations a file and a line.
+// TestLocate expects the file and line in errors that plugins report about their
+// configurations.
 func TestLocate(t *testing.T) {
 	loaded, err := read(t, "", `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration

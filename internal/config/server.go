@@ -65,7 +65,7 @@ func DefaultServer() Server {
 // Fault is a setting of the server that is out of range.
 type Fault struct {
 	Field, Flag string // its names in the file and on the command line
-	Text        string // what was got and what is allowed
+	Text        string // the value and the allowed values
 }
 
 // Faults returns the settings that are out of range.

@@ -7,7 +7,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/customresource"
 )
 
-// TestValidateConfig allows two versions, and the fields of one in no other.
+// TestValidateConfig allows two versions, and rejects the fields of one in the
+// other.
 func TestValidateConfig(t *testing.T) {
 	f := func(apiVersion, kind string, isSet bool, want string) {
 		t.Helper()

@@ -101,7 +101,7 @@ func TestAddCRD(t *testing.T) {
 	f("down.example.com", "v1", "Goose", "geese", "Namespaced", `cannot ask the cluster for the resources of "down.example.com/v1": it `+
 		`is away`)
 	f("example.com", "v1", "Mouse", "mice", "Namespaced", "")
-	f("example.com", "v1", "Mouse", "mice", "Namespaced", "") // as two files may have it
+	f("example.com", "v1", "Mouse", "mice", "Namespaced", "") // two files may define the same resource
 	if got, err := table.Find(schema.FromAPIVersionAndKind("v1", "Pod")); err != nil || got.Resource != "pods" {
 		t.Errorf("got %v, %v, want pods", got, err)
 	}
@@ -123,7 +123,8 @@ func TestIsCRD(t *testing.T) {
 	f("apiextensions.k8s.io/v1", "Pod", false)
 }
 
-// TestServed has the versions of a CustomResourceDefinition that are served.
+// TestServed returns only the versions of a CustomResourceDefinition that are
+// served.
 func TestServed(t *testing.T) {
 	table := NewTable(nil)
 	if err := table.AddCRD([]byte(`{"spec":{"group":"example.com","version":"v1","Group":"","names":{"kind":"Mouse","plural":"mice"},
@@ -140,7 +141,8 @@ func TestServed(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	// Kinds of the same name in other groups are told for groups of Kubernetes only.
+	// Kinds of the same name in other groups are suggested only if these are
+	// groups of Kubernetes.
 	for apiVersion, want := range map[string]string{
 		"networking.k8s.io/v9": "it is known in example.com/v1", "extensions/v1beta1": "it is known in example.com/v1",
 		"example.org/v1": "give its CustomResourceDefinition too",
@@ -151,7 +153,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestAdd adds a resource unless there is one.
+// TestAdd adds a resource unless it exists already.
 func TestAdd(t *testing.T) {
 	asked := 0
 	table := NewTable(func(schema.GroupVersion) (*metav1.APIResourceList, error) { asked++; return nil, nil })

@@ -28,7 +28,7 @@ type configurationSchema struct {
 	usages map[string]string // of the flags of serve
 }
 
-// enums are the values of types that have few, and of fields that do.
+// enums are the values of types and fields that allow only a few.
 var enums = map[string][]any{
 	"Action":                 {string(admission.ActionDeny), string(admission.ActionWarn), string(admission.ActionAudit)},
 	"FailurePolicyType":      {string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore)},
@@ -154,8 +154,8 @@ func inFile(structure *ast.StructType, comment string) string {
 	return comment
 }
 
-// fieldComments reads the comments of the fields of the configuration's types. A comment is that of the fields behind it
-// that it names.
+// fieldComments reads the comments of the fields of the configuration's types. A comment applies to all fields after
+// it that it names.
 func (g *generator) fieldComments() map[string]string {
 	comments := make(map[string]string)
 	for _, s := range g.sources {
@@ -186,7 +186,8 @@ func (g *generator) fieldComments() map[string]string {
 	return comments
 }
 
-// configurationTable makes a table of a part of the schema, such as "plugins[]". What is below it has its own rows.
+// configurationTable makes a table of a part of the schema, such as "plugins[]". Nested fields have
+// rows of their own.
 func (g *generator) configurationTable(part string) (string, error) {
 	schema := g.schema
 	if part != "" {

@@ -22,13 +22,13 @@ const (
 	modulesFile = "testdata/linked_modules.txt"
 )
 
-// generated is a generated block of a document: what it shows, and its text.
+// generated is a generated block of a document: its kind, and its text.
 var generated = regexp.MustCompile(`(?s)<!-- generated: (.*?) -->\n(.*?)<!-- end -->`)
 
 // WithoutGenerated removes the generated blocks from the text of a document.
 func WithoutGenerated(text string) string { return generated.ReplaceAllString(text, "") }
 
-// A generator has what several blocks are made of.
+// A generator has the sources of several blocks.
 type generator struct {
 	sources []Source
 	modules []string       // that the binary links
@@ -90,7 +90,7 @@ func (g *generator) document(name, text string) (string, error) {
 	return text, failed
 }
 
-// block generates a block of a document. The first word says what it shows.
+// block generates a block of a document. The first word is the kind of block.
 func (g *generator) block(document, what string) (string, error) {
 	verb, rest, _ := strings.Cut(strings.Replace(what, "\n", " ", 1), " ")
 	switch verb {
@@ -116,16 +116,16 @@ func (g *generator) block(document, what string) (string, error) {
 	case "file": // a file, relative to the document
 		text, err := Read(path.Join(path.Dir(document), rest))
 		return "```" + strings.TrimPrefix(path.Ext(rest), ".") + "\n" + text + "```\n", err
-	case "run": // what bin/fastadmit prints
+	case "run": // output of bin/fastadmit
 		return session("bin/fastadmit", rest), nil
-	case "example": // what the binary with the plugin of admission/README.md prints
+	case "example": // output of the binary with the plugin of admission/README.md
 		return session("go run ./admission/example", rest, app.WithPlugin(creator.Plugin())), nil
 	}
 	return "", fmt.Errorf("got %q, want plugins, missing-plugins, times, dependencies, flags, metrics, limits, crd, configuration, "+
 		"file, run or example", verb)
 }
 
-// session shows a command and what it prints.
+// session shows a command and its output.
 func session(program, args string, options ...app.Option) string {
 	stdout, stderr, _ := Run(strings.Fields(args), options...)
 	return "```console\n$ " + program + " " + args + "\n" + stdout + stderr + "```\n"

@@ -115,8 +115,8 @@ func limitsOf(dir string) (map[string]limit, error) {
 	return limits, nil
 }
 
-// addConstants adds the constants of a declaration, with their comments and values. A constant without a comment has the
-// one before it in the same declaration, if that names it.
+// addConstants adds the constants of a declaration, with their comments and values. A constant without a comment
+// gets the previous comment of the declaration if that names the constant.
 func addConstants(limits map[string]limit, written map[string]ast.Expr, d *ast.GenDecl, file string) {
 	last := d.Doc.Text()
 	for _, spec := range d.Specs {
@@ -141,8 +141,8 @@ func addConstants(limits map[string]limit, written map[string]ast.Expr, d *ast.G
 	}
 }
 
-// amount shows the value of a constant with its unit. Bytes are those whose name says so, or whose value is written as a
-// shift; a share of N is one Nth.
+// amount shows the value of a constant with its unit. A constant counts bytes if its name says so, or if its value
+// is written as a shift; a share of N is shown as one Nth.
 func amount(name string, c *types.Const, written ast.Expr) string {
 	isShift := false
 	if written != nil {
@@ -204,7 +204,7 @@ func grouped(n int64) string {
 	return fmt.Sprint(n) + text
 }
 
-// onlyTime imports package time, of which it has only the units.
+// onlyTime imports package time, and from it only the units.
 type onlyTime struct{}
 
 // Import implements types.Importer.

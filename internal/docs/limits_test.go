@@ -44,7 +44,7 @@ func TestLimitTable(t *testing.T) {
 	f("// a.\nconst wait = time.Hour", "wait", "| `box.wait` | 1 h | a. |\n")
 	f("// a.\nconst share, partShare = 4, 3.0 / 8", "partShare", "| `box.partShare` | 3/8 | a. |\n")
 	f("// a.\nconst smallShare = 16", "smallShare", "| `box.smallShare` | 1/16 | a. |\n")
-	// A value may need other constants, and what cannot be imported does not matter.
+	// A value may depend on other constants. Imports that fail do not matter.
 	f("// a.\nconst total = 4 * eachBytes + 2 << 20\nconst eachBytes = 1 << 20\nvar _ = other.Thing{}", "total",
 		"| `box.total` | 6 MiB | a. |\n")
 	// Constants that share a comment share a row.

@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// pluginTable makes a table of what "fastadmit plugins" prints.
+// pluginTable makes a table of the output of "fastadmit plugins".
 func pluginTable() (string, error) {
 	const columns = 6
 	stdout, _, _ := Run([]string{"plugins", "-o", "wide"})
@@ -96,7 +96,7 @@ func ratios(document, row string) (all []float64, err error) {
 	return all, nil
 }
 
-// times says in a sentence what the tables of "make compare" say about controller-runtime: its ratio to fastadmit at 100
+// times returns a sentence about controller-runtime in the tables of "make compare": its ratio to fastadmit at 100
 // requests a second in README.md, whose rows have ratios to the floor, and those at saturation in bench/README.md.
 func times() (string, error) {
 	const at100 = 1 // the column after 20 a second

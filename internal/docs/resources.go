@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// resourceTable makes a table of the fields in the CustomResourceDefinition of a kind. It leaves out what is below a selector.
+// resourceTable makes a table of the fields in the CustomResourceDefinition of a kind. It leaves out the fields of
+// selectors.
 func resourceTable(file, kind string) (string, error) {
 	text, err := Read(file)
 	if err != nil {

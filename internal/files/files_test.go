@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 	f(write(t, "largest-but-one", files.BytesMax-1), files.BytesMax-1)
 	f(write(t, "largest", files.BytesMax), files.BytesMax)
 
-	// As kubelet mounts a ConfigMap.
+	// The links that kubelet makes for a mounted ConfigMap.
 	dir := t.TempDir()
 	data := filepath.Join(dir, "..2026_01_01")
 	if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(filepath.Join(data, "file"), []byte("aaa"), 0o600),
@@ -47,13 +47,13 @@ func TestRead(t *testing.T) {
 	}
 	f(filepath.Join(dir, "file"), 3)
 
-	// A file that says it has no bytes.
+	// A file whose reported size is 0.
 	if got, err := files.Read("/proc/self/status"); err != nil || !strings.Contains(string(got), "Pid:") {
 		t.Errorf("got %q, %v, want all of a file whose size is 0", got, err)
 	}
 }
 
-// TestNotRead has names of what would be waited for, or read for ever.
+// TestNotRead reads files whose reads would block, or never end.
 func TestNotRead(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()
@@ -96,7 +96,7 @@ func TestNotRead(t *testing.T) {
 		!strings.Contains(err.Error(), "got 11 bytes, want at most 10") {
 		t.Errorf("got %v, want the bound", err)
 	}
-	// A file that says it has no bytes, and has more than may be read.
+	// A file whose reported size is 0, with more content than the limit allows.
 	if _, err := files.ReadAtMost("/proc/self/status", 10); err == nil || !strings.Contains(err.Error(), "want at most 10") {
 		t.Errorf("got %v, want the bound", err)
 	}

@@ -27,7 +27,7 @@ func policy(t testing.TB, rules string) *Policy {
 	return p
 }
 
-// question encodes as kube-apiserver does.
+// question encodes an ImageReview as kube-apiserver does.
 func question(t testing.TB, namespace string, images ...string) []byte {
 	t.Helper()
 	var review imagepolicyv1alpha1.ImageReview
@@ -57,7 +57,7 @@ func answered(t testing.TB, p *Policy, body []byte) imagepolicyv1alpha1.ImageRev
 	return review.Status
 }
 
-// TestNamesOfServers pulls from one server by all of its names.
+// TestNamesOfServers uses all names of one registry.
 func TestNamesOfServers(t *testing.T) {
 	f := func(repository string, same, others []string) {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestNamesOfServers(t *testing.T) {
 
 const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// TestRules has which images a rule lets run, and why it refuses others.
+// TestRules tests which images a rule allows, and its reasons to refuse others.
 func TestRules(t *testing.T) {
 	f := func(rule, image, want string) {
 		t.Helper()
@@ -141,7 +141,7 @@ func TestRules(t *testing.T) {
 	f(`{name: a, requireDigest: true}, {name: b, refusedRepositories: [docker.io]}`, "nginx", "(rule a)")
 }
 
-// TestNamespaces has which namespaces a rule is for.
+// TestNamespaces tests to which namespaces a rule applies.
 func TestNamespaces(t *testing.T) {
 	f := func(rule, namespace string, want bool) {
 		t.Helper()
@@ -163,7 +163,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestSeveral has how many refused images a reason names.
+// TestSeveral tests how many refused images a reason names.
 func TestSeveral(t *testing.T) {
 	p := policy(t, "{name: r, requireDigest: true}")
 	for n, want := range map[int]string{0: "", refusalsMax - 1: "image i3 ", refusalsMax: "image i4 ", refusalsMax + 1: "; and 1 more"} {
@@ -179,7 +179,7 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// TestHostile has long names and many containers.
+// TestHostile tests long names and many containers.
 func TestHostile(t *testing.T) {
 	p := policy(t, "{name: r, allowedRepositories: [registry.example.com]}")
 	long := strings.Repeat("a", 1<<20)
@@ -210,7 +210,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestRead has what is no ImageReview.
+// TestRead reads documents that are not ImageReviews.
 func TestRead(t *testing.T) {
 	p := policy(t, "{name: r, requireDigest: true}")
 	f := func(body, want string) {
@@ -236,7 +236,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestValidate has what can be wrong with a policy.
+// TestValidate tests all errors of a policy.
 func TestValidate(t *testing.T) {
 	f := func(rules, want string) {
 		t.Helper()
@@ -270,7 +270,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOwned has an answer that keeps nothing of the question.
+// TestOwned tests that an answer does not reference the memory of the request.
 func TestOwned(t *testing.T) {
 	p := policy(t, "{name: r, requireDigest: true}")
 	body := admissiontest.Body(codec.Create, "v1/pods",

@@ -106,7 +106,7 @@ func checkPattern(pattern string) error {
 	return err
 }
 
-// anyBelow begins a registry that stands for all below a domain.
+// anyBelow is the prefix of an entry that stands for all registries below a domain.
 const anyBelow = "*."
 
 func checkRepository(text string) error {
@@ -133,7 +133,7 @@ func checkRepository(text string) error {
 	return nil
 }
 
-// isFor says whether the rule is for a namespace.
+// isFor reports whether the rule applies to a namespace.
 func (r *Rule) isFor(namespace string) bool {
 	matches := func(pattern string) bool { return isMatch(pattern, namespace) }
 	return (len(r.Namespaces) == 0 || slices.ContainsFunc(r.Namespaces, matches)) && !slices.ContainsFunc(r.ExcludedNamespaces, matches)
@@ -145,8 +145,8 @@ func isMatch(pattern, name string) bool {
 	return matched && err == nil
 }
 
-// dockerHub are other names of docker.io's server: the one that runtimes connect to, and
-// older ones.
+// dockerHub maps other names of docker.io's server to it: the one that runtimes connect to,
+// and older ones.
 var dockerHub = []string{"registry-1.docker.io", "index.docker.io", "registry.hub.docker.com"}
 
 // serverOf returns one name for all names of a registry's server: in lower case, without the
@@ -164,7 +164,7 @@ func serverOf(registry string) string {
 	return host
 }
 
-// refusal says why an image may not run, "" if it may.
+// refusal returns the reason why an image may not run, "" if it may.
 func (r *Rule) refusal(image reference.Named) string {
 	has := func(list []string) bool {
 		return slices.ContainsFunc(list, func(text string) bool { return isBelow(image, text) })

@@ -25,7 +25,8 @@ const (
 	// seconds to parse.
 	nameBytesMax = 1024
 
-	// imagesMax is after how many images ctx is looked at. Parsing one takes microseconds.
+	// imagesMax is the number of images after which ctx is checked. Parsing one takes
+	// microseconds.
 	imagesMax = 256
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAnnotationKey has keys of as many characters as there may be, and of one fewer and
-// more.
+// TestAnnotationKey tests keys with the maximum number of characters, with one fewer and
+// with one more.
 func TestAnnotationKey(t *testing.T) {
 	f := func(name, key, want string) {
 		t.Helper()

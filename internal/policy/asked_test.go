@@ -31,8 +31,8 @@ func decoded(t *testing.T, more string) *codec.Review {
 	return review
 }
 
-// TestAsker says what an expression that asks who may do what asks the API server, and
-// what the decision is.
+// TestAsker tests the request to the API server for an expression that checks permissions,
+// and the resulting decision.
 func TestAsker(t *testing.T) {
 	const jane = `"userInfo":{"username":"jane","uid":"7","groups":["g"],"extra":{"scopes":["x","y"],"tenant":["z"]}},`
 	const as = `"user":"jane","groups":["g"],"extra":{"scopes":["x","y"],"tenant":["z"]},"uid":"7"`
@@ -88,13 +88,13 @@ func TestAsker(t *testing.T) {
 	f("", "authorizer.group('').resource('pods').check('get').allowed()", may,
 		`{"resourceAttributes":{"verb":"get","version":"*","resource":"pods"}}`, "true")
 	f(`"userInfo":{"groups":"all"},`, "authorizer.group('').resource('pods').check('get').errored()", may, "", "true")
-	const objects = codec.MemoryMax / 400 // each of them could be one of 1 KB
+	const objects = codec.MemoryMax / 400 // each of them could be of 1 KB
 	f(`"userInfo":{"username":"jane","extra":{"x":["`+strings.Repeat("{", objects)+`"]}},`,
 		"authorizer.group('').resource('pods').check('get').errored()", may, "", "true")
 }
 
-// TestMatcherResources has rules about the resource that the user asked for, in another
-// version than the one that was sent, and names.
+// TestMatcherResources tests rules for the resource that the user asked for, in another
+// version than the one that was sent, and rules with names.
 func TestMatcherResources(t *testing.T) {
 	review := decoded(t, "")
 	f := func(policy, version, name string, want bool, wantErr string) {
@@ -141,8 +141,8 @@ func TestMatcherResources(t *testing.T) {
 	f("Exact", "v3", "", false, "")
 }
 
-// TestMatcherExcludes has rules that exclude a review in the version that was sent, the one
-// that the user asked for, and others.
+// TestMatcherExcludes tests rules that exclude a review in the version that was sent, in
+// the one that the user asked for, and in others.
 func TestMatcherExcludes(t *testing.T) {
 	review := decoded(t, "")
 	f := func(policy, version, name string, excluded bool) {

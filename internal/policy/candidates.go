@@ -11,11 +11,13 @@ import (
 )
 
 const (
-	// attributesMax is for how many combinations of attributes an Index stores the policies that
-	// their rules select. A cluster with 300 kinds has some 900: objects are created, updated and
-	// deleted. For others, the rules of all policies are compared, once a request.
+	// attributesMax is the number of combinations of attributes for which an Index stores the
+	// policies that their rules select. A cluster with 300 kinds has some 900, because objects
+	// are created, updated and deleted. For other combinations, the rules of all policies are
+	// compared at each request.
 	attributesMax = 2048
-	// candidatesMax is how many policies an Index stores for all combinations: 16 MiB.
+	// candidatesMax is the maximum number of policies that an Index stores for all combinations:
+	// 16 MiB.
 	candidatesMax = 1 << 20
 )
 
@@ -25,7 +27,7 @@ const (
 type Index[E any] struct {
 	all Set[E]
 
-	mu    sync.Mutex // held by who stores
+	mu    sync.Mutex // held while candidates are stored
 	size  int        // candidates in known
 	known atomic.Pointer[map[attributes]*candidates[E]]
 }
@@ -53,7 +55,7 @@ func (a attributes) clone() attributes {
 // A Candidate is a policy that may match a review.
 type Candidate[E any] struct {
 	*Policy[E]
-	selected bool // its rules match, so that only its selectors are left to ask
+	selected bool // its rules match, so that only its selectors need to be checked
 }
 
 // candidates are the policies that may match requests with some attributes.
@@ -101,7 +103,7 @@ func (x *Index[E]) of(r *Request) *candidates[E] {
 	return c
 }
 
-// store remembers the candidates, unless there are too many already.
+// store stores the candidates, unless there are too many already.
 func (x *Index[E]) store(a attributes, c *candidates[E]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -128,7 +130,7 @@ type boundBy struct {
 func newBoundBy(all []*Binding) *boundBy {
 	entries := make([]match.Entry, len(all))
 	for i, b := range all {
-		if b.err == nil { // a Matcher that is nil is always asked, and fails then
+		if b.err == nil { // a nil Matcher is always called, and fails then
 			entries[i] = b.matcher.entry()
 		}
 	}

@@ -72,7 +72,7 @@ func generatedMatcher(t *testing.T, random *rand.Rand) *Matcher {
 	return made
 }
 
-// generatedSet returns policies with bindings, some of which nobody can match.
+// generatedSet returns policies with bindings, some of which have no Matcher.
 func generatedSet(t *testing.T, random *rand.Rand, measured *sourceMetrics) (set Set[string]) {
 	names := make([]string, random.IntN(60))
 	for i := range names {
@@ -110,7 +110,7 @@ func generatedRequest(t *testing.T, random *rand.Rand) *codec.Review {
 		pick(random, "", "a", "b", "c", "d"), pick(random, "", "plain", "labelled", "missing"), operation, object, oldObject))
 }
 
-// dispatchAll asks every policy and every binding.
+// dispatchAll checks every policy and every binding.
 func dispatchAll(set Set[string], d *Dispatch, h *handled) {
 	for _, p := range set {
 		if len(p.bindings()) == 0 {
@@ -134,8 +134,8 @@ func dispatchAll(set Set[string], d *Dispatch, h *handled) {
 	}
 }
 
-// TestIndex dispatches generated requests to generated policies, and wants what asking every
-// policy and binding gives.
+// TestIndex dispatches generated requests to generated policies. It expects the same result
+// as from checking every policy and binding.
 func TestIndex(t *testing.T) {
 	random := seed.Rand(t)
 	namespaces := cluster.Namespaces.In(viewOf(t, staticConfig,
@@ -167,8 +167,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestIndexBounds stores the candidates for a number of attributes, and for others finds them
-// each time.
+// TestIndexBounds fills the Index with its maximum number of attributes. For further ones,
+// the candidates are found at each request.
 func TestIndexBounds(t *testing.T) {
 	m, err := NewMatcher(nil)
 	if err != nil {

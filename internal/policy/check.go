@@ -10,8 +10,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/documents"
 )
 
-// check denies to write a custom resource that is not a valid policy or binding, or has
-// expressions that do not compile. No policy is evaluated on them.
+// check denies a custom resource that is not a valid policy or binding, or has
+// expressions that do not compile. No policy is evaluated for requests that write these
+// resources.
 func (s *Source[P, B, E]) check(review *codec.Review) admission.Result {
 	if s.resources != nil {
 		switch review.Resource().Resource {

@@ -42,7 +42,7 @@ func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
 func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)
 	if err := yaml.Unmarshal(config, c); err != nil || !c.CustomResources {
-		return nil // ReadConfig says what is wrong
+		return nil // ReadConfig reports the error
 	}
 	return []cluster.Need{
 		k.policies.Watched(), k.bindings.Watched(), k.policies.CalledStatus("update").InBackground(),

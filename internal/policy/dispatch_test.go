@@ -19,7 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// handled notes what it is told of policies, and ends the review at one of them.
+// handled records the policies that it is called with, and ends the review at one of them.
 type handled struct {
 	told []string
 	ends string
@@ -89,7 +89,7 @@ func (d *dispatcher) binding(name, match string, ref *admissionregistrationv1.Pa
 	return &Binding{Name: name, matcher: d.matcher(match), paramRef: ref, err: err}
 }
 
-// misconfigured returns how often the policy was counted with that binding, or without any, as misconfigured.
+// misconfigured returns how often the policy was counted as misconfigured with that binding, or without any.
 func (d *dispatcher) misconfigured(b *Binding, p *Policy[string]) uint64 {
 	binding, action := "", ActionDeny
 	if b != nil {
@@ -101,8 +101,9 @@ func (d *dispatcher) misconfigured(b *Binding, p *Policy[string]) uint64 {
 	return d.measured.newCounter(checked{"p", binding, action, configurationError}).Get()
 }
 
-// check dispatches a policy that denies on failures, and one that ignores them. It wants the handler to be told of what
-// want says, and each failure to be counted with the binding at. The handler ends the review at the binding ends.
+// check dispatches two policies: one that denies on failures, and one that ignores them. It expects the calls of the
+// handler in want, and that each failure is counted with the binding at. The handler ends the review at the binding
+// ends.
 func (d *dispatcher) check(p *Policy[string], at *Binding, ends string, wantEnd bool, want ...string) {
 	d.t.Helper()
 	pod := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n","labels":{"a":"b"}}}`)
@@ -137,7 +138,7 @@ func (d *dispatcher) check(p *Policy[string], at *Binding, ends string, wantEnd 
 	}
 }
 
-// TestDispatch has policies be for a review, or not, or nobody can tell (k8s.io/apiserver
+// TestDispatch tests policies that match a review, that do not, and whose match fails (k8s.io/apiserver
 // pkg/admission/plugin/policy/generic policy_dispatcher_test.go).
 func TestDispatch(t *testing.T) {
 	d := newDispatcher(t)
@@ -153,7 +154,7 @@ func TestDispatch(t *testing.T) {
 	selected := bindingOf("e", `{}`, &admissionregistrationv1.ParamRef{Selector: &metav1.LabelSelector{}}, nil)
 	broken := errors.New("it is broken")
 	f(policyOf(pods, nil), nil, "", false)
-	f(policyOf(unknown, broken), nil, "", false) // without bindings nobody asks
+	f(policyOf(unknown, broken), nil, "", false) // without bindings, the policy is not matched
 	f(policyOf(pods, nil, plain), nil, "", false, "p b null")
 	f(policyOf(pods, nil, plain, second, named, selected), nil, "", false, "p b null", "p c null", "p d namespace/a",
 		"p e namespace/a namespace/b")

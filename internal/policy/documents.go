@@ -71,11 +71,12 @@ type Kind[P, B metav1.Object] struct {
 	paramKind    func(P) *admissionregistrationv1.ParamKind
 	bound        func(B) (policy string, ref *admissionregistrationv1.ParamRef)
 
-	// operations are those of requests that the policies are evaluated on, nil for all.
+	// operations are the operations of requests for which the policies are evaluated, nil
+	// for all.
 	operations []codec.Operation
 
-	// checkTypes compares the expressions with the schemas of the cluster; nil for a
-	// kind whose status does not say that.
+	// checkTypes compares the expressions with the schemas of the cluster. It is nil for a
+	// kind whose status has no type checking.
 	checkTypes func(context.Context, *typeChecker, P) ([]admissionregistrationv1.ExpressionWarning, error)
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestInvalid has invalid policies in the cluster, which were written while fastadmit did not
-// run. Such a policy fails on what its rules select. Without rules it fails on nothing: it
-// must not deny all requests.
+// TestInvalid tests invalid policies in the cluster that were written while fastadmit did not
+// run. Such a policy fails for the requests that its rules select. Without rules it fails for
+// none: it must not deny all requests.
 func TestInvalid(t *testing.T) {
 	const pods = `{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}`
 	f := func(constraints, wantPods, wantServices string) {

@@ -30,21 +30,21 @@ const (
 	customConfig = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"ValidatingAdmissionPolicyConfiguration","customResources":true}`
 )
 
-// An apiServer has custom resources and ConfigMaps, which do not change, and notes the
-// statuses that are written.
+// An apiServer serves custom resources and ConfigMaps, which do not change, and records the statuses that clients
+// write.
 type apiServer struct {
 	t     *testing.T
 	lists map[string]string // the items, by path
 
 	mu       sync.Mutex
-	statuses map[string]string // what was written, by the name of the policy
+	statuses map[string]string // written statuses, by the name of the policy
 	written  map[string]int    // how often
 	watching int               // requests that watch ConfigMaps
-	broken   atomic.Bool       // it fails when it is asked for schemas
-	aborts   atomic.Bool       // it closes the connection when it is asked for schemas
-	later    atomic.Bool       // it has the group later
-	listing  chan struct{}     // closed when ConfigMaps may be listed
-	events   chan string       // of policies, for who watches them
+	broken   atomic.Bool       // requests for schemas fail
+	aborts   atomic.Bool       // requests for schemas end with a closed connection
+	later    atomic.Bool       // the group is not served yet
+	listing  chan struct{}     // closed when lists of ConfigMaps may be answered
+	events   chan string       // events of policies, for watches
 	put      http.HandlerFunc  // answers writes; nil for noteStatus
 }
 
@@ -172,7 +172,7 @@ func (a *apiServer) watches(r *http.Request, n int) {
 	}
 }
 
-// watched says how many of them there are.
+// watched returns their number.
 func (a *apiServer) watched() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -186,14 +186,13 @@ func (a *apiServer) count(name string) int {
 	return a.written[name]
 }
 
-// follow returns the view of a cluster with this API server that a plugin with custom
-// resources has.
+// follow returns the view of a plugin with custom resources, in a cluster with this API server.
 func (a *apiServer) follow() *cluster.View {
 	a.t.Helper()
 	return a.view(true)
 }
 
-// view is follow, which waits until everything was listed or not.
+// view does what follow does. It waits for the lists if wanted.
 func (a *apiServer) view(wait bool) *cluster.View {
 	a.t.Helper()
 	server := httptest.NewServer(a)
@@ -256,8 +255,8 @@ func withWarning(name string, generation int) string {
 		strings.TrimSuffix(customPolicy(name, "", ""), "}"), generation)
 }
 
-// livePolicies returns an API server that has policies of all kinds, bindings of some of them, and objects that they take
-// parameters from. It does not answer lists of ConfigMaps until listing is closed.
+// livePolicies returns an API server that has policies of all kinds, bindings of some of them, and objects that they
+// use as parameters. It does not answer lists of ConfigMaps until listing is closed.
 func livePolicies(t *testing.T) *apiServer {
 	a := &apiServer{t: t, statuses: make(map[string]string), listing: make(chan struct{}), lists: map[string]string{
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`,
@@ -286,8 +285,8 @@ func livePolicies(t *testing.T) *apiServer {
 	return a
 }
 
-// TestLive follows custom resources: what it says in their statuses, and the
-// parameters of policies that have bindings.
+// TestLive follows custom resources. It checks the statuses that are written, and the parameters of policies that
+// have bindings.
 func TestLive(t *testing.T) {
 	a := livePolicies(t)
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()},
@@ -339,7 +338,7 @@ func TestLive(t *testing.T) {
 	}
 	refreshed, changed := make(wake.Signal), wake.NewSignal()
 	go source.resources.runStatus(ctx, refreshed, changed)
-	for range 2 { // it takes the second one when it has done what the first one says
+	for range 2 { // it receives the second event after it has processed the first
 		refreshed <- struct{}{}
 	}
 	brief, stop := context.WithTimeout(ctx, 10*time.Millisecond)
@@ -368,7 +367,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("the same status was written %d times, want once", got)
 	}
 	eventually(t, a.watched, "1")
-	source.resources.checkTypes(ctx, "none") // a policy that is gone meanwhile
+	source.resources.checkTypes(ctx, "none") // a policy that was deleted meanwhile
 	if _, due, settled := source.resources.due("none", reports{}); due || !settled {
 		t.Errorf("got %v, %v of a policy that is gone", due, settled)
 	}
@@ -380,7 +379,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestTypesLater checks types when the API server answers.
+// TestTypesLater checks types once the API server answers.
 func TestTypesLater(t *testing.T) {
 	a := &apiServer{t: t, statuses: make(map[string]string), lists: map[string]string{
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`,
@@ -410,7 +409,7 @@ func TestTypesLater(t *testing.T) {
 	}
 }
 
-// TestGivenParams has parameters that are given.
+// TestGivenParams tests parameters from files.
 func TestGivenParams(t *testing.T) {
 	object := func(namespace, name, env string) admission.ParamObject {
 		return admission.ParamObject{
@@ -443,8 +442,8 @@ func nameIn(p *Param) any {
 	return metadata["name"]
 }
 
-// checkParams looks parameters up: ConfigMaps shop/a and other/a, with the label
-// env=prod, and shop/b, and the Node n.
+// checkParams looks parameters up: ConfigMaps shop/a and other/a, with the label env=prod, and shop/b, and the Node
+// n.
 func checkParams(t *testing.T, params Params, maps, nodes admissionregistrationv1.ParamKind) {
 	t.Helper()
 	of := func(kind admissionregistrationv1.ParamKind) ParamObjects {
@@ -490,7 +489,7 @@ func checkParams(t *testing.T, params Params, maps, nodes admissionregistrationv
 	list(nodes, "", "", 1)
 }
 
-// checkWatched looks at what only parameters that are watched have: reviews that end, and kinds that nobody knows.
+// checkWatched tests cases that only watched parameters have: reviews that end, and unknown kinds.
 func checkWatched(t *testing.T, params Params, maps admissionregistrationv1.ParamKind) {
 	t.Helper()
 	objects, _, err := params.OfKind(t.Context(), maps)

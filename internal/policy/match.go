@@ -30,7 +30,7 @@ func (e *VersionError) Says(want string) string {
 // may use it at the same time.
 type Matcher struct {
 	selectors       *match.Matcher
-	rules, excludes []rule // without rules, every review
+	rules, excludes []rule // without rules, it matches every review
 	exact           bool
 }
 
@@ -131,7 +131,7 @@ func resourceName(r codec.GroupVersionResource) string {
 	return r.Group + "/" + r.Version + " " + r.Resource
 }
 
-// A verdict is what the rules of a Matcher say about all requests with some attributes.
+// A verdict is the result of a Matcher's rules for all requests with the same attributes.
 type verdict int
 
 const (
@@ -140,7 +140,7 @@ const (
 	undecided                 // the name of the object counts, or the object has another version than the rules want
 )
 
-// verdict returns what the rules say about requests with the attributes of r.
+// verdict returns the result of the rules for requests with the attributes of r.
 func (m *Matcher) verdict(r *Request) verdict {
 	named := false
 	for i := range m.excludes {

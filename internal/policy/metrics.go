@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// policiesMeasuredMax is how many policies have series of their own. What is beyond
-	// is counted as "other". A policy's histogram has ten series; with 1,000 policies
-	// that is as much as Prometheus takes from a node or two.
+	// policiesMeasuredMax is the maximum number of policies with series of their own.
+	// All others are counted as "other". A policy's histogram has ten series; with 1,000
+	// policies that is as much as Prometheus scrapes from a node or two.
 	policiesMeasuredMax = 1000
 
-	// checksMax is how many series of checks there are: one for each policy, binding,
+	// checksMax is the maximum number of series of checks: one for each policy, binding,
 	// action and type of error that occurred.
 	checksMax = 10_000
 
@@ -37,14 +37,14 @@ type sourceMetrics struct {
 	have     int // policies
 }
 
-// policyMetrics are those of a policy.
+// policyMetrics are the metrics of one policy.
 type policyMetrics struct {
 	of   *sourceMetrics
-	name string // as the label has it
+	name string // the value of the label
 	cost *metrics.PrometheusHistogram
 }
 
-// A checked tells series of checks apart. Its fields are labels.
+// A checked identifies a series of checks. Its fields are labels.
 type checked struct{ policy, binding, action, errorType string }
 
 func newSourceMetrics(plugin string, set *metrics.Set) *sourceMetrics {
@@ -133,7 +133,7 @@ func (m *sourceMetrics) newCheck(c checked) *metrics.Counter {
 	if len(m.checks) >= checksMax {
 		c.policy, c.binding = otherName, otherName
 	}
-	if m.policies[c.policy] == nil { // a review that is still evaluating a policy that is gone
+	if m.policies[c.policy] == nil { // a review that still evaluates a deleted policy
 		c.policy, c.binding = otherName, otherName
 	}
 	counter := m.newCounter(c)
@@ -169,7 +169,7 @@ func (p *Policy[E]) CountViolation(b *Binding, action admissionregistrationv1.Va
 // CountError counts an expression that cannot be evaluated. action is the result for the
 // request: ActionAllow, ActionDeny or a validation action. message is the error.
 func (p *Policy[E]) CountError(b *Binding, action, message string) {
-	errorType := invalidError // as upstream's ErrorType tells them apart
+	errorType := invalidError // the types that upstream's ErrorType distinguishes
 	switch {
 	case strings.HasPrefix(message, "compilation"):
 		errorType = compileError

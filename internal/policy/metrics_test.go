@@ -25,8 +25,8 @@ func names(n int) (all []string) {
 	return all
 }
 
-// TestPoliciesMeasured has one policy fewer than have series of their own, as many, and
-// more: those share one.
+// TestPoliciesMeasured uses one policy fewer than the maximum with their own series,
+// the maximum, and more. The additional policies share one series.
 func TestPoliciesMeasured(t *testing.T) {
 	set := metrics.NewSet()
 	m := newSourceMetrics("P", set)
@@ -64,8 +64,8 @@ func TestPoliciesMeasured(t *testing.T) {
 	}
 }
 
-// TestChecksMeasured has one check fewer than have series of their own, as many, and
-// more, each counted once; then some of their policies are gone.
+// TestChecksMeasured counts one check fewer than the maximum of series, the maximum,
+// and more, each once. Then it deletes some of the policies.
 func TestChecksMeasured(t *testing.T) {
 	const series = "fastadmit_policy_checks_total{"
 	const policies, bindings = 100, checksMax / 100
@@ -119,7 +119,7 @@ func TestChecksMeasured(t *testing.T) {
 	}
 }
 
-// TestPolicyReturns counts the checks of a policy that was gone for a while.
+// TestPolicyReturns counts the checks of a policy that was deleted and created again.
 func TestPolicyReturns(t *testing.T) {
 	set := metrics.NewSet()
 	m := newSourceMetrics("P", set)
@@ -147,7 +147,7 @@ func TestPolicyReturns(t *testing.T) {
 	f(2, `fastadmit_policy_cost_count{plugin="P",policy="policy-1"} 1`)
 }
 
-// TestErrorTypes counts each type of error by its message, and what cannot be told.
+// TestErrorTypes counts each type of error by its message, and errors of unknown type.
 func TestErrorTypes(t *testing.T) {
 	set := metrics.NewSet()
 	m := newSourceMetrics("P", set)

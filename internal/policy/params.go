@@ -53,7 +53,7 @@ func (p *Param) value() ref.Val {
 // SetParam sets the variable params. If p is nil, params is null. Call Prepare before.
 func (d *Dispatch) SetParam(p *Param) { d.Input.Params = p.value() }
 
-// withoutParams are the parameters of a policy without any.
+// withoutParams is the result for a policy without parameters.
 var withoutParams = []*Param{nil}
 
 // collectParams returns the parameters of a binding for a request in a namespace

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// fakeParams has ConfigMaps, in namespaces, and Shops, in none.
+// fakeParams has namespaced ConfigMaps and cluster-scoped Shops.
 type fakeParams map[string]labels.Set // by namespace/name
 
 func (f fakeParams) OfKind(_ context.Context, kind admissionregistrationv1.ParamKind) (ParamObjects, bool, error) {
@@ -55,7 +55,7 @@ func (f fakeObjects) List(_ context.Context, in string, selector labels.Selector
 			all = append(all, &Param{Namespace: namespace, Name: name})
 		}
 	}
-	slices.SortFunc(all, func(a, b *Param) int { return strings.Compare(b.Name, a.Name) }) // not as they are wanted
+	slices.SortFunc(all, func(a, b *Param) int { return strings.Compare(b.Name, a.Name) }) // not in the expected order
 	return all, nil
 }
 

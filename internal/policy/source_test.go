@@ -30,7 +30,7 @@ const (
 		`"metadata":{"name":%q},"spec":{"policyName":%q,%s"validationActions":["Deny"]}}`
 )
 
-// viewOf is the view of a cluster with a namespace and these objects that a plugin has.
+// viewOf returns the view of a plugin in a cluster with a namespace and these objects.
 func viewOf(t *testing.T, config string, objects ...runtime.Object) *cluster.View {
 	t.Helper()
 	needs := append(ValidatingKind.NeedsOf([]byte(config)), cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"))
@@ -48,7 +48,7 @@ func viewOf(t *testing.T, config string, objects ...runtime.Object) *cluster.Vie
 	return state.View(needs...)
 }
 
-// newStatic has policies without expressions.
+// newStatic makes policies without expressions.
 func newStatic(t *testing.T, config string,
 	files ...admission.File) (*Source[*admissionregistrationv1.ValidatingAdmissionPolicy,
 	*admissionregistrationv1.ValidatingAdmissionPolicyBinding, string], error) {
@@ -65,7 +65,7 @@ func newStatic(t *testing.T, config string,
 	})
 }
 
-// TestConfig has the configuration files that are valid, and others.
+// TestConfig reads valid and invalid configuration files.
 func TestConfig(t *testing.T) {
 	f := func(version, kind, more, want string) {
 		t.Helper()
@@ -151,7 +151,7 @@ func TestManifests(t *testing.T) {
 	f(`error loading f0: ValidatingAdmissionPolicy "uncompiled": no such variable`, p("uncompiled", ""))
 }
 
-// TestStaticHandler has the rules of the policies that have bindings.
+// TestStaticHandler expects the rules of the policies that have bindings.
 func TestStaticHandler(t *testing.T) {
 	f := func(config, want string, files ...admission.File) {
 		t.Helper()
@@ -177,7 +177,7 @@ func TestStaticHandler(t *testing.T) {
 	f(staticConfig, "[{[CREATE] [] [v1] [pods] }]", p, q, b)
 }
 
-// TestSourceMetrics has series of the policies by their names.
+// TestSourceMetrics expects series for the policies by their names.
 func TestSourceMetrics(t *testing.T) {
 	source, err := newStatic(t, staticConfig, admission.File{Name: "p", Content: fmt.Appendf(nil, staticPolicy, "p", "")},
 		admission.File{Name: "q", Content: fmt.Appendf(nil, staticPolicy, "q", "")})
@@ -209,7 +209,7 @@ func TestSourceMetrics(t *testing.T) {
 	}
 }
 
-// TestOrder has policies and bindings in the order of their names, in whichever files they are.
+// TestOrder expects policies and bindings in the order of their names, whatever the files.
 func TestOrder(t *testing.T) {
 	file := func(format string, args ...any) admission.File {
 		return admission.File{Name: fmt.Sprint(args...), Content: fmt.Appendf(nil, format, args...)}
@@ -232,7 +232,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestNewSet has documents that nobody checked.
+// TestNewSet tests documents that were not validated.
 func TestNewSet(t *testing.T) {
 	selects := &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
@@ -269,8 +269,8 @@ func reviewOf(t *testing.T, body []byte) *codec.Review {
 	return review
 }
 
-// TestBegin evaluates no policy on what says which policies there are, nor before those are
-// known.
+// TestBegin evaluates no policy for requests that write policies, nor before the policies are
+// listed.
 func TestBegin(t *testing.T) {
 	source, err := newStatic(t, staticConfig, admission.File{Name: "p", Content: fmt.Appendf(nil, staticPolicy, "p", "")})
 	if err != nil {
@@ -316,7 +316,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestPrepare has the namespace of what is reviewed be there, but for a namespace itself.
+// TestPrepare requires the namespace of the reviewed object to exist, unless the object is a
+// namespace itself.
 func TestPrepare(t *testing.T) {
 	asked := &Cluster{Namespaces: cluster.Namespaces.In(viewOf(t, staticConfig))}
 	f := func(resource, kind, namespace, wantObject string, wantCode int32) {
@@ -363,7 +364,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// codeOf is that of a denial.
+// codeOf returns the code of a denial.
 func codeOf(r *admission.Result) int32 {
 	if r == nil || r.Denial == nil {
 		return 0
@@ -371,7 +372,7 @@ func codeOf(r *admission.Result) int32 {
 	return r.Denial.Code
 }
 
-// TestRequestResources has a review without what the user asked for.
+// TestRequestResources tests a review without the resource that the user asked for.
 func TestRequestResources(t *testing.T) {
 	review := reviewOf(t, []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",`+
 		`"operation":"CREATE","name":"n","resource":{"version":"v1","resource":"pods"},"object":{}}}`))
@@ -391,8 +392,8 @@ func TestRequestResources(t *testing.T) {
 	}
 }
 
-// TestOwnChecked has the custom resources refused that kube-apiserver would refuse, but not
-// what changes nothing of their specs.
+// TestOwnChecked denies invalid custom resources as kube-apiserver would, but allows writes
+// that do not change their specs.
 func TestOwnChecked(t *testing.T) {
 	source, err := newStatic(t, customConfig)
 	if err != nil {

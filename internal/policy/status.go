@@ -28,8 +28,8 @@ const (
 	// conditionEnforced is true if all replicas enforce the policy with its bindings.
 	conditionEnforced = "Enforced"
 
-	// typesTimeout bounds checking the types of one policy, which asks the API server for
-	// the resources and the schema of each kind.
+	// typesTimeout bounds checking the types of one policy, which asks the API server for the
+	// resources and the schema of each kind.
 	typesTimeout = 30 * time.Second
 	// unansweredMax is how many requests in a row may have no answer. Then writeStatus ends,
 	// and the next refresh tries again. So one policy does not delay the others, and an API

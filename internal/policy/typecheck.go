@@ -21,8 +21,8 @@ import (
 // (validating/typechecking.go maxTypesToCheck).
 const checkedTypesMax = 10
 
-// A typeChecker compares expressions with the schemas of the kinds that they are for,
-// as kube-controller-manager does for the status of policies (k8s.io/apiserver
+// A typeChecker compares expressions with the schemas of the kinds that they are evaluated
+// on, as kube-controller-manager does for the status of policies (k8s.io/apiserver
 // pkg/admission/plugin/policy/validating/typechecking.go).
 type typeChecker struct {
 	schemas   *schemas.Schemas
@@ -108,7 +108,7 @@ func (c *typeChecker) kinds(ctx context.Context, p *admissionregistrationv1.Vali
 		}
 		checker, err := cel.NewTypeChecker(object, params, hasParams)
 		if err != nil {
-			continue // as there: its schema declares what CEL has
+			continue // as there: its schema declares the types of CEL
 		}
 		for _, v := range p.Spec.Variables {
 			checker.AddVariable(v.Name, v.Expression)
@@ -194,7 +194,7 @@ func (c *typeChecker) kindsFor(ctx context.Context, resource schema.GroupVersion
 	return kinds, nil
 }
 
-// mapper knows the kinds of a group version as that of k8s.io/client-go
+// mapper returns the mapping of resources to kinds in a group version, as k8s.io/client-go
 // restmapper/discovery.go does; nil if it is not served.
 func (c *typeChecker) mapper(ctx context.Context, version schema.GroupVersion) (meta.RESTMapper, error) {
 	if known, ok := c.mappers[version]; ok {

@@ -79,7 +79,7 @@ func workloads() *served {
 	}, singular: map[string]string{"jobs": "task"}}
 }
 
-// policyWith returns a policy that is about what rules match, and has more fields in its spec.
+// policyWith returns a policy with rules that match, and with more fields in its spec.
 func policyWith(t *testing.T, rules, more string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	p := new(admissionregistrationv1.ValidatingAdmissionPolicy)
@@ -100,8 +100,8 @@ func validationOf(expression string) string {
 
 const paramMaps = `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`
 
-// TestTypeChecking has upstream's kinds of cases (k8s.io/apiserver
-// pkg/admission/plugin/policy/validating typechecking_test.go).
+// TestTypeChecking has upstream's kinds of cases (k8s.io/apiserver pkg/admission/plugin/policy/validating
+// typechecking_test.go).
 func TestTypeChecking(t *testing.T) {
 	server, rule, of := workloads(), ruleOf, validationOf
 	f := func(rules, more string, want ...string) {
@@ -134,12 +134,12 @@ func TestTypeChecking(t *testing.T) {
 		expression+"batch/v1, Kind=Job: "+undefined)
 	f(rule(`""`, `"v1"`, `"jobs"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // any group
 	f(deployments+","+deployments, of("object.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
-	f(deployments+","+rule(`"batch"`, `"v1"`, `"jobs"`)+","+rule(`"apps"`, `"v1"`, `"daemonsets"`), of("object.foo > 1"), // in one order
+	f(deployments+","+rule(`"batch"`, `"v1"`, `"jobs"`)+","+rule(`"apps"`, `"v1"`, `"daemonsets"`), of("object.foo > 1"), // in a fixed order
 		expression+"apps/v1, Kind=DaemonSet: "+undefined, expression+"apps/v1, Kind=Deployment: "+undefined,
 		expression+"batch/v1, Kind=Job: "+undefined)
-	f(rule(`"apps"`, `"v1"`, `"daemonset"`), of("object.foo > 1"), // the singular, which is guessed
+	f(rule(`"apps"`, `"v1"`, `"daemonset"`), of("object.foo > 1"), // the guessed singular
 		expression+"apps/v1, Kind=DaemonSet: "+undefined)
-	f(rule(`"batch"`, `"v1"`, `"task"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // that of discovery
+	f(rule(`"batch"`, `"v1"`, `"task"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // the singular of discovery
 	for _, none := range []string{
 		rule(`"batch"`, `"v1"`, `"job"`), rule(`"apps"`, `"v1"`, `"status"`),
 		rule(`"*"`, `"v1"`, `"deployments"`), rule(`"apps"`, `"*"`, `"deployments"`), rule(`"apps"`, `"v1"`, `"*"`),
@@ -158,14 +158,15 @@ func TestTypeChecking(t *testing.T) {
 		f(deployments, none+of("params.foo > 1"), expression+
 			"apps/v1, Kind=Deployment: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')")
 	}
-	f(rule(`"apps"`, `"v2","v1"`, `"deployments"`)+","+deployments, of("object.foo > 1"), // as the names of versions sort
+	f(rule(`"apps"`, `"v2","v1"`, `"deployments"`)+","+deployments, of("object.foo > 1"), // in the order of version names
 		expression+"apps/v1, Kind=Deployment: "+undefined, expression+"apps/v2, Kind=Deployment: "+undefined)
 	const variables = `"variables":[{"name":"a","expression":"object.spec.replicas"}],`
 	f(deployments, variables+of("variables.a > 1"))
 	f(deployments, variables+of("variables.b > 1"), expression+"apps/v1, Kind=Deployment: ERROR: <input>:1:10: undefined field 'b'")
 }
 
-// TestTypeCheckingFails has an API server that does not answer, reviews that end, and a type checker that panics.
+// TestTypeCheckingFails tests an API server that does not answer, reviews that end, and a type checker that
+// panics.
 func TestTypeCheckingFails(t *testing.T) {
 	server, unavailable := workloads(), errors.New("it does not answer")
 	for _, more := range []string{validationOf("true"), paramMaps + validationOf("true")} {
@@ -199,7 +200,7 @@ func TestTypeCheckingFails(t *testing.T) {
 	}
 }
 
-// TestTypesToCheck takes the first of too many types.
+// TestTypesToCheck expects only the first types if there are too many.
 func TestTypesToCheck(t *testing.T) {
 	server := &served{kinds: make(map[schema.GroupVersionResource]string)}
 	var want []string

@@ -16,8 +16,8 @@ import (
 	"github.com/fastadmit/fastadmit/admission/match"
 )
 
-// What kube-apiserver accepts in a policy and in a binding, in its words
-// (k8s.io/kubernetes pkg/apis/admissionregistration/validation). Expressions are
+// The conditions under which kube-apiserver accepts a policy and a binding, with its
+// messages (k8s.io/kubernetes pkg/apis/admissionregistration/validation). Expressions are
 // checked where they are compiled.
 
 // The lists are in the order in which messages show them.
@@ -46,7 +46,7 @@ type policySpec struct {
 	variables        []admissionregistrationv1.Variable
 }
 
-// check sets the defaults of a policy and says what is wrong with it.
+// check sets the defaults of a policy and returns its errors.
 func (spec *policySpec) check(meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	if *spec.failurePolicy == nil {
 		*spec.failurePolicy = new(admissionregistrationv1.Fail)

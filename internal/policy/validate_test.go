@@ -29,10 +29,10 @@ const validMutating = `{"metadata":{"name":"p"},"spec":{"reinvocationPolicy":"If
 const validBinding = `{"metadata":{"name":"b"},"spec":{"policyName":"p.example.com","validationActions":["Deny","Audit"],
 	"paramRef":{"name":"n","parameterNotFoundAction":"Deny"},"matchResources":{"matchPolicy":"Exact"}}}`
 
-// ruleFields are those of a valid rule.
+// ruleFields are the fields of a valid rule.
 const ruleFields = `"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]`
 
-// TestValidate changes valid objects in one place each (RFC 7396), and has the errors of
+// TestValidate changes valid objects in one place each (RFC 7396), and expects the errors of
 // kube-apiserver's validation (k8s.io/kubernetes pkg/apis/admissionregistration/validation).
 func TestValidate(t *testing.T) {
 	testCheck(t, validPolicy, CheckValidating, [][2]string{
@@ -198,8 +198,8 @@ func TestValidateBinding(t *testing.T) {
 	})
 }
 
-// testCheck has each change of a valid object make the errors of its lines, which begin
-// like that.
+// testCheck applies each change to a valid object. It expects errors that begin with the
+// change's lines.
 func testCheck[T any](t *testing.T, valid string, check func(*T) field.ErrorList, cases [][2]string) {
 	t.Helper()
 	for _, test := range cases {
@@ -228,7 +228,7 @@ func testCheck[T any](t *testing.T, valid string, check func(*T) field.ErrorList
 	}
 }
 
-// TestReadRefusesBindings has bindings that cannot be decoded.
+// TestReadRefusesBindings reads bindings that cannot be decoded.
 func TestReadRefusesBindings(t *testing.T) {
 	const head = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding",` +
 		`"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]`

@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestParse has what fits be what resource.ParseQuantity makes of it, and what does
-// not fit refused, at the bound and beside it.
+// TestParse expects the result of resource.ParseQuantity for quantities within the
+// limit, and an error beyond it. It tests the limit and its neighbours.
 func TestParse(t *testing.T) {
 	digits := func(n int) string { return strings.Repeat("7", n) }
 	for _, text := range []string{
@@ -92,7 +92,7 @@ type (
 	Behind   struct{ Far resource.Quantity }
 )
 
-// fields has quantities in each way in which a struct may have some.
+// fields has quantities in all positions that a struct can have.
 type fields struct {
 	Tagged   resource.Quantity `json:"tag,omitempty"`
 	Untagged resource.Quantity

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pair returns the two ends of a TCP connection, the first by way of Fast.
+// pair returns the two ends of a TCP connection, the first one wrapped by Fast.
 func pair(t *testing.T) (fast, other net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -26,13 +26,13 @@ func pair(t *testing.T) (fast, other net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { accepted.Close(); other.Close() })
-	limit := time.Now().Add(time.Minute) // what never comes is an error
+	limit := time.Now().Add(time.Minute) // a read that never ends fails
 	_, _ = accepted.SetDeadline(limit), other.SetDeadline(limit)
 	return Fast(accepted), other
 }
 
-// TestBytes moves more bytes than the kernel has room for, so that writes and
-// reads have to wait, both ways at once.
+// TestBytes transfers more bytes than the kernel buffers, so that writes and
+// reads have to wait, in both directions at once.
 func TestBytes(t *testing.T) {
 	fast, other := pair(t)
 	sent := make([]byte, 16<<20)
@@ -53,7 +53,7 @@ func TestBytes(t *testing.T) {
 	echoed := make(chan []byte, 1)
 	go func() {
 		got := make([]byte, len(sent))
-		_, _ = io.ReadFull(other, got) // what is missing differs
+		_, _ = io.ReadFull(other, got) // the number of missing bytes differs
 		echoed <- got
 	}()
 	got := make([]byte, len(sent))
@@ -68,7 +68,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestDeadlines reads what does not come and writes what nobody reads.
+// TestDeadlines reads from a peer that does not send, and writes to one that
+// does not read.
 func TestDeadlines(t *testing.T) {
 	fast, _ := pair(t)
 	_ = fast.SetDeadline(time.Now().Add(20 * time.Millisecond))
@@ -127,7 +128,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestOthers leaves alone what is no TCP connection.
+// TestOthers does not wrap connections that are not TCP.
 func TestOthers(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

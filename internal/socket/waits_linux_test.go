@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestWaits looks at a connection before and after its other end sends something, it is
-// read, and the other end is closed.
+// TestWaits checks a connection before and after its peer sends data, the data is read,
+// and the peer closes it.
 func TestWaits(t *testing.T) {
 	fast, other := pair(t)
 	becomes := func(want bool, what string) {

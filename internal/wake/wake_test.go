@@ -34,7 +34,7 @@ func TestSignal(t *testing.T) {
 	f("the end of gathering", func(s wake.Signal, cancel context.CancelFunc) { s.Send(); after(gather/2, cancel) }, gather/2, false)
 }
 
-// TestSent sends more than is received: that is one signal.
+// TestSent sends more signals than are received: they count as one.
 func TestSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := wake.NewSignal()

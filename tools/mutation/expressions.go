@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// markConditions notes which expressions below a node are used as values, so that
+// markConditions records which expressions below a node are used as values, so that
 // those of type bool can be replaced.
 func (x *instrumenter) markConditions(n ast.Node) {
 	mark := func(all ...ast.Expr) {
@@ -52,7 +52,8 @@ func (x *instrumenter) markConditions(n ast.Node) {
 	}
 }
 
-// unread notes the constants that are returned beside an error: nobody reads them.
+// unread records the constants that are returned with an error: callers do not read
+// them.
 func (x *instrumenter) unread(n *ast.ReturnStmt) {
 	if len(n.Results) < 2 {
 		return
@@ -68,8 +69,8 @@ func (x *instrumenter) unread(n *ast.ReturnStmt) {
 
 var errorType = types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
 
-// expression makes the points of an expression; false if those below it were made,
-// or must not be.
+// expression makes the points of an expression. It returns false if the points below
+// it are made already, or must not be made.
 func (x *instrumenter) expression(e ast.Expr) bool {
 	tv := x.pkg.info.Types[e]
 	if tv.IsType() {
@@ -111,7 +112,7 @@ func (x *instrumenter) literal(e *ast.CompositeLit) (made bool) {
 }
 
 // address makes the points of a list whose address is taken: &[]T{} becomes
-// new(...), for a call has no address. True if the expression is another.
+// new(...), because a call has no address. It returns true for other expressions.
 func (x *instrumenter) address(e *ast.UnaryExpr) bool {
 	literal, ok := e.X.(*ast.CompositeLit)
 	if e.Op != token.AND || !ok {
@@ -135,7 +136,7 @@ func (x *instrumenter) isBool(e ast.Expr) bool {
 	return tv.Type != nil && tv.IsValue() && (tv.Type == types.Typ[types.Bool] || tv.Type == types.Typ[types.UntypedBool])
 }
 
-// condition makes the points of a bool that is not made of others.
+// condition makes the points of a bool without operands of type bool.
 func (x *instrumenter) condition(e ast.Expr) {
 	if !x.values[e] || !x.isBool(e) {
 		return
@@ -145,9 +146,9 @@ func (x *instrumenter) condition(e ast.Expr) {
 	}
 }
 
-// conditionPoint leaves out that the condition of a loop is always true: the tests
-// would end by running out of time. Negation, and "and" for "or", are left out: they
-// differ from the code where one of these does.
+// conditionPoint leaves out the mutant in which the condition of a loop is always
+// true: the tests would only time out. It also leaves out negation, and "or" for
+// "and": they differ from the original only where another mutant does.
 func (x *instrumenter) conditionPoint(e ast.Expr, more ...string) int {
 	id := x.point(e, append([]string{"always true", "always false"}, more...)...)
 	if id > 0 && x.inLoop {
@@ -205,7 +206,7 @@ func (x *instrumenter) constant(e ast.Expr, tv types.TypeAndValue) {
 	}
 }
 
-// spell returns how the file spells a type.
+// spell returns the source text of a type in the file.
 func (x *instrumenter) spell(kind types.Type) (spelled string, ok bool) {
 	ok = true
 	spelled = types.TypeString(kind, func(of *types.Package) string {

@@ -12,7 +12,7 @@ import (
 // A mutant is one change of the code.
 type mutant struct {
 	id    int
-	point int // the number of the point where it is, which reached names
+	point int // the number of its point, as written to the file of mutants.reached
 	pkg   *pkg
 	file  string // below the working directory
 	line  int
@@ -20,7 +20,7 @@ type mutant struct {
 	what  string // the change, as "a < b: always true"
 }
 
-// key identifies the mutant when lines have moved.
+// key identifies the mutant after lines have moved.
 func (m *mutant) key() string { return m.file + ": " + m.in + ": " + m.what }
 
 // An edit replaces a part of a file by a text.
@@ -30,17 +30,17 @@ type edit struct {
 	order    int // of edits at the same place
 }
 
-// An instrumenter finds the points of a file and writes them anew.
+// An instrumenter finds the points of a file and writes the file with them.
 type instrumenter struct {
 	set     *token.FileSet
 	pkg     *pkg
 	file    *file
-	skip    map[int]bool // lines without points, because what was made of them does not compile
+	skip    map[int]bool // lines without points, because their mutants do not compile
 	next    int          // the next number
 	mutants []*mutant
 	edits   []edit
 	in      string
-	used    map[string]bool // packages that must stay in use
+	used    map[string]bool // packages whose imports must stay in use
 	values  map[ast.Expr]bool
 	ignored map[ast.Expr]bool // constants
 	inLoop  bool              // in the condition of a loop
@@ -78,7 +78,7 @@ func (x *instrumenter) point(n ast.Node, changes ...string) int {
 	return id
 }
 
-// wrap puts text around a node. Of nodes that begin or end at the same place, the
+// wrap puts text around a node. If nodes begin or end at the same place, the
 // outer one must be wrapped first.
 func (x *instrumenter) wrap(n ast.Node, before, after string) {
 	from, to := x.offset(n.Pos()), x.offset(n.End())
@@ -136,7 +136,7 @@ func (x *instrumenter) function(d *ast.FuncDecl) {
 	x.walk(d.Body)
 }
 
-// earlyReturn has the function return nothing before it does anything.
+// earlyReturn makes the function return zero results at once.
 func (x *instrumenter) earlyReturn(d *ast.FuncDecl) {
 	var zeros []string
 	if results := d.Type.Results; results != nil {
@@ -183,7 +183,7 @@ func (x *instrumenter) walk(n ast.Node) {
 		case *ast.GenDecl:
 			return n.Tok == token.VAR
 		case *ast.KeyValueExpr:
-			if tv, ok := x.pkg.info.Types[n.Key]; ok && tv.Value == nil { // not a field, and no constant
+			if tv, ok := x.pkg.info.Types[n.Key]; ok && tv.Value == nil { // neither a field nor a constant
 				x.walk(n.Key)
 			}
 			x.walk(n.Value)
@@ -196,7 +196,7 @@ func (x *instrumenter) walk(n ast.Node) {
 }
 
 // isConstantCase reports whether a case compares with constants, which the
-// compiler wants to be different. Its body is walked here then.
+// compiler requires to be different. It makes the points of the case's body.
 func (x *instrumenter) isConstantCase(c *ast.CaseClause) bool {
 	for _, e := range c.List {
 		if tv := x.pkg.info.Types[e]; tv.Value == nil && !tv.IsType() {
@@ -235,8 +235,8 @@ func (x *instrumenter) rangeOver(n *ast.RangeStmt) {
 	}
 }
 
-// drops makes a point that drops elements of a list; 0 for a table, or what is no
-// list.
+// drops makes a point that drops elements of a list. It returns 0 for a table, or
+// if the node is no list.
 func (x *instrumenter) drops(literal *ast.CompositeLit) int {
 	const longest = 16
 	var changes []string

@@ -34,14 +34,14 @@ type loaded struct {
 	imports  types.Importer
 }
 
-// A file is one of its source files.
+// A file is a source file of a package.
 type file struct {
 	name string // absolute
 	src  []byte
 	*ast.File
 }
 
-// listed is what "go list -json" says of a package.
+// listed is the output of "go list -json" for a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
@@ -103,8 +103,8 @@ func needs(src []byte) (paths []string, err error) {
 	return paths, nil
 }
 
-// broken is a place where a mutated file does not compile. The original file has the same
-// lines.
+// broken is a position at which a mutated file does not compile. The original file has
+// the same lines.
 type broken struct {
 	token.Position
 	reason string
@@ -137,7 +137,7 @@ func (l *loaded) errors(path string, mutants *types.Package, files map[string][]
 			note(set.Position(err.Pos), err.Msg)
 		}
 	}}
-	_, _ = config.Check(path, set, parsed, nil) // its error is the first that was noted
+	_, _ = config.Check(path, set, parsed, nil) // the first error was recorded
 	return found
 }
 

@@ -70,7 +70,7 @@ func main() {
 	}
 }
 
-// A session has what all packages share.
+// A session has the state that all packages share.
 type session struct {
 	*options
 	scratch  string
@@ -80,7 +80,7 @@ type session struct {
 	explain  map[string]string
 	again    map[string]bool // the keys of the mutants to run, nil for all
 	shared   []*killer       // of -with and -oracle
-	broken   []broken        // where what was written does not compile
+	broken   []broken        // lines of written files that do not compile
 }
 
 func run(o *options, patterns []string) (survivors int, err error) {
@@ -124,8 +124,8 @@ func run(o *options, patterns []string) (survivors int, err error) {
 	return total.survived, nil
 }
 
-// prepare writes the packages with their points, again without those that do not
-// compile until all do.
+// prepare writes the packages with their points. It repeats this without the points
+// that do not compile until all packages do.
 func (s *session) prepare(patterns []string) error {
 	l, err := load(patterns)
 	if err != nil {
@@ -151,8 +151,8 @@ func (s *session) prepare(patterns []string) error {
 	}
 }
 
-// pointAt returns the line of the last point that begins at or before a place and is
-// not left out, 0 for none.
+// pointAt returns the line of the last point that begins at or before a position and
+// is not left out, 0 for none.
 func (s *session) pointAt(at broken, left map[int]bool) (line int) {
 	for _, m := range s.mutants {
 		if m.file == short(at.Filename) && m.line <= at.Line && !left[m.line] {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// inModule makes a module of the package in testdata, and works in it.
+// inModule makes a module of the package in testdata, and changes to its folder.
 func inModule(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func put(t *testing.T, name, content string) {
 	}
 }
 
-// printed runs mutants of the packages and returns what is printed.
+// printed runs mutants of the packages and returns the output.
 func printed(t *testing.T, o options, patterns ...string) (output string, survivors int, err error) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -59,7 +59,7 @@ func printed(t *testing.T, o options, patterns ...string) (output string, surviv
 }
 
 // survived are the mutants of the package in testdata that its tests do not kill, in the
-// order in which they are told.
+// order of the output.
 const survived = `count/count.go:13: survived: count/count.go: Positive: n > 0: >= for >
 count/count.go:18: survived: count/count.go: Sum: n < 0: <= for <
 count/count.go:18: survived: count/count.go: Sum: 0: one more
@@ -118,7 +118,7 @@ func TestRun(t *testing.T) {
 	if got != want || survivors != 9 || err != nil {
 		t.Errorf("got %d survivors, %v and\n%s\nwant 9 and\n%s", survivors, err, got, want)
 	}
-	// The survivors again, of which some are explained.
+	// A run of the survivors, some of which are explained.
 	put(t, "out", got)
 	put(t, "explained.txt", "count/count.go: Keep: log(): left out\n"+
 		"count/count.go: Keep: strings.Clone(text): no clone\n\tnobody sees it\n"+
@@ -128,14 +128,14 @@ func TestRun(t *testing.T) {
 		"late), 2 explained, 7 survived") {
 		t.Errorf("again: got %d survivors, %v and\n%s", survivors, err, got)
 	}
-	// One that is killed although it is explained.
+	// A mutant that is killed although it is explained.
 	got, survivors, err = printed(t, options{only: "^count/count.go: Positive: 0: one more$"}, "./count")
 	if survivors != 0 || err != nil || !strings.Contains(got, "\nkilled, but explained: count/count.go: Positive: 0: one more\n") {
 		t.Errorf("explained: got %d survivors, %v and\n%s", survivors, err, got)
 	}
 }
 
-// TestSample has the same mutants for the same seed, and others for another.
+// TestSample expects the same mutants for the same seed, and others for another seed.
 func TestSample(t *testing.T) {
 	inModule(t)
 	var all []string

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// timeoutFactor is how many times as long as with the original code tests may
-	// take with a mutant, and timeoutMin the least that they get.
+	// timeoutFactor times the duration with the original code is how long tests may take
+	// with a mutant, but at least timeoutMin.
 	timeoutFactor = 10
 	timeoutMin    = 5 * time.Second
 
-	// dataKiBMax bounds the memory of a run: a mutant may allocate without an end.
+	// dataKiBMax bounds the memory of a run: a mutant may allocate without end.
 	dataKiBMax = 3 << 20
 
 	// firstTests is the processor time of the quickest tests of a mutant, which run
@@ -59,7 +59,7 @@ func build(module, pattern, overlay, tags, out string) error {
 	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-tags", tags, "-o", out, pattern)
 	cmd.Dir = module
 	if tags == "" && strings.Contains(pattern, "oracle") {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as e2e/run, which built what it is made of
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as e2e/run does, which built the other programs
 	}
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot build the tests of %s: %w\n%s", pattern, err, output)
@@ -84,7 +84,7 @@ func (k *killer) run(mutant int, tests []string, timeout time.Duration, env ...s
 		"-test.run", pattern, "-test.short=" + strconv.FormatBool(!k.whole), "-test.failfast", "-test.timeout", timeout.String()}, k.args...)...)
 	cmd.Dir = k.dir
 	cmd.Env = append(os.Environ(), append(env, "MUTANT="+strconv.Itoa(mutant))...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what tests start
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the environment of the tests
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	output, err := cmd.CombinedOutput()
@@ -94,8 +94,8 @@ func (k *killer) run(mutant int, tests []string, timeout time.Duration, env ...s
 	return output, cpu, err == nil
 }
 
-// explore runs each test alone, without a mutant, and notes what it reaches. Only
-// limits it to tests that -run would run.
+// explore runs each test alone, without a mutant, and records the points that it reaches.
+// only limits it to tests that -run would run.
 func (k *killer) explore(scratch string, workers int, only string) error {
 	names, err := k.list(only)
 	if err != nil {
@@ -110,7 +110,7 @@ func (k *killer) explore(scratch string, workers int, only string) error {
 		if k.quick > 0 && cpu > k.quick {
 			return
 		}
-		if !passed { // noting costs allocations, which it may count
+		if !passed { // recording causes allocations, which the test may count
 			began = time.Now()
 			output, cpu, passed = k.run(0, []string{name}, 10*time.Minute)
 			takes = time.Since(began)
@@ -128,8 +128,8 @@ func (k *killer) explore(scratch string, workers int, only string) error {
 	return nil
 }
 
-// list returns the names of the tests; with only, those that match, and in place of
-// a test that has subtests these.
+// list returns the names of the tests; with only, those that match, and the subtests in
+// place of a test that has some.
 func (k *killer) list(only string) (names []string, err error) {
 	if only == "" {
 		list := exec.Command(k.file, "-test.list", "^(Test|Fuzz|Example)")
@@ -167,8 +167,8 @@ func readReached(file string) (map[int]bool, error) {
 	return reaches, nil
 }
 
-// kills reports whether a test fails with the mutant, late if it did not end in time, and
-// whether one reaches it. The quickest tests run first.
+// kills reports whether a test fails with the mutant, late if one did not end in time,
+// and whether one reaches it. The quickest tests run first.
 func (k *killer) kills(m *mutant) (killed, late, reached bool) {
 	var names []string
 	var takes, cpu time.Duration
@@ -200,7 +200,7 @@ func (k *killer) kills(m *mutant) (killed, late, reached bool) {
 	return killed, late, reached
 }
 
-// each calls do for all items, by so many at once.
+// each calls do for all items, with so many calls at once.
 func each[T any](workers int, items []T, do func(T)) {
 	next := make(chan T)
 	var group sync.WaitGroup

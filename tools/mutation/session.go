@@ -14,7 +14,8 @@ import (
 	"sync"
 )
 
-// write writes the overlay, and notes what of it does not compile. Skip are lines of files that get no points.
+// write writes the overlay, and records the lines that do not compile. skip are lines of files that get no
+// points.
 func (s *session) write(l *loaded, skip map[string]map[int]bool) error {
 	s.mutants, s.broken = nil, nil
 	next := 1
@@ -65,7 +66,7 @@ func (s *session) write(l *loaded, skip map[string]map[int]bool) error {
 	return os.WriteFile(s.overlay, text, 0o600)
 }
 
-// number tells apart the mutants of a function that have the same text.
+// number distinguishes the mutants of a function that have the same text.
 func (s *session) number() {
 	times := make(map[string]int)
 	for _, m := range s.mutants {
@@ -76,7 +77,7 @@ func (s *session) number() {
 	}
 }
 
-// share makes the test binaries that are for all packages.
+// share makes the test binaries that test all packages.
 func (s *session) share() error {
 	add := func(module, pattern, name string, only string) error {
 		dir, err := filepath.Abs(filepath.Join(module, pattern))
@@ -266,15 +267,15 @@ func readSurvivors(name string) (map[string]bool, error) {
 	return keys, nil
 }
 
-// readExplained reads the mutants that make no difference: a line with the key of
-// each, and then indented ones with the reason.
+// readExplained reads the explained mutants, which make no difference: a line with the key of each, and then
+// indented lines with the reason.
 func readExplained(name string) (map[string]string, error) {
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
 	explained := make(map[string]string)
-	var keys []string // which the reason is for
+	var keys []string // the mutant of the reason
 	reasoned := true
 	for i, line := range strings.Split(string(content), "\n") {
 		text := strings.TrimSpace(line)

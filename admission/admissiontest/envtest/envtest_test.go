@@ -17,8 +17,8 @@ import (
 	"github.com/fastadmit/fastadmit/admission/example/spread"
 )
 
-// TestPlugins has a real kube-apiserver call the plugins of the guide, and one of
-// fastadmit's own.
+// TestPlugins starts a real kube-apiserver that calls the plugins of the guide
+// and one of fastadmit's own.
 func TestPlugins(t *testing.T) {
 	cluster := envtest.Start(t, envtest.Options{
 		Plugins: []admission.Plugin{creator.Plugin(), spread.Plugin()},
@@ -71,7 +71,8 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
-// clientOf returns a client that sends requests as an administrator of that name.
+// clientOf returns a client that sends requests as an administrator with that
+// name.
 func clientOf(t *testing.T, cluster *envtest.Cluster, name string) kubernetes.Interface {
 	t.Helper()
 	config := rest.CopyConfig(cluster.Config)

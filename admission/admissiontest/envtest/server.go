@@ -23,7 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// startMax is how long anything may take to be ready, on a machine with other work.
+// startMax is how long each process may take to be ready on a busy machine.
 const startMax = 60 * time.Second
 
 // A server is fastadmit in this process.
@@ -142,7 +142,7 @@ func (s *server) register(t testing.TB, url string) {
 
 var errMarker = errors.New("fastadmit is being called")
 
-// marker is a plugin by which Start knows that kube-apiserver calls fastadmit: it
+// marker is a plugin that shows Start that kube-apiserver calls fastadmit. It
 // denies a ConfigMap of one name in each phase, and nothing else.
 func marker() admission.Plugin {
 	deny := func(phase admission.Phase) func(context.Context, *codec.Review) admission.Result {

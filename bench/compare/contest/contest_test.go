@@ -63,11 +63,11 @@ func TestContenders(t *testing.T) {
 				if p.Contender.Name == Floor { // it has only one answer
 					continue
 				}
-				for _, beside := range besides(t, s) {
-					if beside.Denied && s.Serves == "ten" && p.Contender.Name == "kubewebhook" {
+				for _, variant := range variants(t, s) {
+					if variant.Denied && s.Serves == "ten" && p.Contender.Name == "kubewebhook" {
 						continue // mutators cannot deny there, only fail
 					}
-					if _, err := p.Check(t.Context(), beside); err != nil {
+					if _, err := p.Check(t.Context(), variant); err != nil {
 						t.Error(err)
 					}
 				}
@@ -76,10 +76,10 @@ func TestContenders(t *testing.T) {
 	}
 }
 
-// besides returns scenarios with other reviews for the same contenders.
-func besides(t *testing.T, s *Scenario) []*Scenario {
+// variants returns scenarios with other reviews for the same contenders.
+func variants(t *testing.T, s *Scenario) []*Scenario {
 	t.Helper()
-	beside := func(about, object, oldObject, patch string) *Scenario {
+	variant := func(about, object, oldObject, patch string) *Scenario {
 		var r admissionv1.AdmissionReview
 		if err := json.Unmarshal(s.Review, &r); err != nil {
 			t.Fatal(err)
@@ -104,32 +104,32 @@ func besides(t *testing.T, s *Scenario) []*Scenario {
 	switch s.Serves {
 	case "validate":
 		return []*Scenario{
-			beside("privileged", pod("", "", `,"securityContext":{"privileged":true}`), "", ""),
-			beside("not privileged", pod("", "", `,"securityContext":{"privileged":false}`), "", "[]"),
+			variant("privileged", pod("", "", `,"securityContext":{"privileged":true}`), "", ""),
+			variant("not privileged", pod("", "", `,"securityContext":{"privileged":false}`), "", "[]"),
 		}
 	case "policy":
 		good := strings.Replace(pod("", "", ""), `"name":"web"}`, `"name":"web","labels":{"app":"web"}}`, 1)
 		return []*Scenario{
-			beside("good", good, "", "[]"),
-			beside("host network", strings.Replace(good, `"spec":{`, `"spec":{"hostNetwork":true,`, 1), "", ""),
-			beside("no label", pod("", "", ""), "", ""),
-			beside("other registry", strings.Replace(good, "docker.io/", "", 1), "", ""),
-			beside("privileged", strings.Replace(good, `"resources"`, `"securityContext":{"privileged":true},"resources"`, 1), "", ""),
+			variant("good", good, "", "[]"),
+			variant("host network", strings.Replace(good, `"spec":{`, `"spec":{"hostNetwork":true,`, 1), "", ""),
+			variant("no label", pod("", "", ""), "", ""),
+			variant("other registry", strings.Replace(good, "docker.io/", "", 1), "", ""),
+			variant("privileged", strings.Replace(good, `"resources"`, `"securityContext":{"privileged":true},"resources"`, 1), "", ""),
 		}
 	case "mutate":
 		return []*Scenario{
-			beside("bare", pod("", "", ""), "", "["+always+"]"),
-			beside("as it should be", pod("", "", `,"imagePullPolicy":"Always"`), "", "[]"),
-			beside("image volume", pod(`"volumes":[{"name":"v","image":{"reference":"r"}}],`, "", ""), "",
+			variant("bare", pod("", "", ""), "", "["+always+"]"),
+			variant("as it should be", pod("", "", `,"imagePullPolicy":"Always"`), "", "[]"),
+			variant("image volume", pod(`"volumes":[{"name":"v","image":{"reference":"r"}}],`, "", ""), "",
 				"["+always+`,{"op":"add","path":"/spec/volumes/0/image/pullPolicy","value":"Always"}]`),
-			beside("same image", pod("", "", ""), pod("", "", ""), "[]"),
-			beside("new image", pod("", "", ""), strings.Replace(pod("", "", ""), "docker.io/web", "old", 1), "["+always+"]"),
+			variant("same image", pod("", "", ""), pod("", "", ""), "[]"),
+			variant("new image", pod("", "", ""), strings.Replace(pod("", "", ""), "docker.io/web", "old", 1), "["+always+"]"),
 		}
 	case "ten":
 		bare := strings.Replace(pod(`"automountServiceAccountToken":false,`, `"requests":{"cpu":"1"}`, ""),
 			`"name":"web"}`, `"name":"web","namespace":"shop"}`, 1)
 		return []*Scenario{
-			beside("bare", bare, "", "["+always+`,
+			variant("bare", bare, "", "["+always+`,
 				{"op":"add","path":"/metadata/annotations","value":{"kubernetes.io/limit-ranger":
 					"LimitRanger plugin set: memory request for container web; cpu, memory limit for container web"}},
 				{"op":"add","path":"/spec/containers/0/resources/requests/memory","value":"128Mi"},
@@ -144,8 +144,8 @@ func besides(t *testing.T, s *Scenario) []*Scenario {
 					{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},
 					{"key":"tenant","operator":"Equal","value":"shop","effect":"NoSchedule"},
 					{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"}]}]`),
-			beside("no such class", strings.Replace(bare, `"spec":{`, `"spec":{"priorityClassName":"none",`, 1), "", ""),
-			beside("conflicting nodes", strings.Replace(bare, `"spec":{`, `"spec":{"nodeSelector":{"pool":"other"},`, 1), "", ""),
+			variant("no such class", strings.Replace(bare, `"spec":{`, `"spec":{"priorityClassName":"none",`, 1), "", ""),
+			variant("conflicting nodes", strings.Replace(bare, `"spec":{`, `"spec":{"nodeSelector":{"pool":"other"},`, 1), "", ""),
 		}
 	}
 	t.Fatalf("got the scenario %s, which has no other reviews", s.Serves)

@@ -110,8 +110,8 @@ func Execute(cmd *cobra.Command) int {
 	return exitUsage
 }
 
-// A failure is an error while the command does what it was asked for. All other errors are
-// wrong usage. Without an error inside, the command has printed what is wrong.
+// A failure is an error while the command does its work (exit code 1). All other errors
+// are wrong usage. Without an error inside, the command has printed what is wrong.
 type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }

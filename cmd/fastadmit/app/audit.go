@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// auditUserAgent is how kube-apiserver's logs and metrics name an audit.
+	// auditUserAgent is the name of an audit in kube-apiserver's logs and metrics.
 	auditUserAgent = "fastadmit-audit"
 
-	// auditQPS is what an audit may ask the API server for by default: less than
-	// half of what a server may, whose lookups answer users. 50,000 objects are 100
+	// auditQPS is the default limit on an audit's requests to the API server: less
+	// than half of a server's, whose lookups answer users. 50,000 objects are 100
 	// pages.
 	auditQPS = 20
 )
@@ -48,17 +48,17 @@ type auditOptions struct {
 // anyReports is the value of --write-reports without one.
 const anyReports = "auto"
 
-// An auditRun is what becomes of the results of one audit.
+// An auditRun handles the results of one audit.
 type auditRun struct {
 	*auditOptions
 	ctx      context.Context
 	out      *bufio.Writer
 	writer   report.Writer
-	terminal io.Writer      // where progress is shown; nil if nowhere
+	terminal io.Writer      // where progress is shown; nil for nowhere
 	reports  *audit.Reports // nil if none are written
 	metrics  *auditMetrics
 	summary  report.Summary
-	isPart   bool // something could not be listed
+	isPart   bool // some objects could not be listed
 }
 
 func newAuditCommand(o *options) *cobra.Command {
@@ -116,7 +116,7 @@ func (a *auditOptions) addAuditFlags(cmd *cobra.Command) {
 	completeValues(cmd, "write-reports", audit.ReportAPIs()...)
 }
 
-// check says what is wrong with the flags.
+// check returns the errors in the flags.
 func (a *auditOptions) check() error {
 	switch operation := codec.Operation(strings.ToUpper(a.operation)); {
 	case operation != codec.Create && operation != codec.Update:
@@ -189,11 +189,11 @@ func (r *auditRun) emit(result *report.Result) error {
 		return r.writer.Write(result)
 	}
 	fmt.Fprint(r.terminal, clearLine)
-	return errors.Join(r.writer.Write(result), r.out.Flush()) // so that progress begins on a line of its own
+	return errors.Join(r.writer.Write(result), r.out.Flush()) // so that progress begins on its own line
 }
 
-// end ends what was written. Where something could not be listed, old reports stay:
-// they may be about that.
+// end completes the output. If some objects could not be listed, old reports stay:
+// they may be about these objects.
 func (r *auditRun) end() error {
 	err := r.writer.Close(&r.summary)
 	if r.reports != nil && !r.isPart {
@@ -206,7 +206,7 @@ func (r *auditRun) end() error {
 	return err
 }
 
-// verdict is the error that ends the command.
+// verdict returns the error that ends the command.
 func (a *auditOptions) verdict(s *report.Summary) error {
 	switch {
 	case s.Broken+s.Failed > 0:
@@ -222,7 +222,7 @@ func (a *auditOptions) verdict(s *report.Summary) error {
 // progressEvery is how often the line of progress changes.
 const progressEvery = 200 * time.Millisecond
 
-// auditProgress shows on a terminal how far the audit is.
+// auditProgress shows the progress of the audit on a terminal.
 func auditProgress(terminal io.Writer) func(audit.Progress) {
 	if terminal == nil {
 		return nil
@@ -291,8 +291,8 @@ func (a *auditOptions) prepared(ctx context.Context, stderr io.Writer) (*audit.O
 	}, failed(errors.Join(a.cluster.await(ctx), a.cluster.put(state)))
 }
 
-// webhooksOf returns what kube-apiserver calls. Of mutating webhooks it is what
-// they have in common with validating ones.
+// webhooksOf returns the webhooks that kube-apiserver calls. Of a mutating webhook
+// it returns the fields that validating ones have too.
 func webhooksOf(r *registration.Registration) (all []admissionregistrationv1.ValidatingWebhook) {
 	if r.Mutating != nil {
 		for i := range r.Mutating.Webhooks {

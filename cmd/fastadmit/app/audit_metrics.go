@@ -12,14 +12,14 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
-// auditNamespacesMax bounds the namespaces that series of an audit name, the first
-// ones with findings; the findings of all others are those of namespace "". With
-// ten plugins that find something in each, that is 5000 series.
+// auditNamespacesMax is the maximum number of namespaces that the series of an
+// audit name: the first ones with findings. Findings in all others count as those
+// of namespace "". With ten plugins that find something in each, that is 5000
+// series.
 const auditNamespacesMax = 500
 
 // auditMetrics are the metrics of one audit. They are written to a file at its end,
-// for whoever collects those: node_exporter's textfile collector, or a
-// Pushgateway.
+// for a collector: node_exporter's textfile collector, or a Pushgateway.
 type auditMetrics struct {
 	began      time.Time
 	namespaces map[string]bool
@@ -32,7 +32,7 @@ func newAuditMetrics() *auditMetrics {
 	return &auditMetrics{began: time.Now(), namespaces: make(map[string]bool), findings: make(map[auditFinding]int)}
 }
 
-// add counts what was found about an object.
+// add counts the findings about an object.
 func (m *auditMetrics) add(root *report.Result) {
 	if !root.IsNews() {
 		return
@@ -79,7 +79,8 @@ func (m *auditMetrics) write(name string, s *report.Summary) error {
 	set.NewGauge("fastadmit_audit_last_run_timestamp_seconds", gauge(float64(ended.Unix())))
 	var text bytes.Buffer
 	set.WritePrometheus(&text)
-	// Not in a folder for temporary files, which may be in another file system.
+	// The temporary folder of the system may be in another file system, so it is
+	// not used.
 	file, err := os.CreateTemp(filepath.Dir(name), ".fastadmit-*")
 	if err != nil {
 		return fmt.Errorf("--metrics-file: %w", err)
@@ -87,7 +88,7 @@ func (m *auditMetrics) write(name string, s *report.Summary) error {
 	defer func() { _ = os.Remove(file.Name()) }() // fails if it was renamed
 	_, err = file.Write(text.Bytes())
 	if err == nil {
-		err = file.Chmod(0o644) // for whoever collects it
+		err = file.Chmod(0o644) // so that the collector can read it
 	}
 	if closed := file.Close(); err == nil {
 		err = closed

@@ -18,9 +18,9 @@ import (
 // for parameters.
 const listTime = 1500 * time.Millisecond
 
-// auditedCluster serves a cluster of the namespace shop and Deployments of these
-// numbers of replicas in it. Its kubeconfig is the file kubeconfig. The result has its
-// documents by their paths.
+// auditedCluster serves a cluster with the namespace shop, which has a Deployment for each
+// number of replicas. Its kubeconfig is the file kubeconfig. The result maps paths to
+// documents.
 func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 	t.Helper()
 	var items []string
@@ -41,7 +41,7 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 		"/apis/apps/v1/deployments": `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[` +
 			strings.Join(items, ",") + `]}`,
 	}
-	ended := make(chan struct{}) // of the test, whose watches begin again until then
+	ended := make(chan struct{}) // until the test ends, because watches are started again
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		document, ok := documents[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")
@@ -80,8 +80,8 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 	return documents
 }
 
-// TestAuditPolicies reviews the objects of a cluster with policies in files: with their
-// parameters, without bindings, and with faults.
+// TestAuditPolicies reviews the objects of a cluster with policies in files: with
+// parameters, without bindings, and with errors.
 func TestAuditPolicies(t *testing.T) {
 	t.Chdir(t.TempDir())
 	auditedCluster(t, 2, 5)
@@ -131,9 +131,9 @@ spec:
 	f(2, "none.yaml: no such file or directory", "--policies=none.yaml")
 }
 
-// TestAuditClusterPolicies reviews the objects of a cluster with the policies that are
-// custom resources of it, beside one in a file. The former take parameters from the cluster,
-// however long it takes to list them, the latter from its file.
+// TestAuditClusterPolicies reviews the objects of a cluster with its own policies (custom
+// resources) and one in a file. The former take their parameters from the cluster, however
+// long it takes to list them, the latter from its file.
 func TestAuditClusterPolicies(t *testing.T) {
 	t.Chdir(t.TempDir())
 	documents := auditedCluster(t, 2, 5)

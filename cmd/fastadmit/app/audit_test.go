@@ -10,7 +10,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
-// TestAuditFlags refuses what audit cannot do before it asks a cluster.
+// TestAuditFlags tests that audit rejects wrong flags before it calls the
+// cluster.
 func TestAuditFlags(t *testing.T) {
 	nobody := filepath.Join(t.TempDir(), "kubeconfig")
 	const kubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-context": "a",
@@ -45,7 +46,7 @@ func TestAuditFlags(t *testing.T) {
 	}
 }
 
-// TestAuditMetrics reads the file back.
+// TestAuditMetrics reads the file of metrics back.
 func TestAuditMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.prom")
 	for _, n := range []int{auditNamespacesMax - 1, auditNamespacesMax, auditNamespacesMax + 1, auditNamespacesMax + 5} {

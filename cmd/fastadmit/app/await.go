@@ -15,9 +15,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
-// awaitTimeout is how long fastadmit await waits. Pods take seconds to be ready
-// and registered, a change of the ConfigMap a minute and a half to reach them;
-// helm waits for five minutes.
+// awaitTimeout is how long fastadmit await waits. Pods are ready and registered
+// after seconds, but a change of a ConfigMap reaches them only after up to a
+// minute and a half. helm waits for five minutes.
 const awaitTimeout = 3 * time.Minute
 
 type awaitOptions struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestAwait waits for a server that registers itself, and says what is missing
-// where there is none, or one with other plugins.
+// TestAwait waits for a server that registers itself. If there is none, or one
+// with other plugins, the error says what is missing.
 func TestAwait(t *testing.T) {
 	config := servertest.TempFile(t, "config.yaml",
 		configHead+"enableAdmissionPlugins: [AlwaysPullImages]\nregistration: {clientConfig: {url: 'https://ADDRESS'}}\n")

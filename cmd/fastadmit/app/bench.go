@@ -211,20 +211,20 @@ func (b *benchOptions) hint(r *bench.Report) string {
 		return ""
 	}
 	var requests, denied int64
-	kept := ""
+	allowed := ""
 	for _, kind := range r.Series[0].Total().Kinds {
 		requests, denied = requests+kind.Requests, denied+kind.Denied
-		if kind.Denied < kind.Requests && kept == "" {
-			kept = kind.Kind
+		if kind.Denied < kind.Requests && allowed == "" {
+			allowed = kind.Kind
 		}
 	}
 	if denied*2 <= requests {
 		return ""
 	}
-	if kept == "" {
-		kept = "pods:create"
+	if allowed == "" {
+		allowed = "pods:create"
 	}
-	return fmt.Sprintf("%d of %d requests were denied, which says little about allowed ones; --weights=%s=1 sends only this recording", denied, requests, kept)
+	return fmt.Sprintf("%d of %d requests were denied, which says little about allowed ones; --weights=%s=1 sends only this recording", denied, requests, allowed)
 }
 
 func (b *benchOptions) measure(ctx context.Context, configs []bench.Config) (*bench.Report, error) {

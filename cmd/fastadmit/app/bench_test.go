@@ -53,8 +53,8 @@ func TestBench(t *testing.T) {
 }
 
 // TestBenchEverything puts load on all plugins, with every answer checked and
-// every patch applied. Built with the tag poison, or with the race detector, it
-// shows what outlives its request.
+// every patch applied. With the tag poison or the race detector, it finds uses
+// of memory of released requests.
 func TestBenchEverything(t *testing.T) {
 	s := serve(t, nil, append(everythingFlags(t, true), "--allow-unauthenticated-writes")...)
 	for _, phase := range []string{"mutate", "validate"} {
@@ -118,8 +118,7 @@ func TestBenchSweep(t *testing.T) {
 	}
 }
 
-// Two targets try their rates in turns: the second began before the first
-// ended.
+// Two targets are loaded in turns: the second began before the first ended.
 func TestBenchSweepAgainst(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/mutate", "--insecure-skip-tls-verify", "--warm-up=0",
@@ -135,7 +134,7 @@ func TestBenchSweepAgainst(t *testing.T) {
 	}
 }
 
-// What was measured until Ctrl-C is printed.
+// Ctrl-C prints the results so far.
 func TestBenchInterrupted(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -185,7 +184,7 @@ func TestBenchUsage(t *testing.T) {
 	}
 }
 
-// TestBenchHint says how to send other reviews where most are denied.
+// TestBenchHint expects the advice to send other reviews if most are denied.
 func TestBenchHint(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysDeny")
 	for flag, want := range map[string]string{
@@ -201,7 +200,7 @@ func TestBenchHint(t *testing.T) {
 	}
 }
 
-// Profiles are served when they are asked for, and only then.
+// Profiles are served only with the flag.
 func TestProfiling(t *testing.T) {
 	get := func(url string) int {
 		t.Helper()

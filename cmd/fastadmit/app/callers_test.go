@@ -16,8 +16,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestClientCertificates lets in who has the right certificate, and tells
-// others over HTTP why not.
+// TestClientCertificates accepts callers with a valid certificate. Others get
+// an HTTP error with the reason.
 func TestClientCertificates(t *testing.T) {
 	ours, theirs := servertest.NewAuthority(t), servertest.NewAuthority(t)
 	dir := t.TempDir()
@@ -58,7 +58,7 @@ func TestClientCertificates(t *testing.T) {
 		}
 	}
 
-	// Another authority, from one moment to the next.
+	// The authority is replaced while the server runs.
 	servertest.WriteFile(t, ca, servertest.CertPEM(theirs.Cert))
 	servertest.Until(t, "reloaded", func() bool {
 		return strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_config_reload_successes_total 1\n")
@@ -78,7 +78,7 @@ func TestClientCertificates(t *testing.T) {
 	f(200, `"uid"`, ours.Sign("anybody", client, time.Hour))
 }
 
-// TestCredentials lets in who has a token or a password.
+// TestCredentials accepts callers with a token or a password.
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	tokens, passwords := filepath.Join(dir, "tokens.csv"), filepath.Join(dir, "passwords.csv")
@@ -113,7 +113,8 @@ func TestCredentials(t *testing.T) {
 		t.Error("strangers are not counted")
 	}
 
-	// Nothing is read of a body without credentials: it need not even be sent.
+	// Without credentials, the server does not read the body: the client need
+	// not even send it.
 	x := s.Open(t)
 	response, _ := x.Send([]byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: " +
 		"30000000\r\n\r\n"))
@@ -147,7 +148,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestCertificateReload replaces the serving certificate, by a broken one too.
+// TestCertificateReload replaces the serving certificate, first by a valid and
+// then by a broken one.
 func TestCertificateReload(t *testing.T) {
 	a := servertest.NewAuthority(t)
 	dir := t.TempDir()

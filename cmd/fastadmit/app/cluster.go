@@ -24,8 +24,8 @@ import (
 // syncMax is how long commands wait until the watched objects are cached.
 const syncMax = 30 * time.Second
 
-// knownCluster has the state of the cluster. It connects to the API server when something
-// first needs it.
+// knownCluster is the cached state of the cluster. It connects to the API server when
+// something first needs it.
 type knownCluster struct {
 	kubeconfig, dir string
 	kinds           []*cluster.Kind // the kinds that plugins define
@@ -46,7 +46,7 @@ type knownCluster struct {
 // the requests to the API server.
 const matchConditions = "matchConditions"
 
-// follow starts the watches for needs; who names what has these needs. It does not wait
+// follow starts the watches for needs; who names the owner of these needs. It does not wait
 // for the first objects.
 func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []string) error {
 	if len(needs) == 0 && c.kubeconfig == "" && c.dir == "" {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLimitGarbage wants the collector to run sooner, unless the environment has a say.
+// TestLimitGarbage expects the collector to run sooner, unless GOGC is set.
 func TestLimitGarbage(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)

@@ -12,7 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestDidYouMean writes names a little wrong.
+// TestDidYouMean misspells names slightly.
 func TestDidYouMean(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
@@ -43,8 +43,8 @@ func TestVersionFlag(t *testing.T) {
 	}
 }
 
-// TestPluginsFormats lists the plugins in all formats: the same, and narrow
-// enough for a terminal unless more is wanted.
+// TestPluginsFormats lists the plugins in all formats. All have the same
+// plugins, and the short one fits a terminal.
 func TestPluginsFormats(t *testing.T) {
 	const columnsMax = 100
 	table := handlers.InTree(handlers.DefaultOptions())
@@ -82,7 +82,7 @@ func TestPluginsFormats(t *testing.T) {
 	}
 }
 
-// TestCompletion asks for what shells ask for.
+// TestCompletion makes the requests that shells make for completions.
 func TestCompletion(t *testing.T) {
 	f := func(want []string, not string, args ...string) {
 		t.Helper()
@@ -112,7 +112,7 @@ func TestCompletion(t *testing.T) {
 }
 
 // TestAllFaultsAtOnce has faults in both files and in the plugins' own
-// configurations, inside and in a file of their own.
+// configurations, inline and in a separate file. All are reported together.
 func TestAllFaultsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -18,14 +18,14 @@ import (
 )
 
 // alone are plugins that are not tested together with the others: they deny all pods, or
-// ask an API server or a backend.
+// call an API server or a backend.
 var alone = map[string]bool{
 	"AlwaysDeny": true, "PodSecurityPolicy": true, "OwnerReferencesPermissionEnforcement": true, "ImagePolicyWebhook": true,
 	"InitialResources": true,
 }
 
-// everythingFlags are the flags of serve for all plugins but AlwaysDeny, each with
-// both selectors if wanted.
+// everythingFlags are the flags of serve that enable all plugins but AlwaysDeny, each
+// with both selectors if wanted.
 func everythingFlags(t testing.TB, selectors bool) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ func everything(t testing.TB, selectors bool) *admission.Chain {
 	return in.chain
 }
 
-// TestEverythingAllocatesNothing has all plugins look at a Pod.
+// TestEverythingAllocatesNothing reviews a Pod with all plugins.
 func TestEverythingAllocatesNothing(t *testing.T) {
 	for _, selectors := range [...]bool{false, true} {
 		chain := everything(t, selectors)
@@ -101,7 +101,7 @@ func TestEverythingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkEverything has all plugins but AlwaysDeny mutate a Pod.
+// BenchmarkEverything mutates a Pod with all plugins but AlwaysDeny.
 func BenchmarkEverything(b *testing.B) {
 	for name, selectors := range map[string]bool{"plugins": false, "selectors": true} {
 		chain := everything(b, selectors)

@@ -12,7 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// fifo replaces a file by a named pipe, which nobody writes into.
+// fifo replaces a file by a named pipe that has no writer.
 func fifo(t *testing.T, file string) {
 	t.Helper()
 	if err := syscall.Mkfifo(file+".tmp", 0o600); err != nil {
@@ -23,7 +23,7 @@ func fifo(t *testing.T, file string) {
 	}
 }
 
-// served are all files that a server reads, by what the message about one says.
+// served are all files that a server reads, by the name that error messages use.
 func served(t *testing.T, dir string) (files map[string]string, args []string) {
 	t.Helper()
 	authority := servertest.NewAuthority(t)
@@ -52,8 +52,8 @@ func served(t *testing.T, dir string) (files map[string]string, args []string) {
 
 const notRegular = "got a named pipe, want a regular file"
 
-// TestFIFOWhileServing has each file become a named pipe: the change is refused,
-// what was before stays in use, and the next change is seen.
+// TestFIFOWhileServing replaces each file by a named pipe. The server refuses
+// the change, continues with the former content, and sees the next change.
 func TestFIFOWhileServing(t *testing.T) {
 	dir := t.TempDir()
 	files, args := served(t, dir)
@@ -71,7 +71,7 @@ func TestFIFOWhileServing(t *testing.T) {
 	}
 }
 
-// TestFIFOAtStart starts with each file as a named pipe.
+// TestFIFOAtStart starts the server with a named pipe as each of its files.
 func TestFIFOAtStart(t *testing.T) {
 	dir := t.TempDir()
 	files, args := served(t, dir)
@@ -117,8 +117,8 @@ func TestFIFOAtStart(t *testing.T) {
 	}
 }
 
-// TestReviewReadsPipes has the commands that run once read what a shell's
-// <(command) names.
+// TestReviewReadsPipes tests that the commands that run once read the pipes that
+// a shell makes of <(command).
 func TestReviewReadsPipes(t *testing.T) {
 	dir := t.TempDir()
 	pipe := func(name, content string) string {

@@ -17,13 +17,13 @@ const (
 	imagesHead = `{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1alpha1","metadata":{},"spec":`
 )
 
-// images returns a question about an image.
+// images returns an ImageReview for an image.
 func imageQuestion(image string) []byte {
 	return []byte(imagesHead + `{"containers":[{"image":"` + image + `"}],"namespace":"shop"},"status":{"allowed":false}}`)
 }
 
-// TestImageReview asks as kube-apiserver does, without any plugin, and changes the
-// rules.
+// TestImageReview sends ImageReviews as kube-apiserver does, to a server without
+// plugins, and changes the rules.
 func TestImageReview(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	servertest.WriteFile(t, file, configHead+imageRules)
@@ -85,7 +85,7 @@ func TestImageReview(t *testing.T) {
 	})
 }
 
-// TestImageReviewCallers has callers who may not ask.
+// TestImageReviewCallers sends ImageReviews without valid credentials.
 func TestImageReviewCallers(t *testing.T) {
 	dir := t.TempDir()
 	file, tokens, paths := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "tokens"), filepath.Join(dir, "paths")
@@ -111,7 +111,7 @@ func TestImageReviewCallers(t *testing.T) {
 	f(byPath, 401, "/"+pathtoken.New()+"/imagereview")
 }
 
-// TestImageReviewFaults has what is wrong with the rules.
+// TestImageReviewFaults tests invalid rules.
 func TestImageReviewFaults(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	f := func(rules, want string) {

@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// executeOwn runs a command of a binary with plugins and a version of one's own.
+// executeOwn runs a command of a binary that has its own plugins and version.
 func executeOwn(stdin string, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	cmd := NewCommand(WithVersion("v9.8.7"), WithPlugin(creator.Plugin()), WithPlugin(teamlabel.Plugin()))
@@ -27,8 +27,8 @@ func executeOwn(stdin string, args ...string) (stdout, stderr string, code int) 
 	return out.String(), errs.String(), code
 }
 
-// TestManifestsClusterRole prints what plugins and selectors do in the cluster, those
-// of plugins of one's own too.
+// TestManifestsClusterRole prints the permissions that plugins and selectors need in
+// the cluster, including those of a custom plugin.
 func TestManifestsClusterRole(t *testing.T) {
 	config := servertest.TempFile(t, "config.yaml", `apiVersion: fastadmit.io/v1alpha1
 kind: Configuration
@@ -75,7 +75,8 @@ rules:
 	}
 }
 
-// TestPluginsForChart shows that only plugins of one's own are values of the chart.
+// TestPluginsForChart shows that the values of the chart have only plugins that are
+// not built in.
 func TestPluginsForChart(t *testing.T) {
 	stdout, _, code := executeOwn("", "plugins", "-o", "chart")
 	if code != 0 || !strings.HasPrefix(stdout, "extraPlugins:\n  NamespaceCreator:\n") ||
@@ -88,8 +89,8 @@ func TestPluginsForChart(t *testing.T) {
 	}
 }
 
-// TestReviewOpenKinds has files and what is reviewed itself stand for a cluster with
-// custom resources.
+// TestReviewOpenKinds reviews with custom resources. They are in files of the
+// cluster's state, or among the reviewed objects.
 func TestReviewOpenKinds(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

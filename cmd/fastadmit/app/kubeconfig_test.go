@@ -13,7 +13,7 @@ import (
 )
 
 // TestReloadKubeconfig changes the files that the kubeconfig of ImagePolicyWebhook
-// names: a token that the backend does not take, and one that it does.
+// names: first to a token that the backend rejects, then to one that it accepts.
 func TestReloadKubeconfig(t *testing.T) {
 	backend := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer good" {

@@ -125,8 +125,8 @@ func (m *managed) reload(in *selected, callers *server.Callers) error {
 	return err
 }
 
-// configurations returns both webhook configurations. One that no plugin needs has no
-// webhooks, which removes those that were registered before.
+// configurations returns both webhook configurations. If no plugin needs one of them, it has
+// no webhooks, which removes those that were registered before.
 func (m *managed) configurations(callers *server.Callers) (
 	mutating *admissionregistrationv1.MutatingWebhookConfiguration,
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration,
@@ -166,7 +166,7 @@ func hosts(mutating *admissionregistrationv1.MutatingWebhookConfiguration, valid
 	}
 	address, err := url.Parse(*client.URL)
 	if err != nil {
-		return nil // it was validated
+		return nil // the configuration was validated
 	}
 	return []string{address.Hostname()}
 }

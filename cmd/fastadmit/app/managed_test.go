@@ -19,14 +19,14 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// A registry is as much of an API server as certificates and registrations of
-// others need: it keeps what it is sent and answers with what is there.
+// A registry is a small API server for Secrets and webhook configurations: it
+// stores what clients write, and serves it.
 type registry struct {
 	mu      sync.Mutex
 	objects map[string]json.RawMessage // by path
 	writes  []string                   // method, path and body of each
-	refuses bool                       // to change what is there
-	changed chan struct{}              // for whoever watches
+	refuses bool                       // changes stored objects
+	changed chan struct{}              // for the watches of clients
 }
 
 const theirs = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/theirs.example.com"
@@ -39,7 +39,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		select {
 		case <-request.Context().Done():
 		case <-r.changed:
-			_, _ = io.WriteString(w, "{}") // what it says does not matter
+			_, _ = io.WriteString(w, "{}") // the content does not matter
 		}
 		return
 	}
@@ -79,8 +79,8 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = w.Write(object)
 }
 
-// register makes the configuration of others, with that bundle in the webhook
-// for fastadmit.
+// register stores a webhook configuration that somebody else made, with that
+// bundle in the webhook for fastadmit.
 func (r *registry) register(bundle []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func serveManaged(t *testing.T, config string) (*running, *registry) {
 		"--webhook-configurations=mutating/not-yet.example.com,validating/theirs.example.com"), api
 }
 
-// start has the registry answer until the test ends, and returns a kubeconfig
+// start makes the registry serve until the test ends, and returns a kubeconfig
 // file for it.
 func (r *registry) start(t *testing.T) string {
 	t.Helper()
@@ -111,15 +111,15 @@ func (r *registry) start(t *testing.T) string {
 "clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
 }
 
-// wrote returns the writes that begin so.
+// wrote returns the writes that start with the prefix.
 func (r *registry) wrote(prefix string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.writes), func(write string) bool { return !strings.HasPrefix(write, prefix) })
 }
 
-// TestOthersRegister has others register fastadmit: only the caBundle of their
-// webhooks for it is written, and nothing is registered beside them.
+// TestOthersRegister tests webhooks that somebody else registers: fastadmit
+// writes only the caBundle of those that call it, and registers none of its own.
 func TestOthersRegister(t *testing.T) {
 	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
 	s, api := serveManaged(t, config)
@@ -153,7 +153,7 @@ func TestOthersRegister(t *testing.T) {
 			strings.Contains(s.Get(t, "/metrics", 200), "\nfastadmit_registered 0\n")
 	})
 
-	// Other plugins are nothing that fastadmit registers.
+	// With other plugins, fastadmit still registers nothing.
 	servertest.WriteFile(t, config, configHead+"enableAdmissionPlugins: [AlwaysDeny]\n")
 	servertest.Until(t, "the change takes effect", func() bool {
 		return strings.Contains(s.Get(t, "/metrics", 200), "\nfastadmit_config_reload_successes_total 1\n")

@@ -29,7 +29,7 @@ type manifestsOptions struct {
 	kind         string
 }
 
-// What --kind may be.
+// The values of --kind.
 const (
 	mutatingKind   = "MutatingWebhookConfiguration"
 	validatingKind = "ValidatingWebhookConfiguration"

@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update-manifests", false, "write what manifests prints to testdata anew")
 
-// caFile has a certificate to trust. It has served its time, which is for
-// whoever connects to find out.
+// caFile is the file of a CA certificate. The certificate has expired, which
+// only clients check.
 const caFile = "testdata/ca.crt"
 
 func TestManifests(t *testing.T) {
@@ -120,7 +120,7 @@ func TestManifestsWrong(t *testing.T) {
 	f(1, "cannot enable plugin EventRateLimit: ", "--enable-admission-plugins=EventRateLimit")
 }
 
-// TestRegistrationFlags shows what flags make of options from a file.
+// TestRegistrationFlags tests that flags override options from a file.
 func TestRegistrationFlags(t *testing.T) {
 	f := func(file, want string, args ...string) {
 		t.Helper()

@@ -29,8 +29,8 @@ const (
 	// chartMemory is the memory limit of a pod in the chart.
 	chartMemory = 512 << 20
 
-	// largestMemory is how much of it the largest reviews may use. The rest is for
-	// the connections of others, of which TestLargestReviews has few.
+	// largestMemory is the part of it that the largest reviews may use. The rest is for
+	// other connections, of which TestLargestReviews has few.
 	largestMemory = chartMemory * 7 / 8
 )
 
@@ -45,9 +45,9 @@ func TestProcess(t *testing.T) {
 	os.Exit(Execute(cmd))
 }
 
-// memoryCgroup makes a control group with the chart's memory limit, and returns
-// the file that takes processes into it, and one that says how often there was
-// not enough memory.
+// memoryCgroup makes a control group with the chart's memory limit. It returns the file to
+// which a process is written to join it, and the file with the number of times that memory
+// ran out.
 func memoryCgroup(t *testing.T) (procs string, failed func() string, err error) {
 	const v1, v2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 	name := "fastadmit-test-" + strconv.Itoa(os.Getpid())
@@ -71,7 +71,7 @@ func memoryCgroup(t *testing.T) (procs string, failed func() string, err error) 
 		return "", nil, err
 	}
 	if swap != "" {
-		_ = os.WriteFile(filepath.Join(dir, swap), []byte("0"), 0o600) // there may be no swap
+		_ = os.WriteFile(filepath.Join(dir, swap), []byte("0"), 0o600) // swap may not exist
 	}
 	return filepath.Join(dir, "cgroup.procs"), func() string {
 		events, err := os.ReadFile(filepath.Join(dir, "memory.events"))
@@ -88,13 +88,15 @@ type process struct {
 	address string
 }
 
-// start starts the server, in the control group that procs is of, "" for none.
+// start starts the server in the control group with the file procs, or in that of the test
+// if procs is "".
 func start(t *testing.T, procs string, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `[ -z "$0" ] || echo $$ > "$0"; exec "$@"`, procs, os.Args[0], "-test.run=^TestProcess$")
 	cmd.Env = append(os.Environ(), "FASTADMIT_TEST_ARGS="+strings.Join(append([]string{
 		"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0"}, args...), " "),
-		// What limitMemory finds in a container, whose control group is the root of what it sees.
+		// limitMemory finds the same in a container, which sees its own control group as the
+		// root.
 		"GOMEMLIMIT="+strconv.Itoa(chartMemory*9/10))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -116,8 +118,8 @@ func start(t *testing.T, procs string, args ...string) *process {
 	return &process{cmd, match[1]}
 }
 
-// peak returns the most memory that the process had in use, in bytes, without the
-// pages of its binary, which the kernel can take back.
+// peak returns the highest memory use of the process in bytes, without the pages of its
+// binary, which the kernel can reclaim.
 func (p *process) peak(t *testing.T) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -162,12 +164,12 @@ spec:
     max: {cpu: "1"}
 `
 
-// TestLargestReviews sends reviews, of which each is the worst for a plugin, in a
-// control group with the chart's memory limit where one can be made. As many are sent at
-// once as their bodies may be in flight, the last byte of each when the server has the
-// rest of all. All are answered, and the process has memory to spare: it used 390 MiB, and
-// 490 without codec.StringMax. If reviews did not have their memory reserved, it would be
-// killed: beside its body, one of images takes up to 130 MiB.
+// TestLargestReviews sends the worst review for each plugin, in a control group with the
+// chart's memory limit where one can be made. It sends as many at once as the limit for
+// bodies in flight allows, and the last byte of each only when the server has the rest of
+// all. All are answered, and memory is left: the process used 390 MiB, and 490 without
+// codec.StringMax. Without reserved memory, the process would be killed: a review of images
+// takes up to 130 MiB besides its body.
 func TestLargestReviews(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes many seconds")
@@ -234,24 +236,24 @@ func TestLargestReviews(t *testing.T) {
 	})
 }
 
-// A lastByte is the end of a body, which is sent when all others are begun.
+// A lastByte is the end of a body. It waits until all other bodies have been begun.
 type lastByte struct {
 	begun *sync.WaitGroup
 	once  sync.Once
 }
 
-// Read implements io.Reader. It has nothing, but waits.
+// Read implements io.Reader. It returns no byte, but waits.
 func (l *lastByte) Read([]byte) (int, error) {
 	l.reached()
 	l.begun.Wait()
 	return 0, io.EOF
 }
 
-// reached says that the others need not wait for this body.
+// reached tells the others not to wait for this body.
 func (l *lastByte) reached() { l.once.Do(l.begun.Done) }
 
-// review sends a review, for as long as it is told to come again, or its time was over: what
-// it takes is measured, and not how fast the machine is.
+// review sends a review. It tries again if the server asks for a retry or the time was over,
+// because the test measures memory, not the speed of the machine.
 func (p *process) review(t *testing.T, begun *sync.WaitGroup, path, object, old string) {
 	last := &lastByte{begun: begun}
 	defer last.reached()

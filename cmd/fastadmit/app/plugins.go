@@ -74,7 +74,7 @@ type listed struct {
 	Needs         []string `json:"needs"`
 	KubeAPIServer string   `json:"kubeAPIServer"`
 
-	short  string // what it needs, in a word
+	short  string // a short form of its needs
 	plugin *admission.Plugin
 }
 

@@ -45,10 +45,10 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 	return slices.DeleteFunc(others, func(item manifest.Item) bool { return item.Fault != nil }), nil
 }
 
-// usePolicies has the policies among given evaluated, which enables their plugins, and
-// those among the input where the plugins are enabled. Parameters are taken from all
-// of these objects, and from those of the state of the cluster. It returns what else is
-// given.
+// usePolicies evaluates the policies among given, which enables their plugins, and
+// those among the input if the plugins are enabled. Parameters are taken from all of
+// these objects, and from those of the state of the cluster. It returns the other
+// objects of given.
 func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others []manifest.Item) {
 	if r.policies.Add(given) > 0 {
 		r.policies.Enable()
@@ -66,14 +66,14 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 	return others
 }
 
-// isNoObject says that a document is something else than a Kubernetes object, such as
-// a suite of tests.
+// isNoObject reports whether a document is not a Kubernetes object, such as a suite of
+// tests.
 func isNoObject(fault *manifest.Error) bool {
 	_, ok := errors.AsType[*manifest.NoObjectError](fault)
 	return ok
 }
 
-// notePolicies says which policies are not evaluated, if any could be.
+// notePolicies prints which policies are not evaluated, if any could be.
 func (r *reviewOptions) notePolicies(w io.Writer) {
 	for _, note := range r.policies.Notes() {
 		fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(note))

@@ -36,17 +36,17 @@ func TestReviewPolicies(t *testing.T) {
 	servertest.WriteFile(t, "latest.yaml", noLatest)
 	servertest.WriteFile(t, "pod.yaml", latestPod)
 	reviewed(t, "", 1, []string{"pod.yaml:1: " + deniedLatest}, nil, "pod.yaml", "--policies=latest.yaml")
-	// Of what --policies names, in all versions, and beside something else.
+	// Objects of all versions in the files of --policies, together with other objects.
 	for _, version := range []string{"admissionregistration.k8s.io/v1beta1", "admissionregistration.k8s.io/v1alpha1",
 		"policies.fastadmit.io/v1"} {
 		servertest.WriteFile(t, "versions.yaml",
 			strings.ReplaceAll(noLatest, "admissionregistration.k8s.io/v1", version)+"---\nkind: Kustomization\n---\n"+latestPod)
 		reviewed(t, "", 1, []string{deniedLatest, "1 object: 0 allowed, 1 denied"}, nil, "pod.yaml", "--policies=versions.yaml")
 	}
-	// It does not enable what is disabled.
+	// --policies does not enable a plugin that is disabled.
 	reviewed(t, "", 0, []string{"1 allowed"}, nil, "pod.yaml", "--policies=latest.yaml",
 		"--enable-admission-plugins=AlwaysAdmit", "--disable-admission-plugins=ValidatingAdmissionPolicy")
-	// Policies of the input count where the plugin is enabled.
+	// Policies in the input apply if the plugin is enabled.
 	all := noLatest + "---\n" + latestPod
 	reviewed(t, all, 1, []string{"stdin:18: " + deniedLatest, "stdin:2: ValidatingAdmissionPolicy no-latest.example.com: allowed"}, nil,
 		"-", "--enable-admission-plugins=ValidatingAdmissionPolicy")
@@ -71,7 +71,8 @@ func TestReviewWithoutBinding(t *testing.T) {
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Refuse")
 }
 
-// TestReviewWrongPolicies has policies that cannot be evaluated. The position is told.
+// TestReviewWrongPolicies tests policies that cannot be evaluated. The error has the
+// position.
 func TestReviewWrongPolicies(t *testing.T) {
 	t.Chdir(t.TempDir())
 	servertest.WriteFile(t, "pod.yaml", latestPod)
@@ -95,7 +96,7 @@ func TestReviewWrongPolicies(t *testing.T) {
 		`bad.yaml:18: got the kind "ValidatingAdmisionPolicy" of admissionregistration.k8s.io/v1, want ValidatingAdmissionPolicy, `)
 	reviewed(t, "", 2, []string{"no such file"}, nil, "pod.yaml", "--policies=nowhere")
 	reviewed(t, "", 2, []string{"the folder has no file"}, nil, "pod.yaml", "--policies="+t.TempDir())
-	// The input, too.
+	// The same for policies in the input.
 	reviewed(t, strings.ReplaceAll(noLatest, "':latest'))", "':latest')"), 2,
 		[]string{`stdin:2: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0]`}, nil,
 		"-", "--enable-admission-plugins=ValidatingAdmissionPolicy")
@@ -122,7 +123,7 @@ spec:
   paramRef: {selector: {matchLabels: {limits: "yes"}}, parameterNotFoundAction: Deny}
 `
 
-// TestReviewParams has policies with parameters, which are among the objects.
+// TestReviewParams tests policies whose parameters are among the objects.
 func TestReviewParams(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const deployment = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: " +
@@ -138,7 +139,8 @@ func TestReviewParams(t *testing.T) {
 		reviewed(t, "", code, []string{want}, nil, append(args, "--no-workload-pods")...)
 	}
 	f(1, "no params found for policy binding with `Deny` parameterNotFoundAction", "web.yaml", "--policies=policy.yaml")
-	// Beside the policy, among the input, and in another namespace.
+	// The parameters are in the file of the policy, in the input, and in another
+	// namespace.
 	servertest.WriteFile(t, "policy.yaml", limitReplicas+limit("a", "shop", "3"))
 	f(1, "denied request: at most 3 replicas", "web.yaml", "--policies=policy.yaml")
 	servertest.WriteFile(t, "policy.yaml", limitReplicas)
@@ -148,13 +150,13 @@ func TestReviewParams(t *testing.T) {
 	f(1, "denied request: at most 4 replicas", "web.yaml", "limit.yaml", "--policies=policy.yaml")
 	servertest.WriteFile(t, "limit.yaml", limit("a", "other", "5"))
 	f(1, "no params found", "web.yaml", "limit.yaml", "--policies=policy.yaml")
-	// What comes with the policy is not replaced by what it checks.
+	// A parameter in the file of the policy is not replaced by one in the input.
 	servertest.WriteFile(t, "policy.yaml", limitReplicas+limit("a", "shop", "3"))
 	servertest.WriteFile(t, "limit.yaml", limit("a", "shop", "100"))
 	f(2, `limit.yaml:2: ConfigMap "a" would replace that of policy.yaml:21`, "web.yaml", "limit.yaml", "--policies=policy.yaml")
 	servertest.WriteFile(t, "limit.yaml", limit("a", "shop", "3"))
 	f(1, "denied request: at most 3 replicas", "web.yaml", "limit.yaml", "--policies=policy.yaml")
-	// Custom resources, of no namespace.
+	// Cluster-scoped custom resources.
 	const crd = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: limits.example.com}\n" +
 		"spec: {group: example.com, scope: Cluster, names: {kind: Limit, plural: limits}, versions: [{name: v1, served: true}]}\n"
 	custom := strings.ReplaceAll(strings.ReplaceAll(limitReplicas, "{apiVersion: v1, kind: ConfigMap}",

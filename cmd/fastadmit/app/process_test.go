@@ -14,8 +14,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestFewFileDescriptors runs the server in a process of its own that may have
-// 64 file descriptors, and opens 300 connections to each port.
+// TestFewFileDescriptors runs the server in its own process with a limit of 64 file
+// descriptors, and opens 300 connections to each port.
 func TestFewFileDescriptors(t *testing.T) {
 	const few, address = "FASTADMIT_TEST_FEW_DESCRIPTORS", "127.0.0.1:0"
 	if os.Getenv(few) != "" {
@@ -61,7 +61,7 @@ func TestFewFileDescriptors(t *testing.T) {
 	}
 }
 
-// TestLogReaderEnds runs the server in a process of its own, and ends the reader of its log.
+// TestLogReaderEnds runs the server in its own process, and ends the reader of its log.
 func TestLogReaderEnds(t *testing.T) {
 	const child = "FASTADMIT_TEST_LOG_READER_ENDS"
 	if os.Getenv(child) != "" {
@@ -97,6 +97,6 @@ func TestLogReaderEnds(t *testing.T) {
 			!bytes.Contains(body, []byte(`"allowed":false`)) {
 			t.Errorf("got %s %s, want a denial", response.Status, body)
 		}
-		time.Sleep(100 * time.Millisecond) // the line is written beside the answer
+		time.Sleep(100 * time.Millisecond) // the line is written concurrently with the answer
 	}
 }

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// debounceTime is how long no event may come before files are read. A change of
-	// several files, or of a ConfigMap, causes many events.
+	// debounceTime is how long no event may come before files are read. A change of several
+	// files, or of a ConfigMap, causes many events.
 	debounceTime = 100 * time.Millisecond
 
 	// readsMax is how often files are read again because they changed meanwhile. The
@@ -37,7 +37,7 @@ type reloader struct {
 	log     *slog.Logger
 	metrics reloadMetrics
 	watcher *fsnotify.Watcher
-	watched map[string]os.FileInfo // folders, as they were when watching began
+	watched map[string]os.FileInfo // the folders at the time when the watch began
 	parts   []*part
 
 	rules    wake.Signal  // sent when plugins need other reviews
@@ -85,9 +85,9 @@ func newReloader(log *slog.Logger, set *metrics.Set, parts ...*part) (*reloader,
 	return r, nil
 }
 
-// watch watches the folders of the files of a part, and of what they are links to:
-// Kubernetes changes a mounted ConfigMap by replacing a link beside the files,
-// and editors replace files.
+// watch watches the folders of the files of a part, and of the targets of links: Kubernetes
+// changes a mounted ConfigMap by replacing a link in the files' folder, and editors replace
+// files.
 func (r *reloader) watch(p *part) error {
 	watched := p.files()
 	for _, folder := range p.allFolders() {
@@ -127,7 +127,7 @@ func (r *reloader) watchFolder(folder string) error {
 // run reloads until ctx ends: the parts that changed, and all parts after SIGHUP.
 func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 	defer func() { _ = r.watcher.Close() }() // the process ends
-	settled := time.NewTimer(debounceTime)   // what changed before it was watched
+	settled := time.NewTimer(debounceTime)   // changes before the watch began
 	defer settled.Stop()
 	for {
 		select {
@@ -159,7 +159,7 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 // files, such as a certificate in memory, is never read again. If a part changes while it is
 // read, or gets other files, it is read once more.
 func (r *reloader) reload(ctx context.Context, p *part, always bool) {
-	unwatched := r.watch(p) // a folder may be another one, with the same files
+	unwatched := r.watch(p) // the folder may have been replaced by one with the same files
 	now := p.contents()
 	if now == p.read && unwatched != nil {
 		r.log.Error("cannot watch files", "error", unwatched.Error())

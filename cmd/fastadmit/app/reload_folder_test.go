@@ -14,8 +14,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestReloadReplacedFolder replaces a folder by one with the same files, and changes a file
-// of that one.
+// TestReloadReplacedFolder replaces a folder by one with the same files, and then changes a
+// file in the new one.
 func TestReloadReplacedFolder(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
@@ -64,7 +64,7 @@ func TestReloadReplacedFolder(t *testing.T) {
 			defer cancel()
 			go r.run(ctx, nil)
 			replace(folder)
-			time.Sleep(3 * debounceTime) // so that it is looked at while the files are the same
+			time.Sleep(3 * debounceTime) // so that the folder is checked while the files are the same
 			servertest.WriteFile(t, filepath.Join(folder, "a.yaml"), "b")
 			servertest.Until(t, "the file was read", func() bool { return reloads.Load() > 0 })
 		})

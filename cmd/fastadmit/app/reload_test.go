@@ -19,7 +19,7 @@ import (
 
 const configHead = "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n"
 
-// TestReload changes the configuration of a server that is asked all the time.
+// TestReload changes the configuration of a server under continuous requests.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -89,9 +89,9 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// TestReloadConfigMap changes files as the kubelet does in a mounted ConfigMap:
-// all at once, by replacing a link to a folder. What a plugin remembers stays
-// if its own configuration did not change.
+// TestReloadConfigMap changes files as the kubelet does in a mounted ConfigMap: all
+// at once, by replacing a link to a folder. A plugin keeps its state if its own
+// configuration did not change.
 func TestReloadConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	version := 0
@@ -153,7 +153,8 @@ func TestReloadConfigMap(t *testing.T) {
 	}
 }
 
-// TestReloadManifests adds a file to a folder of manifests, and breaks it.
+// TestReloadManifests adds a file to a folder of manifests, and then makes it
+// invalid.
 func TestReloadManifests(t *testing.T) {
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies")
@@ -209,7 +210,8 @@ spec: {policyName: p, validationActions: [Deny]}
 	servertest.Until(t, "a policy was removed", func() bool { return !denies() })
 }
 
-// TestClusterStateDir has a plugin with a namespaceSelector, and namespaces in files.
+// TestClusterStateDir uses a plugin with a namespaceSelector, and namespaces in
+// files.
 func TestClusterStateDir(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -247,7 +249,8 @@ func TestClusterStateDir(t *testing.T) {
 	}
 }
 
-// TestFailurePolicyEndpoints shows which plugins answer where.
+// TestFailurePolicyEndpoints tests which plugins the paths of each failure policy
+// run.
 func TestFailurePolicyEndpoints(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	servertest.WriteFile(t, file,
@@ -267,8 +270,8 @@ func TestFailurePolicyEndpoints(t *testing.T) {
 	}
 }
 
-// TestConfigCommand prints what comes of flags and files, as a file of which
-// the same comes.
+// TestConfigCommand prints the configuration that results from flags and files. Read
+// as a file, it gives the same configuration.
 func TestConfigCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	servertest.WriteFile(t, file, configHead+`
@@ -301,8 +304,8 @@ plugins:
 	}
 }
 
-// TestHangup sends SIGHUP: everything is read again, though nothing changed, and
-// the server goes on with the connections that it has.
+// TestHangup sends SIGHUP: the server reads all files again, although none changed,
+// and keeps its connections.
 func TestHangup(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")

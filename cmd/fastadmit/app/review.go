@@ -170,7 +170,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	return r.verdict(&summary)
 }
 
-// verdict is the error that ends the command.
+// verdict returns the error that ends the command.
 func (r *reviewOptions) verdict(s *report.Summary) error {
 	switch {
 	case s.Broken+s.Failed > 0:
@@ -183,7 +183,7 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 	return nil
 }
 
-// reportOptions are for what a command prints to stdout.
+// reportOptions are options for the output of a command to stdout.
 func (r *reviewOptions) reportOptions(tool string, stdout io.Writer) report.Options {
 	o := report.Options{Quiet: r.quiet, Tool: tool, Version: r.options.shownVersion(), Rules: make(map[string]string)}
 	file, ok := stdout.(*os.File)
@@ -240,7 +240,8 @@ func userGroups(username string, given []string) []string {
 	return all
 }
 
-// prepare makes the plugins and what they see of a cluster ready.
+// prepare creates the plugins and waits for the objects that they read from the
+// cluster.
 func (r *reviewOptions) prepare(ctx context.Context, o *review.Options) error {
 	r.cluster.imagined = true
 	loaded, err := r.load(ctx, nil)
@@ -261,7 +262,7 @@ func (r *reviewOptions) prepare(ctx context.Context, o *review.Options) error {
 		}
 	}
 	o.Resources = discovery.NewTable(ask)
-	for _, plugin := range r.options.table() { // which know the resources of the kinds that they read
+	for _, plugin := range r.options.table() { // they know the resources of the kinds that they read
 		for _, need := range plugin.Needs {
 			if need.Kind != nil {
 				o.Resources.Add(need.GroupVersionKind().Kind,

@@ -9,8 +9,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// reviewed runs review with standard input, and says what is wrong unless it
-// ends with that code and prints all that is wanted and nothing that is not.
+// reviewed runs review with standard input. It returns an error text unless the
+// command ends with that code and prints all wanted texts and no unwanted ones.
 func reviewed(t *testing.T, stdin string, code int, want []string, not []string, args ...string) {
 	t.Helper()
 	got, errs, gotCode := execute(stdin, append([]string{"review"}, args...)...)
@@ -29,7 +29,8 @@ func reviewed(t *testing.T, stdin string, code int, want []string, not []string,
 	}
 }
 
-// TestReviewWhatWasMissed has the input that review once passed, or gave up on.
+// TestReviewWhatWasMissed reviews input that review once accepted or could not
+// read.
 func TestReviewWhatWasMissed(t *testing.T) {
 	const security = "--enable-admission-plugins=PodSecurity"
 	const strict = "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: restricted}}\n"
@@ -42,13 +43,13 @@ func TestReviewWhatWasMissed(t *testing.T) {
 	// A Namespace and a bad Pod, in either order.
 	f(strict+"---\n"+pod, 1, denied, "2 objects: 1 allowed, 1 denied")
 	f(pod+"---\n"+strict, 1, "stdin:1: "+denied, "stdin:6: Namespace strict: allowed")
-	// Lists are the objects in them.
+	// A List stands for the objects in it.
 	list := "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(pod), "\n", "\n  ") + "\n"
 	f(strict+"---\n"+list, 1, "stdin:8: "+denied)
 	f(strict+"---\n"+`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"bad","namespace":"strict"},`+
 		`"spec":{"containers":[{"name":"a"}]}}]}`,
 		1, "stdin:5: "+denied)
-	// Plurals are known, not guessed.
+	// The plurals of built-in kinds come from a table; they are not guessed.
 	reviewed(t, "apiVersion: example.com/v1\nkind: Gateway\nmetadata: {name: g}\n", 2, []string{
 		`stdin:1: Gateway g: broken: unknown kind "Gateway" of apiVersion "example.com/v1"; give its CustomResourceDefinition too`,
 		"1 broken"},
@@ -58,13 +59,13 @@ func TestReviewWhatWasMissed(t *testing.T) {
 		"served: true}]}\n---\n"
 	reviewed(t, crd+"apiVersion: example.com/v1\nkind: Gateway\nmetadata: {name: g}\n", 1,
 		[]string{`gateways.example.com "g" is forbidden`}, nil, "-", "--enable-admission-plugins=AlwaysDeny")
-	// One bad document does not end the rest.
+	// An invalid document does not end the review of the rest.
 	f("a: [\n---\n"+strict+"---\nkind: Pod\n---\n"+pod, 2, "stdin:1: broken: cannot be read", "stdin:7: broken: not a Kubernetes object",
 		denied, "4 objects: 1 allowed, 1 denied, 2 broken")
 	reviewed(t, "kind: x\n---\n"+strict, 0, []string{"1 allowed, 0 denied, 1 skipped"}, nil, "-", security, "--skip-unknown")
 	reviewed(t, "kind: x\n", 2, []string{"nothing to review: all objects were skipped"}, nil, "-", security, "--skip-unknown")
 	reviewed(t, "kind: x\nmetadata: 1\n", 2, []string{"1 broken"}, nil, "-", security, "--skip-unknown")
-	// Cluster-scoped objects are in no namespace.
+	// Cluster-scoped objects have no namespace.
 	f("apiVersion: v1\nkind: Node\nmetadata: {name: worker, namespace: x}\n", 0, "Node worker: allowed")
 }
 
@@ -86,7 +87,7 @@ func TestReviewFolders(t *testing.T) {
 		nil, "no.yaml", "-f", "c.yaml", images)
 }
 
-// TestReviewSeesTheInput has objects among the input that plugins look up.
+// TestReviewSeesTheInput reviews input with objects that plugins look up.
 func TestReviewSeesTheInput(t *testing.T) {
 	f := func(plugin, stdin string, code int, want string, args ...string) {
 		t.Helper()
@@ -105,14 +106,16 @@ func TestReviewSeesTheInput(t *testing.T) {
 	f("Priority", with("priorityClassName: high,")+"---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: "+
 		"{name: high}\nvalue: 7\nglobalDefault: true\n",
 		0, `"path":"/spec/priority","value":7`)
-	// The second global default is one too many; the first is not its own rival.
+	// The second global default is one too many; the first does not conflict
+	// with itself.
 	f("Priority", "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: a}\nvalue: 7\nglobalDefault: true\n---\n"+
 		"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: b}\nvalue: 8\nglobalDefault: true\n", 1,
 		"1 allowed, 1 denied")
 	const quota = "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: shop}\nspec: {hard: {limits.cpu: '3'}}\n"
 	f("ResourceQuota", quota+with("")+strings.Replace(with(""), "name: web", "name: second", 1), 1,
 		"Pod shop/second: denied by ResourceQuota (403 Forbidden)")
-	// What is in a folder is the rest of the cluster, and gives way.
+	// Objects of the input replace those in the folder, which stands for the
+	// rest of the cluster.
 	dir := t.TempDir()
 	servertest.WriteFile(t, filepath.Join(dir, "cluster.yaml"),
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}\n")
@@ -120,7 +123,7 @@ func TestReviewSeesTheInput(t *testing.T) {
 	f("PodSecurity", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed", "--cluster-state-dir="+dir)
 	f("ServiceAccount", with("")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", 0, "2 allowed",
 		"--cluster-state-dir="+dir)
-	// An object that no cluster could have.
+	// An object that no cluster accepts.
 	f("LimitRanger", "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: 1}\n", 2,
 		"broken: cannot be used as an object of the cluster")
 }
@@ -168,8 +171,8 @@ func TestReviewOld(t *testing.T) {
 	reviewed(t, stdin, 2, []string{"missing: broken: stat"}, nil, "-", plugin, "--old="+filepath.Join(dir, "missing"))
 }
 
-// TestReviewWorkloads has pods denied that a controller would make, and the
-// workload allowed. The controller is the user that sends them.
+// TestReviewWorkloads denies the pods that a controller would create, and
+// allows the workload. The user of the pods' requests is the controller.
 func TestReviewWorkloads(t *testing.T) {
 	const strict = "apiVersion: v1\nkind: Namespace\nmetadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: " +
 		"baseline}}\n---\n"
@@ -206,7 +209,8 @@ func TestReviewWorkloads(t *testing.T) {
 		"--pod-template-path=rollouts.argoproj.io=.spec.pods")
 }
 
-// TestReviewWarnings ends with 1 for a warning only if that is asked for.
+// TestReviewWarnings tests that a warning leads to exit code 1 only with the
+// flag.
 func TestReviewWarnings(t *testing.T) {
 	const config = "../../../testdata/config.yaml"
 	reviewed(t, "", 0, []string{"warning: DenyServiceExternalIPs: ", "1 warning"}, nil, "../../../testdata/service.yaml",

@@ -155,8 +155,8 @@ func TestWrongUse(t *testing.T) {
 	f(1, "plugin EventRateLimit", "", "serve", "--enable-admission-plugins=EventRateLimit")
 }
 
-// TestAdmissionConfiguration gives EventRateLimit its configuration in the
-// file and in one beside it, in both versions.
+// TestAdmissionConfiguration configures EventRateLimit in the file and in a
+// separate one, in both versions.
 func TestAdmissionConfiguration(t *testing.T) {
 	const limits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration",` +
 		`"limits":[{"type":"Server","qps":1,"burst":1}]}`
@@ -203,7 +203,7 @@ func TestPluginsAndVersion(t *testing.T) {
 	}
 }
 
-// TestFlagsReachPlugins sets what kube-apiserver has flags for.
+// TestFlagsReachPlugins sets the flags that kube-apiserver has too.
 func TestFlagsReachPlugins(t *testing.T) {
 	got, _, code := execute("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n", "review", "-f", "-",
 		"--enable-admission-plugins=DefaultTolerationSeconds",
@@ -213,8 +213,8 @@ func TestFlagsReachPlugins(t *testing.T) {
 	}
 }
 
-// TestReviewIsDryRun reviews more Events than the limit lets be written: with a
-// cluster none of them is.
+// TestReviewIsDryRun reviews more Events than the limit allows. Reviews are dry
+// runs, so no Event counts.
 func TestReviewIsDryRun(t *testing.T) {
 	const event = `{"kind":"Event","apiVersion":"v1","metadata":{"name":"e","namespace":"shop"}}`
 	const recorded = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",

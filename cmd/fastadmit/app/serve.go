@@ -25,7 +25,7 @@ import (
 )
 
 // rulesMax is how long the first registration waits until plugins have read from the cluster
-// which reviews they need. Until then they ask for all reviews.
+// which reviews they need. Without that, they are registered for all reviews.
 const rulesMax = 5 * time.Second
 
 type serveOptions struct {
@@ -182,9 +182,9 @@ func (o *serveOptions) listen(c *certificates) (ports *server.Ports, about strin
 	return ports, fmt.Sprintf("metrics on http://%s", ports.Ops.Addr()), nil
 }
 
-// outlasting returns the context for the watches and background tasks of plugins. Once
-// started was called, it goes on when ctx ends, because the server still answers reviews then.
-// Before, it ends with ctx.
+// outlasting returns the context for the watches and background tasks of plugins. Before
+// started is called, it ends with ctx. After that, it continues when ctx ends, because the
+// server still answers reviews then.
 func outlasting(ctx context.Context) (background context.Context, started func() bool, end context.CancelFunc) {
 	background, end = context.WithCancel(context.WithoutCancel(ctx))
 	return background, context.AfterFunc(ctx, end), end
@@ -223,7 +223,7 @@ func (o *serveOptions) reloadCallers(context.Context) error {
 	return o.managed.reload(&o.managed.last, o.callers)
 }
 
-// certificates are the source of the serving certificate.
+// certificates is the source of the serving certificate.
 type certificates struct {
 	get    func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	about  string
@@ -231,7 +231,8 @@ type certificates struct {
 	checks func(net.Addr) []server.Check
 }
 
-// certify loads the serving certificate: from files, from a Secret, or a new one in memory.
+// certify loads the serving certificate from files or from a Secret, or makes a new one in
+// memory.
 func (o *serveOptions) certify(ctx context.Context, in *selected, log *slog.Logger, set *metrics.Set) (*certificates, error) {
 	if o.settings.CertSecretName != "" {
 		waiting, cancel := context.WithTimeout(ctx, rulesMax)

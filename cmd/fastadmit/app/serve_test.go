@@ -25,8 +25,8 @@ type running struct {
 
 var ready = regexp.MustCompile(`serving on https://(\S+), metrics on (http://\S+), `)
 
-// serve starts "fastadmit serve" in this process with plugins of the test's
-// beside the table's, and stops it when the test ends.
+// serve starts "fastadmit serve" in this process with the plugins of the table and those of
+// the test, and stops it when the test ends.
 func serve(t testing.TB, own []admission.Plugin, args ...string) *running {
 	t.Helper()
 	opts := []Option{WithVersion("v1.2.3")}
@@ -72,10 +72,11 @@ func (s *running) end(t testing.TB) {
 	}
 }
 
-// TestDrainKeepsPlugins wants what plugins do beside reviews to go on until the last review
-// is answered: what they follow decides those reviews. The process ends after it.
+// TestDrainKeepsPlugins expects the background tasks of plugins to continue until the last
+// review is answered, because reviews depend on the objects that they watch. The process
+// ends after it.
 func TestDrainKeepsPlugins(t *testing.T) {
-	t.Parallel() // it takes as long as the delay, in which a busy machine has to answer
+	t.Parallel() // the delay, in which a busy machine has to answer
 	var returned atomic.Bool
 	plugin := admission.Plugin{Name: "Follows", Rules: []admission.Rule{admission.Any()}, Validates: true}
 	plugin.New = func(admission.Setup) (admission.Handler, error) {
@@ -95,7 +96,7 @@ func TestDrainKeepsPlugins(t *testing.T) {
 		code, _ := s.Readyz(t)
 		return code == http.StatusServiceUnavailable
 	})
-	time.Sleep(100 * time.Millisecond) // in which it would have returned
+	time.Sleep(100 * time.Millisecond) // in this time it would have returned
 	response, _ := s.Open(t).Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate)))
 	if response.StatusCode != http.StatusOK || returned.Load() {
 		t.Errorf("got %s, returned %v, want an answer by a plugin that still runs", response.Status, returned.Load())

@@ -33,8 +33,8 @@ func addServerFlags(flags *pflag.FlagSet, s *config.Server) {
 	}
 }
 
-// serverSettings returns the settings of the configuration file, with those of the flags that
-// were given in their place, and checks them.
+// serverSettings returns the settings of the configuration file, overridden by the flags that
+// were given, and checks them.
 func serverSettings(flags *pflag.FlagSet, given, file *config.Server) (*config.Server, error) {
 	settings := *file
 	of := reflect.ValueOf(given).Elem()

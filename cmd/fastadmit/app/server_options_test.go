@@ -11,8 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/config"
 )
 
-// TestServerSettings has the file and flags set each setting to another value than its
-// default. A flag overrides the file, and a setting of neither has its default.
+// TestServerSettings sets each setting, in the file or by its flag, to another value
+// than its default. A flag overrides the file. A setting in neither has its default.
 func TestServerSettings(t *testing.T) {
 	file := config.Server{
 		BindAddress: "127.0.0.1", SecurePort: 443, TLSCertFile: "a", TLSPrivateKeyFile: "b", MetricsBindAddress: ":80",
@@ -48,9 +48,9 @@ func TestServerSettings(t *testing.T) {
 		in := file
 		switch field.Name {
 		case "CertSecretName":
-			in.WebhookConfigurations = []string{} // which need it
+			in.WebhookConfigurations = []string{} // they need CertSecretName
 		case "TLSCertFile", "TLSPrivateKeyFile":
-			continue // they are needed together, and cannot be used with CertSecretName
+			continue // these two need each other, and cannot be used with CertSecretName
 		}
 		in.TLSCertFile, in.TLSPrivateKeyFile = "", ""
 		got, err := serverSettings(flags, &given, &in)
@@ -66,7 +66,7 @@ func TestServerSettings(t *testing.T) {
 	}
 }
 
-// TestServerSettingsFaults has settings that cannot be used.
+// TestServerSettingsFaults tests settings that cannot be used.
 func TestServerSettingsFaults(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()

@@ -8,8 +8,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// tested runs the test command, and says what is wrong unless it ends with that code
-// and prints all that is wanted and nothing that is not.
+// tested runs the test command. It returns an error text unless the command ends
+// with that code and prints all wanted texts and no unwanted ones.
 func tested(t *testing.T, code int, want, not []string, args ...string) string {
 	t.Helper()
 	stdout, stderr, got := execute("", append([]string{"test"}, args...)...)
@@ -29,7 +29,7 @@ func tested(t *testing.T, code int, want, not []string, args ...string) string {
 	return stdout
 }
 
-// TestPoliciesOfTheChart runs the suites of the policies that the chart has.
+// TestPoliciesOfTheChart runs the suites of the chart's policies.
 func TestPoliciesOfTheChart(t *testing.T) {
 	out := tested(t, 0, []string{"in 10 suites: ", " passed, 0 failed"}, []string{"broken"}, "../../../deploy/chart/policies", "-v")
 	if passed := strings.Count(out, "PASS   "); passed < 60 {
@@ -128,7 +128,7 @@ func TestTest(t *testing.T) {
 	}
 }
 
-// TestTestCluster has cases that need objects of a cluster, users and old objects.
+// TestTestCluster runs cases that need objects of a cluster, users and old objects.
 func TestTestCluster(t *testing.T) {
 	t.Chdir(t.TempDir())
 	servertest.WriteFile(t, "namespaces.yaml",
@@ -170,7 +170,7 @@ cases:
 	tested(t, 0, []string{"5 cases in 1 suite: 5 passed"}, nil)
 }
 
-// TestTestWrong has suites that cannot be run, and wrong usage.
+// TestTestWrong tests suites that cannot be run, and wrong usage.
 func TestTestWrong(t *testing.T) {
 	t.Chdir(t.TempDir())
 	servertest.WriteFile(t, "latest.yaml", noLatest)
@@ -202,10 +202,10 @@ func TestTestWrong(t *testing.T) {
 	servertest.WriteFile(t, "bad.yaml", strings.ReplaceAll(noLatest, "':latest'))", "':latest')"))
 	f(suiteHead+"policies: [bad.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n",
 		`bad.yaml:10: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0].expression`)
-	// Others are run nevertheless.
+	// The other suites still run.
 	servertest.WriteFile(t, "fastadmit-test.yaml", passingSuite)
 	tested(t, 2, []string{"BROKEN a.test.yaml", "4 passed, 0 failed, 1 broken"}, nil)
-	// A policy without a binding is told where a case fails.
+	// If a case fails, the output names policies without a binding.
 	servertest.WriteFile(t, "a.test.yaml",
 		suiteHead+"policies: [unbound.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n")
 	unbound, _, _ := strings.Cut(noLatest, "---")

@@ -25,9 +25,9 @@ func (o *options) versionLine() string {
 	return fmt.Sprintf("fastadmit %s %s %s/%s", o.shownVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// shownVersion is the version given, or what the go command recorded: the
-// module's version, which names the commit when the binary was built from a
-// checkout.
+// shownVersion returns the given version or, if it is empty, the one that the
+// go command recorded: the module's version, which names the commit when the
+// binary was built from a checkout.
 func (o *options) shownVersion() string {
 	if o.version != "" {
 		return o.version

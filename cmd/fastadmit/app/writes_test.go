@@ -24,7 +24,7 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// TestUnauthenticatedWrites does not start plugins that anybody could make write.
+// TestUnauthenticatedWrites expects serve not to start if anybody could make its plugins write.
 func TestUnauthenticatedWrites(t *testing.T) {
 	state := "--cluster-state-dir=" +
 		filepath.Dir(servertest.TempFile(t, "state.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"))
@@ -47,7 +47,7 @@ func TestUnauthenticatedWrites(t *testing.T) {
 	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--managed-path-token=false")
 	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--webhook-configurations=mutating/a")
 
-	// The ways out. That the authority is no certificate is found before, that no kube-apiserver is there behind.
+	// The ways out. An invalid authority is found before, a missing kube-apiserver after this check.
 	f([]string{"cannot manage certificates: cluster state: this process does not run in a Pod"},
 		"--enable-admission-plugins=ResourceQuota", managed, "--cert-secret-namespace=a")
 	f([]string{"got no certificate"}, "--enable-admission-plugins=ResourceQuota", "--client-ca-file="+servertest.TempFile(t, "ca", ""))
@@ -60,8 +60,7 @@ func TestUnauthenticatedWrites(t *testing.T) {
 	serve(t, nil, "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement", state)
 }
 
-// TestUnauthenticatedWritesReload refuses a change that switches on such a
-// plugin.
+// TestUnauthenticatedWritesReload refuses a change that enables such a plugin.
 func TestUnauthenticatedWritesReload(t *testing.T) {
 	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
 	s := serve(t, nil, "--config="+config,

@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// A history is what the source knows.
+// A history is the usage that the source has.
 type history struct {
 	NamespaceOnly bool
 	Containers    []struct {
@@ -55,7 +55,7 @@ type history struct {
 	}
 }
 
-// answer is what Google Cloud Monitoring says.
+// answer is the answer of Google Cloud Monitoring.
 func (h *history) answer(call *cloudmonitoring.TimeseriesListCall) (*cloudmonitoring.ListTimeseriesResponse, error) {
 	oldest, err := time.Parse(time.RFC3339, call.OldestTime)
 	if err != nil {
@@ -84,9 +84,9 @@ func (h *history) answer(call *cloudmonitoring.TimeseriesListCall) (*cloudmonito
 	return response, nil
 }
 
-// selected reports whether labels such as NAME==VALUE and NAME=~PREFIX.* select a container.
-// The second selects what fastadmit's plugin takes it for, on purpose: images with that
-// name, and not those whose names begin alike, or all if it is empty.
+// selected reports whether labels such as NAME==VALUE and NAME=~PREFIX.* select a container. The
+// second form selects what it selects for fastadmit's plugin, on purpose: images with that name,
+// not all whose names begin with it, or all images if it is empty.
 func selected(labels []string, image, namespace string) bool {
 	for _, label := range labels {
 		i := strings.IndexByte(label, '=')

@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options, emit func(*report.Result) error) error 
 	return nil
 }
 
-// selects says whether kube-apiserver would call any of the webhooks.
+// selects reports whether kube-apiserver would call any of the webhooks.
 func (a *audit) selects(ctx context.Context, review *codec.Review) (bool, error) {
 	attributes := admission.AttributesOf(review)
 	for _, m := range a.match {
@@ -133,7 +133,7 @@ func broken(r *resource, err error) *report.Result {
 	return result
 }
 
-// A job is an object that is reviewed.
+// A job is an object to review.
 type job struct {
 	text json.RawMessage
 	done chan *report.Result // has room for the result
@@ -144,7 +144,7 @@ type job struct {
 // that etcd stores.
 const queueLength = 8
 
-// errStopped ends a list that nobody reads any more.
+// errStopped ends a list whose objects are no longer wanted.
 var errStopped = errors.New("stopped")
 
 // resource reviews the objects of a resource.

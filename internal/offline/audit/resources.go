@@ -16,13 +16,14 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
-// A resource is one whose objects are reviewed.
+// A resource is a resource whose objects are reviewed.
 type resource struct {
 	discovery.Resource
 	kind string
 }
 
-// path is where the API has the objects of a namespace, or of all if it is empty.
+// path returns the API path of the objects in a namespace, or of all if namespace is
+// empty.
 func (r *resource) path(namespace string) string {
 	base := path.Join("/apis", r.Group, r.Version)
 	if r.Group == "" {
@@ -37,8 +38,8 @@ func (r *resource) path(namespace string) string {
 func (r *resource) gvk() schema.GroupVersionKind { return r.GroupVersion().WithKind(r.kind) }
 
 // resources returns the resources that can be listed and that a webhook selects. Each has
-// the version that the API server prefers among those that the webhooks name. The results
-// are the group versions whose resources could not be read.
+// the version that the API server prefers among those that the webhooks name. faults are about
+// the group versions whose resources could not be read.
 func (a *audit) resources(ctx context.Context) (all []*resource, faults []*report.Result, err error) {
 	versions, err := a.versions(ctx)
 	if err != nil {
@@ -71,8 +72,8 @@ func (a *audit) resources(ctx context.Context) (all []*resource, faults []*repor
 	return all, faults, nil
 }
 
-// versions returns the group versions of the API server, those that it prefers
-// before others of the same group.
+// versions returns the group versions of the API server. Within a group, the preferred
+// version comes first.
 func (a *audit) versions(ctx context.Context) (all []schema.GroupVersion, err error) {
 	var core metav1.APIVersions
 	if _, err := a.client.get(ctx, "/api", &core); err != nil {
@@ -98,7 +99,7 @@ func (a *audit) versions(ctx context.Context) (all []schema.GroupVersion, err er
 	return all, nil
 }
 
-// mayMatch says whether a rule is about resources of a group version.
+// mayMatch reports whether a rule can match resources of a group version.
 func (a *audit) mayMatch(version schema.GroupVersion) bool {
 	return slices.ContainsFunc(a.rules, func(r admission.Rule) bool {
 		return contains(r.Groups, version.Group) && contains(r.Versions, version.Version)
@@ -109,7 +110,7 @@ func contains(list []string, s string) bool {
 	return slices.Contains(list, s) || slices.Contains(list, "*")
 }
 
-// matches says whether a rule is about the resource.
+// matches reports whether a rule matches the resource.
 func (a *audit) matches(r *resource) bool {
 	attributes := admission.Attributes{
 		Operation: a.Review.Operation,

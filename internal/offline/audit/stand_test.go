@@ -15,17 +15,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A stand stands for kube-apiserver. Tests change what it answers.
+// A stand is a fake kube-apiserver. Tests change its answers.
 type stand struct {
 	t      *testing.T
 	server *httptest.Server
 
 	mu        sync.Mutex
-	documents map[string]string   // what is served, by path
+	documents map[string]string   // bodies of answers, by path
 	lists     map[string][]string // objects, by the path of their list
-	custom    map[string]bool     // lists that have their metadata last
-	// fault, if it is set, answers a request in the place of the stand, and says whether it
-	// did. The number is that of the list request, from 1.
+	custom    map[string]bool     // lists whose metadata follows the items
+	// fault, if set, may answer a request itself; it reports whether it did. The number
+	// is that of the list request, from 1.
 	fault    func(n int, w http.ResponseWriter, r *http.Request) bool
 	requests int
 	written  map[string]string // bodies of writes, by path
@@ -83,8 +83,8 @@ func (s *stand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.list(w, r, objects, s.custom[r.URL.Path])
 }
 
-// list answers with a page. Continue tokens are the key of the next object, so that
-// objects may come and go between.
+// list answers with a page. A continue token is the key of the next object, so that
+// objects can be added and removed between pages.
 func (s *stand) list(w http.ResponseWriter, r *http.Request, objects []string, custom bool) {
 	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// hidden are files in which kubectl finds a Pod "evil", and a reader that is less exact does
-// not. Each has what is said of it instead of the Pod, "" if the Pod is found.
+// hidden are files in which kubectl finds a Pod "evil", but a less exact reader does not. Each
+// has the error that is reported instead of the Pod, "" if the Pod is found.
 var hidden = []struct{ content, fault string }{
 	{cm + "items:\n- " + evilFlow, `got a member items in the kind "ConfigMap"`},
 	{"{\"items\":[" + evilFlow + "],\"kind\":\"Role\",\"apiVersion\":\"v1\"}", `got a member items in the kind "Role"`},
@@ -84,8 +84,8 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// FuzzParse compares what Parse returns with what kubectl reads. Where Parse has no fault,
-// kubectl finds these objects, or less if it refuses a part of the file.
+// FuzzParse compares the results of Parse with the objects that kubectl reads. If Parse reports
+// no error, kubectl finds the same objects, or fewer if it refuses a part of the file.
 func FuzzParse(f *testing.F) {
 	for _, file := range hidden {
 		f.Add([]byte(file.content))
@@ -165,8 +165,8 @@ func kubectlReads(content []byte) (found []*unstructured.Unstructured, err error
 	}
 }
 
-// TestBrokenDocuments reads many documents that are broken, for which the file must not be read
-// once more each: that took minutes.
+// TestBrokenDocuments reads many broken documents. The file must not be read again for each of
+// them: that took minutes.
 func TestBrokenDocuments(t *testing.T) {
 	const n, most = 60_000, 30 * time.Second
 	began := time.Now()
@@ -179,7 +179,7 @@ func TestBrokenDocuments(t *testing.T) {
 	}
 }
 
-// TestListDepth reads lists in lists.
+// TestListDepth reads nested lists.
 func TestListDepth(t *testing.T) {
 	for depth, want := range map[int]string{
 		1: "f:1 v1 Pod/evil", listDepthMax: "f:1 v1 Pod/evil", listDepthMax + 1: "f:1: got lists in lists, 5 deep, want at most 4",

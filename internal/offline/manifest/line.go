@@ -11,7 +11,7 @@ import (
 // Positions finds the lines of fields of objects. It reads each file again, once. The zero
 // Positions is ready.
 type Positions struct {
-	files map[string]map[int]*position // by the line where an object begins
+	files map[string]map[int]*position // by the line in which the object begins
 }
 
 // position is a document of a file.
@@ -56,7 +56,7 @@ func (p *Positions) read(file string) map[int]*position {
 	return documents
 }
 
-// lines knows in which lines the offsets of a text are.
+// lines converts offsets of a text to line numbers.
 type lines struct {
 	first  int   // the line of offset 0
 	breaks []int // the offsets of line breaks

@@ -123,7 +123,7 @@ func checkCase(text []byte) error {
 	return nil
 }
 
-// ignored is a value that nobody looks at.
+// ignored is a value that is skipped.
 type ignored struct{}
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -14,7 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// A document is a part of a file, and the line that it begins in.
+// A document is a part of a file, and the line in which it begins.
 type document struct {
 	text []byte
 	line int
@@ -38,7 +38,7 @@ func Parse(name string, content []byte) []Item {
 	return all
 }
 
-// split returns the documents of a file. They are those of kubectl (k8s.io/apimachinery
+// split returns the documents of a file, divided as kubectl does (k8s.io/apimachinery
 // pkg/util/yaml YAMLReader): a line that begins with "---" separates them, and may have a
 // comment, but nothing else.
 func split(content []byte) []document {
@@ -141,8 +141,8 @@ func (d *document) parseJSON(name string) ([]Item, error) {
 	}
 }
 
-// checkMembers refuses JSON in which an object has two members of a name: which of them
-// counts depends on who reads it.
+// checkMembers refuses JSON in which an object has two members with the same name: readers
+// disagree on which of them counts.
 func checkMembers(text []byte) error {
 	var value any
 	strict, err := kjson.UnmarshalStrict(text, &value, kjson.DisallowDuplicateFields)
@@ -155,8 +155,8 @@ func checkMembers(text []byte) error {
 // lineOf finds the line in an error of the YAML library.
 var lineOf = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\n  )?line (\d+): `)
 
-// located moves the line that an error names to where errors have it. first is the line of
-// the file that the error calls line 1.
+// located adds the line in an error's text to the position of the document. first is the
+// line of the file that the error calls line 1.
 func located(source Source, first int, err error) *Error {
 	text := err.Error()
 	if match := lineOf.FindStringSubmatchIndex(text); match != nil {

@@ -12,11 +12,10 @@ import (
 )
 
 // toJSON converts a YAML document as kubectl does (sigs.k8s.io/yaml YAMLToJSON). It refuses
-// what may be read in two ways: a member that is given twice, and a second document, which
-// kubectl leaves out.
+// ambiguous documents: duplicate members, and a second document, which kubectl leaves out.
 func toJSON(text []byte) ([]byte, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.SetStrict(true) // no member twice
+	decoder.SetStrict(true) // refuses duplicate members
 	var value, other any
 	if err := decoder.Decode(&value); errors.Is(err, io.EOF) {
 		return []byte("null"), nil

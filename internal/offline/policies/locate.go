@@ -20,7 +20,7 @@ func (s *Set) Locate(err error) error {
 		return nil
 	}
 	byName := make(map[string]*document, len(s.documents))
-	for i := range slices.Backward(s.documents) { // the first one of a name counts
+	for i := range slices.Backward(s.documents) { // the first document with a name counts
 		byName[s.documents[i].item.String()] = &s.documents[i]
 	}
 	var positions manifest.Positions
@@ -64,7 +64,7 @@ func parts(err error) []error {
 	return nil
 }
 
-// leaves returns the single faults of an error about a document.
+// leaves returns the single errors in an error about a document.
 func leaves(err error) (all []error) {
 	if joined := parts(err); joined != nil {
 		for _, part := range joined {
@@ -84,7 +84,7 @@ func leaves(err error) (all []error) {
 	return []error{err}
 }
 
-// inField is how sigs.k8s.io/json names the field that a fault is in.
+// inField matches the field in an error of sigs.k8s.io/json.
 var inField = regexp.MustCompile(`field "([^"]+)"`)
 
 func (d *document) locate(positions *manifest.Positions, err error) error {

@@ -25,7 +25,7 @@ func Replaced(given, input []manifest.Item, namespace string) (errs []error) {
 	identify := func(item *manifest.Item) (id identity, ok bool) {
 		resource, err := table.Find(item.GroupVersionKind())
 		if item.Fault != nil || item.Metadata.Name == "" || err != nil {
-			return id, false // without a kind that is known, it is neither a parameter nor part of the cluster
+			return id, false // an object whose kind is unknown is neither a parameter nor part of the cluster
 		}
 		id = identity{GroupResource: resource.GroupResource(), name: item.Metadata.Name}
 		if resource.Namespaced {
@@ -59,7 +59,7 @@ func tableOf(items []manifest.Item) *discovery.Table {
 	table := discovery.NewTable(nil)
 	for i := range items {
 		if item := &items[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
-			_ = table.AddCRD(item.JSON) // its review reports errors
+			_ = table.AddCRD(item.JSON) // the review of the object reports errors
 		}
 	}
 	return table

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Names and messages may be those of strangers: of a pull request, or of a tenant of a
-// cluster. What is printed of them must not be read as something else: a terminal's escape
-// sequence, a workflow command of GitHub, another object or another file. Each kind of output
-// has one function here: Plain for text, escapeJSON for JSON, and document for YAML.
+// Names and messages may come from untrusted users: from a pull request, or from a tenant of a
+// cluster. Printed, they must not act as something else: a terminal's escape sequence, a
+// workflow command of GitHub, another object or another file. Each kind of output has one
+// function here: Plain for text, escapeJSON for JSON, and document for YAML.
 
 // Plain returns a text of several lines as it may be printed: with escapes for characters
 // that are not printable, and with a backslash in what GitHub would take for a workflow
@@ -130,7 +130,7 @@ func document(text []byte) ([]byte, error) {
 	if err := decoder.Decode(&value); err != nil {
 		return nil, err
 	}
-	// It is encoded anew, as YAML has no surrogates.
+	// The JSON is encoded anew, because YAML has no surrogates.
 	indented, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func document(text []byte) ([]byte, error) {
 }
 
 // cleaned returns a copy of the result whose texts can be printed. Only messages have more than
-// one line. Before, After and Response are as they were.
+// one line. Before, After and Response are unchanged.
 func (r *Result) cleaned() *Result {
 	c := *r
 	for _, text := range [...]*string{
@@ -170,7 +170,7 @@ func cleanFindings(all []Finding) []Finding {
 	return all
 }
 
-// A cleaning writer gives cleaned results to another one.
+// A cleaning writer passes cleaned results to another writer.
 type cleaning struct{ Writer }
 
 // Write implements Writer.

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// hostile is a text that is something else to terminals, to GitHub, in YAML and in a diff.
+// hostile is a text with a special meaning for terminals, for GitHub, in YAML and in a diff.
 const hostile = "x\n::error ::a\n  ::warning ::b\r::error ::c\r\n##[add-mask]d\x1b]0;e\x07\x1b[2J\u009b31m\u202ef\u2028---\ngoogle: h\n" +
 	"--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n<&>]]>\u0085\x7f\U000e0041"
 
-// hostileResults have the text wherever a stranger can have written it.
+// hostileResults have the text in each field that an untrusted user can set.
 func hostileResults(t *testing.T) []*Result {
 	t.Helper()
 	object := func(value any) []byte {
@@ -77,7 +77,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// checkMeaning reads what was written in a format as others do.
+// checkMeaning reads the output in a format with other programs' parsers.
 func checkMeaning(t *testing.T, format, text string, results []*Result) {
 	t.Helper()
 	want, err := json.Marshal(results)
@@ -132,7 +132,8 @@ func lines(text, prefix string) (n int) {
 	return n
 }
 
-// checkObjects reads what -o object wrote: the objects that would be stored, and nothing else.
+// checkObjects reads the output of -o object. It expects the objects that would be stored, and
+// nothing else.
 func checkObjects(t *testing.T, text string, results []*Result) {
 	t.Helper()
 	var objects [][]byte

@@ -9,8 +9,9 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 )
 
-// objectWriter writes objects as they would be stored, or comments that say why
-// they would not be, so that the output stays YAML.
+// objectWriter writes objects as they would be stored. For an object that would
+// not be stored, it writes a comment with the reason, so that the output stays
+// YAML.
 type objectWriter struct{ w io.Writer }
 
 func newObject(w io.Writer, _ *Options) Writer { return &objectWriter{w} }
@@ -45,8 +46,9 @@ func comment(r *Result) string {
 // Close implements Writer.
 func (o *objectWriter) Close(*Summary) error { return nil }
 
-// diffWriter writes what mutation changes as a unified diff, which patch(1) and
-// editors read. Denials and faults are comments, which they pass over.
+// diffWriter writes the changes by mutation as a unified diff, which patch(1)
+// and editors read. Denials and failures are comments, which these programs
+// skip.
 type diffWriter struct{ w io.Writer }
 
 func newDiff(w io.Writer, _ *Options) Writer { return &diffWriter{w} }
@@ -93,7 +95,7 @@ func (d *diffWriter) write(root, r *Result, depth int) error {
 func (d *diffWriter) Close(*Summary) error { return nil }
 
 // responseWriter writes the AdmissionReviews that the server would answer, one a
-// line. What is broken has none.
+// line. An object that cannot be reviewed has none.
 type responseWriter struct{ w io.Writer }
 
 func newResponse(w io.Writer, _ *Options) Writer { return &responseWriter{w} }

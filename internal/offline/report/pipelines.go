@@ -15,7 +15,7 @@ import (
 // A problem is a denial, a failure, an object that cannot be reviewed, or a warning.
 type problem struct {
 	isWarning bool
-	rule      string // the plugin, or what else it is
+	rule      string // the plugin, or another source
 	title     string
 	message   string
 }
@@ -53,7 +53,7 @@ func problems(root *Result) (all []problem) {
 	return all
 }
 
-// gitHub writes workflow commands, which GitHub shows beside the lines of a change
+// gitHub writes workflow commands, which GitHub shows next to the lines of a change
 // (https://docs.github.com/actions/reference/workflow-commands-for-github-actions).
 type gitHub struct{ w io.Writer }
 
@@ -101,8 +101,8 @@ type junit struct {
 	suite *junitSuite
 }
 
-// junitCasesMax bounds the cases of a suite, which is in memory until it is whole;
-// more are in another suite of that name.
+// junitCasesMax bounds the cases of a suite, which is in memory until it is complete.
+// Further cases go into another suite with the same name.
 const junitCasesMax = 10_000
 
 type junitSuite struct {

@@ -228,7 +228,7 @@ func Formats() []string {
 var formats = []struct {
 	name string
 	make func(w io.Writer, o *Options) Writer
-	// exact formats have the results' texts themselves, and escapes of their own.
+	// exact formats get the unescaped texts and escape them themselves.
 	exact bool
 }{
 	{"text", newText, false},

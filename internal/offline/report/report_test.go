@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// results has one of everything.
+// results has a result of each kind.
 func results() []*Result {
 	return []*Result{
 		{File: "a b.yaml", Line: 1, Operation: "CREATE", APIVersion: "v1", Kind: "Namespace", Resource: "namespaces", Namespace: "shop",
@@ -207,8 +207,8 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// TestSARIF looks at what code scanning shows. That it is SARIF, a test in
-// e2e/review says.
+// TestSARIF checks the fields that code scanning shows. A test in e2e/review
+// validates the output against SARIF's schema.
 func TestSARIF(t *testing.T) {
 	var got struct {
 		Version string

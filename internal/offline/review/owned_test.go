@@ -17,8 +17,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
-// TestResultsOwnTheirMemory looks at a result when its review is over, its body is
-// overwritten, and the next review uses the same memory. All strings have escapes, so none
+// TestResultsOwnTheirMemory checks a result after its review ended, its body was
+// overwritten, and the next review used the same memory. All strings have escapes, so none
 // of them is a view of the body.
 func TestResultsOwnTheirMemory(t *testing.T) {
 	bodyOf := func(text, operation string) []byte {
@@ -68,7 +68,7 @@ func TestResultsOwnTheirMemory(t *testing.T) {
 		`"decision":"allowed","ignored":[{"plugin":"Test","message":"t-a"}]`)
 }
 
-// TestLiveResultsOwnTheirMemory looks at the result for an object when the next one was
+// TestLiveResultsOwnTheirMemory checks the result for an object after the next one was
 // reviewed.
 func TestLiveResultsOwnTheirMemory(t *testing.T) {
 	live := NewLive(Options{Chain: new(admission.Chain), Operation: codec.Create})

@@ -9,7 +9,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
-// expected decodes what a case expects.
+// expected decodes the expectation of a case.
 func expected(t *testing.T, text string) *Expect {
 	t.Helper()
 	e := new(Expect)
@@ -26,7 +26,8 @@ func warnings(all ...string) (findings []report.Finding) {
 	return findings
 }
 
-// differences tests what is said of a result that differs from what is expected.
+// differences tests the reported differences between a result and the
+// expectation.
 func differences(t *testing.T) func(expect string, result *report.Result, want ...string) {
 	return func(expect string, result *report.Result, want ...string) {
 		t.Helper()
@@ -49,7 +50,7 @@ func TestDecision(t *testing.T) {
 	f(`{"decision":"denied"}`, patched, "decision:\n- want denied\n+ got  allowed, patched by A")
 	f(`{"decision":"denied","plugin":"B"}`, failed, "decision:\n- want denied\n+ got  failed: away") // and nothing else
 	f(`{"decision":"failed","plugin":"A","message":"away"}`, failed)
-	// What decides is the first that is not allowed of what controllers make.
+	// The first created object that is not allowed decides.
 	made := &report.Result{Decision: report.Allowed, Created: []*report.Result{patched, denied, failed}}
 	f(`{"decision":"denied","message":"no"}`, made)
 	f(`{"decision":"failed"}`, made, "decision:\n- want failed\n+ got  denied by A (403 Forbidden): no")
@@ -81,7 +82,7 @@ func TestWarnings(t *testing.T) {
 	f := func(expect string, got []string, want ...string) {
 		t.Helper()
 		result := &report.Result{Decision: report.Allowed}
-		if len(got) > 0 { // the last one is of what a controller makes
+		if len(got) > 0 { // the last denial is that of a created object
 			result.Warnings = warnings(got[:len(got)-1]...)
 			result.Created = []*report.Result{{Decision: report.Allowed, Warnings: warnings(got[len(got)-1])}}
 		}
@@ -93,12 +94,13 @@ func TestWarnings(t *testing.T) {
 	f(`["said"]`, []string{"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': said"})
 	f(`[]`, []string{"a", "b"}, "warnings:\n- want no other\n+ got  \"a\"", "warnings:\n- want no other\n+ got  \"b\"")
 	f(`["a","c"]`, []string{"a", "b"}, "warnings:\n- want \"c\"\n+ got  [\"a\" \"b\"]", "warnings:\n- want no other\n+ got  \"b\"")
-	// Each is for one.
+	// Each expected warning stands for one warning.
 	f(`["a","a"]`, []string{"a", "a"})
 	f(`["a","a"]`, []string{"a"}, "warnings:\n- want \"a\"\n+ got  [\"a\"]")
 	f(`["a"]`, []string{"a", "a"}, "warnings:\n- want no other\n+ got  \"a\"")
 	f(`[{"contains":"a"},{"contains":"a"}]`, []string{"ab"}, "warnings:\n- want a text that contains \"a\"\n+ got  [\"ab\"]")
-	// In any order, also where a wide text comes before a narrow one.
+	// The order does not matter, even if a general text comes before a specific
+	// one.
 	f(`[{"contains":"a"},"ab"]`, []string{"ab", "ax"})
 	f(`[{"matches":"."},{"contains":"a"},"ab"]`, []string{"ab", "ax", "x"})
 	f(`[{"contains":"a"},"ab"]`, []string{"ab", "x"}, "warnings:\n- want \"ab\"\n+ got  [\"ab\" \"x\"]",

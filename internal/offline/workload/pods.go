@@ -94,9 +94,9 @@ func statefulSet(o *object) ([]Child, error) {
 	return append(children, pod), err
 }
 
-// daemonTolerations are what the pods of every DaemonSet get
-// (pkg/controller/daemon/util AddOrUpdateDaemonPodTolerations), the last of them
-// with the node's network only.
+// daemonTolerations are the tolerations of the pods of every DaemonSet
+// (pkg/controller/daemon/util AddOrUpdateDaemonPodTolerations). The last one is
+// only for pods with the node's network.
 var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
@@ -107,7 +107,7 @@ var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeNetworkUnavailable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 }
 
-// unknownNode is the name of the node that a DaemonSet's pod is for.
+// unknownNode is the name of the node of a DaemonSet's pod.
 const unknownNode = "node"
 
 // daemonSet makes the pod of a node (pkg/controller/daemon podsShouldBeOnNode,
@@ -120,7 +120,7 @@ func daemonSet(o *object) ([]Child, error) {
 		tolerations := []corev1.Toleration{}
 		if existing := spec.Get("tolerations"); existing.Kind() == codec.KindArray {
 			if decode(existing.AppendJSON(nil), &tolerations) != nil {
-				return // as it is: a Pod cannot have them, and plugins say so
+				return // unchanged: a Pod cannot have these fields, and plugins report that
 			}
 		}
 		for i := range daemonTolerations {

@@ -200,8 +200,8 @@ func (o *object) child(controller, apiVersion, kind, resource string, m metadata
 	}, err
 }
 
-// pod makes the pod of a template (k8s.io/kubernetes pkg/controller
-// GetPodFromTemplate). Of the template's metadata it gets what pods get.
+// pod makes the pod of a template (k8s.io/kubernetes pkg/controller GetPodFromTemplate). Of
+// the template's metadata, it has only what pods get.
 func (o *object) pod(controller string, t template) (Child, error) {
 	if t.Metadata.GenerateName == "" {
 		t.Metadata.GenerateName = o.Metadata.Name + "-"
@@ -209,8 +209,7 @@ func (o *object) pod(controller string, t template) (Child, error) {
 	return o.child(controller, "v1", "Pod", "pods", t.Metadata, t.Spec)
 }
 
-// podTemplate returns the template of the pods without the metadata that pods do not
-// get.
+// podTemplate returns the template of the pods without the metadata that pods do not get.
 func (o *object) podTemplate() template {
 	t := o.Spec.Template
 	t.Metadata = metadata{
@@ -237,7 +236,7 @@ func (m *metadata) annotate(key, value string) {
 // compute, and another value.
 func (t *template) hash() string {
 	h := fnv.New32a()
-	_ = json.NewEncoder(h).Encode(t) // neither fails
+	_ = json.NewEncoder(h).Encode(t) // neither call fails
 	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
 }
 
@@ -253,7 +252,7 @@ func replicas(controller string) maker {
 // deployment makes the ReplicaSet (pkg/controller/deployment/sync.go
 // getNewReplicaSet).
 func deployment(o *object) ([]Child, error) {
-	t := o.Spec.Template // whole, with its name if it has one
+	t := o.Spec.Template // complete, with its name if it has one
 	t.Metadata.Labels = maps.Clone(t.Metadata.Labels)
 	hash := t.hash()
 	t.Metadata.label("pod-template-hash", hash)

@@ -11,8 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// made returns what is made of an object in YAML, and of what is made of it, with
-// who makes it.
+// made returns the objects that are created for an object in YAML, those that are created
+// for them, and their creators.
 func made(t *testing.T, paths Paths, text string) (all []string) {
 	t.Helper()
 	asJSON, err := yaml.YAMLToJSON([]byte(text))
@@ -53,7 +53,7 @@ func ownedBy(apiVersion, kind, name string) string {
 	return strings.NewReplacer("APIVERSION", apiVersion, "KIND", kind, "NAME", name).Replace(owned)
 }
 
-// childrenOf tests what is made of an object.
+// childrenOf tests the objects that are created for an object.
 func childrenOf(t *testing.T) func(name, object string, want ...string) {
 	return func(name, object string, want ...string) {
 		t.Helper()

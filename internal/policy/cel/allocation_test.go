@@ -10,8 +10,8 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// TestNoAllocations has nothing allocated for what has a closure, as far as that does not
-// make a text or a list.
+// TestNoAllocations expects closures not to allocate, unless the expression creates a
+// text or a list.
 func TestNoAllocations(t *testing.T) {
 	needsClosures(t)
 	c, body := NewCompiler(false), corpus.MustRead("pods-create-v1-1.json")
@@ -41,7 +41,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestShipped has closures for all that the policies of the chart evaluate.
+// TestShipped expects closures for all expressions of the chart's policies.
 func TestShipped(t *testing.T) {
 	needsClosures(t)
 	for _, expression := range []string{

@@ -9,7 +9,7 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-// BenchmarkDecode is what BenchmarkEvaluate has besides: the decoding of the body.
+// BenchmarkDecode measures the part of BenchmarkEvaluate that decodes the body.
 func BenchmarkDecode(b *testing.B) {
 	body := corpus.MustRead("pods-create-v1-1.json")
 	for b.Loop() {
@@ -21,8 +21,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkEvaluate has four expressions evaluated on the recorded Pod, from the body
-// of the review to the result, with closures and with the interpreter.
+// BenchmarkEvaluate evaluates four expressions on the recorded Pod, from the body of
+// the review to the result, with closures and with the interpreter.
 func BenchmarkEvaluate(b *testing.B) {
 	body := corpus.MustRead("pods-create-v1-1.json")
 	for name, expression := range fourExpressions {
@@ -45,7 +45,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// fourExpressions are of the kinds that policies mostly have.
+// fourExpressions are of the most frequent kinds in policies.
 var fourExpressions = map[string]string{
 	"field":  "object.spec.?hostNetwork.orValue(false) == false",
 	"label":  "has(object.metadata.labels) && 'app' in object.metadata.labels",
@@ -54,8 +54,8 @@ var fourExpressions = map[string]string{
 		"c.securityContext.privileged == false)",
 }
 
-// BenchmarkFour has all four evaluated, each as a policy of its own, with closures and
-// with the interpreter.
+// BenchmarkFour evaluates all four, each as its own policy, with closures and with the
+// interpreter.
 func BenchmarkFour(b *testing.B) {
 	body := corpus.MustRead("pods-create-v1-1.json")
 	for _, name := range [...]string{"closures", "interpreter"} {

@@ -19,10 +19,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel/closure"
 )
 
-// The expressions of these tests are such that closures evaluate them to their end on the
-// sample: they must not leave them to the interpreter.
+// Closures can evaluate the expressions of these tests to their end on the sample: they
+// must not leave them to the interpreter.
 
-// TestKnownConstants has constants, and what is made of them.
+// TestKnownConstants tests constants, and operations on them.
 func TestKnownConstants(t *testing.T) {
 	compareKnown(t,
 		"1", "'a'", "null", "[]", "[1, 2]", "[['a'], []]", "{'a': [1]}", "{'a': 1}", "int('12') + object.int", "string(1) == object.text",
@@ -33,7 +33,7 @@ func TestKnownConstants(t *testing.T) {
 	)
 }
 
-// TestKnownPaths has members, elements, and whether they are there.
+// TestKnownPaths tests members, elements, and whether they exist.
 func TestKnownPaths(t *testing.T) {
 	compareKnown(t,
 		"object", "object.int", "object.float", "object.exp", "object.big", "object.neg", "object.text", "object.yes", "object.no",
@@ -57,7 +57,7 @@ func TestKnownPaths(t *testing.T) {
 	)
 }
 
-// TestKnownOptional has optional steps.
+// TestKnownOptional tests optional steps.
 func TestKnownOptional(t *testing.T) {
 	compareKnown(t,
 		"object.?map.orValue(1)", "object.?map.?a.orValue(5)", "object.?map.?z.orValue(5)", "object.?z.?y.orValue(object.int)",
@@ -73,7 +73,7 @@ func TestKnownOptional(t *testing.T) {
 	)
 }
 
-// TestKnownRequest has the request, variables, parameters and the namespace.
+// TestKnownRequest tests the request, variables, parameters and the namespace.
 func TestKnownRequest(t *testing.T) {
 	compareKnown(t,
 		"request", "request.name", "request.namespace", "request.operation == 'UPDATE'", "request.kind.kind", "request.dryRun",
@@ -91,7 +91,7 @@ func TestKnownRequest(t *testing.T) {
 	)
 }
 
-// TestKnownOperators has operators.
+// TestKnownOperators tests operators.
 func TestKnownOperators(t *testing.T) {
 	compareKnown(t,
 		"object.yes && object.no", "object.no && object.nope", "object.yes && object.yes", "object.yes || object.nope",
@@ -128,7 +128,7 @@ func TestKnownOperators(t *testing.T) {
 	)
 }
 
-// TestKnownFunctions has functions.
+// TestKnownFunctions tests functions.
 func TestKnownFunctions(t *testing.T) {
 	compareKnown(t,
 		"size(object.text)", "size(object.list)", "size(object.map)", "object.text.size()", "size(object.strings + ['z'])",
@@ -175,7 +175,7 @@ func TestKnownFunctions(t *testing.T) {
 	)
 }
 
-// TestKnownMacros has macros.
+// TestKnownMacros tests macros.
 func TestKnownMacros(t *testing.T) {
 	compareKnown(t,
 		"object.items.all(i, i.name != '')", "object.items.all(i, i.name == 'a')", "object.items.exists(i, i.name == 'b')",
@@ -193,7 +193,7 @@ func TestKnownMacros(t *testing.T) {
 		"object.strings.all(a, object.strings.exists(b, a == b && object.strings.exists(c, c == b)))",
 		"object.strings.map(s, object.strings.map(t, t + s))",
 		"object.items.all(i, object.strings.all(i, i != '') && has(i.name))", "object.strings.all(object, object != '') && object.yes",
-		// what costs nothing, and a call behind it
+		// a part without cost, and a call behind it
 		"object.strings.all(s, (true ? s : '') != 'z')", "object.strings.exists(s, (true ? s : '') == 'z')",
 		"object.strings.exists_one(s, (true ? s : '') == 'a')", "object.strings.map(s, true ? s : '')",
 		"object.strings.map(s, (true ? s : '') != 'z', s)", "object.strings.filter(s, (true ? s : '') == 'a')",
@@ -202,7 +202,7 @@ func TestKnownMacros(t *testing.T) {
 	)
 }
 
-// knownVariables are those of these expressions.
+// knownVariables are the variables of these expressions.
 var knownVariables = []named{
 	{name: "text", text: "object.text"}, {name: "list", text: "object.list"}, {name: "map", text: "object.map"},
 	{name: "number", text: "object.int"}, {name: "made", text: "object.strings.map(s, 'a')"},
@@ -216,8 +216,8 @@ const knownReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview
 	"name":"x","namespace":"shop","operation":"UPDATE","userInfo":{"username":"alice","groups":["a","b","c"]},"object":%s,"oldObject":%s,
 	"options":{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1"}}}`
 
-// rotated returns objects with the members of the sample, each of which has the value of
-// another one. So each expression meets each kind of value in each place.
+// rotated returns objects with the members of the sample, but each with the value of
+// another member. So each expression gets each kind of value in each place.
 func rotated(t *testing.T) (objects []string) {
 	t.Helper()
 	var members map[string]json.RawMessage
@@ -240,7 +240,7 @@ func rotated(t *testing.T) (objects []string) {
 }
 
 // compareKnown compares closures of expressions with the interpreter: on the sample, where
-// closures must come to their end, and on other objects, where they may give up.
+// closures must finish, and on other objects, where they may give up.
 func compareKnown(t *testing.T, expressions ...string) {
 	t.Helper()
 	namespace, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shop)
@@ -270,7 +270,7 @@ func compareKnown(t *testing.T, expressions ...string) {
 		others = append(others, inputOf(object))
 	}
 	for _, text := range expressions {
-		text = "[" + text + "]" // costs something after the expression
+		text = "[" + text + "]" // adds some cost after the expression
 		ast, issues := env.Compile(text)
 		if issues != nil {
 			t.Errorf("%s: %v", text, issues)
@@ -291,7 +291,7 @@ func compareKnown(t *testing.T, expressions ...string) {
 	}
 }
 
-// A knownExpression is compiled for both sides.
+// A knownExpression is compiled for both closures and the interpreter.
 type knownExpression struct {
 	compiler *Compiler
 	text     string
@@ -299,8 +299,8 @@ type knownExpression struct {
 	limited  func(limit uint64) *program // the program with another limit of cost
 }
 
-// compare has the closure come to the value and the cost that the interpreter comes to.
-// With each limit of cost up to that cost it stops where the interpreter does.
+// compare expects the closure to have the same value and cost as the interpreter. With
+// each lower limit of cost, it must stop where the interpreter does.
 func (k *knownExpression) compare(t *testing.T, in *Input) {
 	t.Helper()
 	x := &Expression{program: k.limited(celconfig.PerCallLimit), closure: k.closure}
@@ -321,7 +321,7 @@ func (k *knownExpression) compare(t *testing.T, in *Input) {
 	}
 }
 
-// compareStops has a closure that gives up stop only where the interpreter does.
+// compareStops expects that a closure that gives up stops only where the interpreter does.
 func (k *knownExpression) compareStops(t *testing.T, in *Input) {
 	t.Helper()
 	var got int64
@@ -342,7 +342,8 @@ func (k *knownExpression) compareStops(t *testing.T, in *Input) {
 	}
 }
 
-// compareOthers has the closure give up, or come to what the interpreter comes to.
+// compareOthers expects the closure to give up, or to have the same result as the
+// interpreter.
 func (k *knownExpression) compareOthers(t *testing.T, others []*Input) {
 	t.Helper()
 	x := &Expression{program: k.limited(celconfig.PerCallLimit), closure: k.closure}

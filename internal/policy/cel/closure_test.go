@@ -11,7 +11,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// needsClosures skips a test that looks at closures in a run without them.
+// needsClosures skips a test of closures in a run without them.
 func needsClosures(t *testing.T) {
 	t.Helper()
 	if evaluator == onlyInterpreter {
@@ -19,8 +19,8 @@ func needsClosures(t *testing.T) {
 	}
 }
 
-// TestInterpreterOnly has an expression without a closure where only the interpreter is to
-// evaluate, with the same value and cost.
+// TestInterpreterOnly expects no closure if only the interpreter is to evaluate, and the
+// same value and cost.
 func TestInterpreterOnly(t *testing.T) {
 	needsClosures(t)
 	const text = "object.spec.containers.all(c, c.name != '')"
@@ -42,11 +42,11 @@ func TestInterpreterOnly(t *testing.T) {
 	}
 }
 
-// closures counts what compareClosure compared.
+// closures counts the comparisons of compareClosure.
 var closures struct{ expressions, built, gaveUp int }
 
-// compareClosure evaluates an expression that has a closure, and compares what it
-// comes to with what the interpreter does.
+// compareClosure evaluates an expression that has a closure, and compares its result with
+// that of the interpreter.
 func compareClosure(t testing.TB, x *Expression, text []byte, want result) {
 	t.Helper()
 	closures.expressions++
@@ -71,7 +71,7 @@ func compareClosure(t testing.TB, x *Expression, text []byte, want result) {
 	}
 }
 
-// test makes an expression as policies have them, which has a bool.
+// test makes an expression of type bool, as policies have them.
 func (g *generator) test(depth int, element string) string {
 	path := func() string { return g.paths[g.IntN(len(g.paths))] }
 	if g.IntN(8) == 0 {
@@ -94,7 +94,7 @@ func (g *generator) test(depth int, element string) string {
 		case 3:
 			return fmt.Sprintf("(%s ? %s : %s)", a, b, g.test(depth-1, element))
 		case 4:
-			list := "[1, 'a', null]" // not a map, whose order is another each time
+			list := "[1, 'a', null]" // not a map, whose order varies
 			if len(g.lists) > 0 {
 				list = g.lists[g.IntN(len(g.lists))]
 			}
@@ -144,7 +144,7 @@ func (g *generator) test(depth int, element string) string {
 	return fmt.Sprintf("%s.matches('%s')", path(), g.pick("^[a-z]+$", "latest$", "a*b", ".*", "x|y"))
 }
 
-// collection makes an expression about what macros collect.
+// collection makes an expression about the results of macros.
 func (g *generator) collection(path func() string) string {
 	list := func() string {
 		if len(g.lists) > 0 && g.IntN(3) > 0 {
@@ -223,7 +223,7 @@ func FuzzClosures(f *testing.F) {
 	fuzz(f, (*generator).policy)
 }
 
-// TestClosureLimit has the limit of the cost met in different steps of an expression.
+// TestClosureLimit exceeds the cost limit in different steps of an expression.
 func TestClosureLimit(t *testing.T) {
 	needsClosures(t)
 	if testing.Short() {
@@ -253,8 +253,8 @@ func TestClosureLimit(t *testing.T) {
 	}
 }
 
-// TestHell has expressions that would take minutes end by their budget, and loops over
-// what the largest objects have end with a result, or with their context.
+// TestHell tests expressions that would take minutes: they end by their budget. Loops over
+// the contents of the largest objects end with a result, or with their context.
 func TestHell(t *testing.T) {
 	if testing.Short() {
 		t.Skip("expressions up to their limit of cost take seconds")

@@ -13,11 +13,11 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel/closure"
 )
 
-// unknown is the part of an expression that has no closure. Its value is an int.
+// unknown is a part of an expression for which there is no closure. Its value is an int.
 const unknown = "{'a': object.int}.a"
 
-// TestUpstreamUnknown has expressions with a part that has no closure, in each place where
-// one may be: the interpreter evaluates all of the expression.
+// TestUpstreamUnknown puts a part without a closure into each place of an expression: the
+// interpreter evaluates the whole expression.
 func TestUpstreamUnknown(t *testing.T) {
 	var p expressionsOf
 	for _, format := range []string{
@@ -89,7 +89,7 @@ func TestUpstreamUnknown(t *testing.T) {
 	}
 }
 
-// TestClosuresInterrupted has the loops of closures end with the context.
+// TestClosuresInterrupted expects loops in closures to end with the context.
 func TestClosuresInterrupted(t *testing.T) {
 	needsClosures(t)
 	text := fmt.Appendf(nil, `{"kind":"X","list":%s}`, numbered(10*celconfig.CheckFrequency))
@@ -118,7 +118,7 @@ func TestClosuresInterrupted(t *testing.T) {
 	}
 }
 
-// TestReleased has nothing of a review in an Input and its Evaluations that are released.
+// TestReleased expects released Inputs and Evaluations not to reference a review.
 func TestReleased(t *testing.T) {
 	needsClosures(t)
 	c := NewCompiler(true)
@@ -172,8 +172,8 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// TestUnreadableNumbers has numbers that no float64 holds, which no API server sends: an
-// expression that reads one fails.
+// TestUnreadableNumbers tests numbers that a float64 cannot represent, which API servers
+// never send: an expression that reads one fails.
 func TestUnreadableNumbers(t *testing.T) {
 	needsClosures(t)
 	text := []byte(`{"kind":"X","n":1e999,"list":[1e999,1],"map":{"n":1e999}}`)

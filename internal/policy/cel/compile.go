@@ -32,7 +32,7 @@ type Compiler struct {
 	InterpreterOnly bool
 
 	variables     []variable
-	variablesType *apiservercel.DeclType // nil for a policy that has none
+	variablesType *apiservercel.DeclType // nil for a policy without variables
 	envs          map[Declarations]*cel.Env
 }
 
@@ -58,7 +58,7 @@ func NewCompiler(hasVariables bool) *Compiler {
 	return c
 }
 
-// The types that an expression may have, for Compile.
+// The allowed types of an expression, for Compile.
 var (
 	Bool         = []*cel.Type{cel.BoolType}
 	String       = []*cel.Type{cel.StringType}

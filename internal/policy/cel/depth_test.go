@@ -23,7 +23,7 @@ func manyOf(n int) []byte {
 		labels.String()[1:], list.String()[1:], texts.String()[1:])
 }
 
-// TestDeep compares objects that are as deep as kube-apiserver decodes them.
+// TestDeep compares objects as deep as kube-apiserver decodes.
 func TestDeep(t *testing.T) {
 	const depth = 9_000
 	deep := []byte(strings.Repeat(`{"a":`, depth) + `[[1]]` + strings.Repeat("}", depth))
@@ -38,7 +38,7 @@ func TestDeep(t *testing.T) {
 	}
 }
 
-// TestEqualLevels compares values around the depth behind which they are decoded.
+// TestEqualLevels compares values around the depth from which they are decoded.
 func TestEqualLevels(t *testing.T) {
 	for depth := view.DepthMax - 2; depth <= view.DepthMax+2; depth++ {
 		for bottom, than := range map[string]struct{ same, other string }{

@@ -25,7 +25,7 @@ func newInput(t *testing.T, ctx context.Context) *Input {
 	return NewInput(ctx, review)
 }
 
-// TestBudget has a budget that is one too small, just enough, and one more.
+// TestBudget evaluates with a budget that is one too small, just enough, and one more.
 func TestBudget(t *testing.T) {
 	c := NewCompiler(true)
 	c.AddVariable("names", "object.spec.containers.map(c, c.name)", Declarations{})
@@ -54,7 +54,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestVariablesOnce has a variable evaluated once, and charged once.
+// TestVariablesOnce expects a variable to be evaluated and charged once.
 func TestVariablesOnce(t *testing.T) {
 	c := NewCompiler(true)
 	c.AddVariable("v", "lists.range(100).map(i, i)", Declarations{})
@@ -74,7 +74,7 @@ func TestVariablesOnce(t *testing.T) {
 	}
 }
 
-// TestInterrupted has a loop end with its context.
+// TestInterrupted ends a loop with its context.
 func TestInterrupted(t *testing.T) {
 	x := new(Compiler).Compile("lists.range(1000).all(i, i >= 0)", Declarations{}, Bool)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,8 +85,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestInterruptedOften looks at the context as often as cel-go does, of an expression that is
-// evaluated again as well, and where the interpreter begins anew.
+// TestInterruptedOften expects the context to be checked as often as in cel-go, also when an
+// expression is evaluated again, and when the interpreter starts over.
 func TestInterruptedOften(t *testing.T) {
 	env, err := sharedEnv(Declarations{})
 	if err != nil {
@@ -123,7 +123,8 @@ func TestInterruptedOften(t *testing.T) {
 	}
 }
 
-// TestInterruptedVariable does not count a variable's loop for the one that it is used in.
+// TestInterruptedVariable expects that the loop of a variable does not count for the loop
+// that uses the variable.
 func TestInterruptedVariable(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -141,7 +142,7 @@ func TestInterruptedVariable(t *testing.T) {
 	}
 }
 
-// TestClosureStops has a closure itself end what costs too much.
+// TestClosureStops expects a closure to stop by itself when the cost exceeds the limit.
 func TestClosureStops(t *testing.T) {
 	needsClosures(t)
 	x := new(Compiler).Compile("object.long.contains(object.long)", Declarations{}, Bool)
@@ -153,7 +154,7 @@ func TestClosureStops(t *testing.T) {
 	}
 }
 
-// TestCompilePanics has an expression on which cel-go panics.
+// TestCompilePanics compiles an expression on which cel-go panics.
 func TestCompilePanics(t *testing.T) {
 	x := new(Compiler).Compile("[?object.x]", Declarations{}, Any)
 	if x.Err == nil || !strings.HasPrefix(x.Err.Detail, "cannot compile the expression: ") {
@@ -161,8 +162,8 @@ func TestCompilePanics(t *testing.T) {
 	}
 }
 
-// TestEnvironments makes each environment once: those of policies without variables for all
-// of them, and others for one policy.
+// TestEnvironments expects each environment to be made once: one for all policies without
+// variables, and one for each other policy.
 func TestEnvironments(t *testing.T) {
 	for name, env := range map[string]func(Declarations) (*celgo.Env, error){
 		"shared": NewCompiler(false).env, "own": NewCompiler(true).env,
@@ -187,7 +188,8 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
-// TestHidesAuthorizer has expressions that ask who may do what fail where they must not.
+// TestHidesAuthorizer expects expressions that check permissions to fail where they are not
+// allowed.
 func TestHidesAuthorizer(t *testing.T) {
 	a := newAsked(t, review("UPDATE", `{"kind":"X"}`, "null"))
 	for _, expression := range []string{
@@ -215,7 +217,7 @@ func TestHidesAuthorizer(t *testing.T) {
 	}
 }
 
-// TestNull has variables that are null, for closures and for the interpreter.
+// TestNull tests variables that are null, with closures and with the interpreter.
 func TestNull(t *testing.T) {
 	needsClosures(t)
 	a := newAsked(t, review("DELETE", "null", "null"))
@@ -248,7 +250,7 @@ func TestNull(t *testing.T) {
 	}
 }
 
-// TestEdits has expressions see the edits before Begin.
+// TestEdits expects expressions to see the edits that were made before Begin.
 func TestEdits(t *testing.T) {
 	c := new(Compiler)
 	x := c.Compile("object.list.all(l, object.kind == 'X')", Declarations{}, Bool)
@@ -268,7 +270,7 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// TestVariablesCostMost has variables that cost more together than an int64 holds.
+// TestVariablesCostMost tests variables whose total cost exceeds an int64.
 func TestVariablesCostMost(t *testing.T) {
 	c := NewCompiler(true)
 	for _, name := range []string{"a", "b"} {
@@ -285,7 +287,7 @@ func TestVariablesCostMost(t *testing.T) {
 	}
 }
 
-// TestVariableUsesItself has a variable that another one of its name has replaced.
+// TestVariableUsesItself tests a variable that another one with the same name has replaced.
 func TestVariableUsesItself(t *testing.T) {
 	c := NewCompiler(true)
 	c.AddVariable("a", "1", Declarations{})
@@ -303,8 +305,8 @@ func TestVariableUsesItself(t *testing.T) {
 	}
 }
 
-// TestVariableFails has a variable that fails where a path begins: that is the
-// expression's error, and not something that is missing.
+// TestVariableFails tests a variable that fails at the beginning of a path: the expression
+// has that error, and the path does not count as missing.
 func TestVariableFails(t *testing.T) {
 	needsClosures(t)
 	c := NewCompiler(true)
@@ -324,7 +326,7 @@ func TestVariableFails(t *testing.T) {
 	}
 }
 
-// TestUnknownCost has an expression whose cost nobody can tell, as it has no program.
+// TestUnknownCost tests an expression of unknown cost, because it has no program.
 func TestUnknownCost(t *testing.T) {
 	x := &Expression{Text: "none", program: &program{plan: func() (celgo.Program, error) { return nil, errors.New("it has none") }}}
 	c := NewCompiler(true)

@@ -8,8 +8,9 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// TestMatchesCharged has the function matches cost 1, whatever it is given, and the method
-// of that name as much as the text and the regular expression are long, as in cel-go.
+// TestMatchesCharged expects the function matches to cost 1, whatever its arguments, and
+// the method of that name to cost as much as the lengths of the text and the regular
+// expression require, as in cel-go.
 func TestMatchesCharged(t *testing.T) {
 	text := fmt.Appendf(nil, `{"kind":"X","long":%q,"pattern":%q}`, strings.Repeat("b", 500_000), "^"+strings.Repeat("b?", 60)+"a")
 	for expression, want := range map[string]string{

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
-// TestPatchTypesUpstream has the fields of a JSONPatch that upstream's has.
+// TestPatchTypesUpstream compares the fields of a JSONPatch with upstream's.
 func TestPatchTypesUpstream(t *testing.T) {
 	want, _ := new(mutation.JSONPatchType).FieldNames()
 	got, ok := new(patchTypes).FindStructFieldNames("JSONPatch")

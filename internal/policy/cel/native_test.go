@@ -12,11 +12,11 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
-// decodedDepthMax is how deep a value may nest that is decoded.
+// decodedDepthMax is the maximum depth of a decoded value.
 const decodedDepthMax = 10_000
 
-// TestDepth has objects that nest as deep as Kubernetes decodes, deeper, and so deep that
-// going down would end the process: the review is refused.
+// TestDepth tests objects that nest as deep as Kubernetes decodes, deeper, and so deep that
+// recursion would end the process: the review is refused.
 func TestDepth(t *testing.T) {
 	const most = view.DepthMax + decodedDepthMax
 	nested := map[string]func(n int, inner string) string{
@@ -50,8 +50,8 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestDepthNoJSON has what is no JSON, far down, before and behind what nests too deep. The
-// review has the error of the first of them.
+// TestDepthNoJSON puts invalid JSON at a great depth, before and behind a value that nests
+// too deep. The review has the error of the first one.
 func TestDepthNoJSON(t *testing.T) {
 	x := new(Compiler).Compile("object.d == oldObject.d", Declarations{}, Bool)
 	deep := strings.Repeat("[", decodedDepthMax+1) + strings.Repeat("]", decodedDepthMax+1)

@@ -11,9 +11,9 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// TestProgramsAreNotKept compiles many expressions that have closures, which take
-// little memory: a program of each would take 40 KB. Evaluating one that fails makes
-// its program, once for all that do so at the same time.
+// TestProgramsAreNotKept compiles many expressions that have closures. They take little
+// memory: a program for each would take 40 KB. The first evaluation that fails makes the
+// program, once for all concurrent ones.
 func TestProgramsAreNotKept(t *testing.T) {
 	needsClosures(t)
 	const n, bytesMax = 300, 20 << 10
@@ -51,7 +51,7 @@ func TestProgramsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestProgramIsMadeOnce plans a program when it is first evaluated.
+// TestProgramIsMadeOnce expects a program to be planned when it is first evaluated.
 func TestProgramIsMadeOnce(t *testing.T) {
 	env, err := NewCompiler(false).env(Declarations{})
 	if err != nil {
@@ -109,7 +109,7 @@ func TestRefusedPlans(t *testing.T) {
 func heap() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what is in a sync.Pool goes with the second one
+	runtime.GC() // the second collection empties each sync.Pool
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
 }

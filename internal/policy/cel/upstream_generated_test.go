@@ -18,8 +18,8 @@ import (
 
 var cases = flag.Int("cases", 60, "generated cases for each feature, each an expression on an object")
 
-// spoilt returns a review of an object that no API server would let a built-in type
-// have, as one of a custom resource is.
+// spoilt returns a review of an object that no API server accepts for a built-in
+// type, only as a custom resource.
 func spoilt(t testing.TB, r *rand.Rand, body []byte) []byte {
 	t.Helper()
 	var review struct {
@@ -46,8 +46,8 @@ func spoilt(t testing.TB, r *rand.Rand, body []byte) []byte {
 	return content
 }
 
-// TestUpstreamGenerated has kube-apiserver's package and this one evaluate generated
-// expressions, with variables and without, of all features.
+// TestUpstreamGenerated evaluates generated expressions with kube-apiserver's
+// package and with this one, with and without variables, for all features.
 func TestUpstreamGenerated(t *testing.T) {
 	start := seed.Of(t)
 	names := corpus.Names()
@@ -77,7 +77,7 @@ func TestUpstreamGenerated(t *testing.T) {
 				for _, name := range []string{"a", "b", "a", "c"}[:r.IntN(5)] {
 					kind := kinds[r.IntN(len(kinds))]
 					text := g.Expression(feature, kind)
-					if len(p.variables) > 1 && strings.Contains(text, "variables") { // kube-apiserver does not survive cycles
+					if len(p.variables) > 1 && strings.Contains(text, "variables") { // kube-apiserver crashes on cycles
 						continue
 					}
 					p.variables = append(p.variables, named{name: name, text: text, returns: Any})
@@ -102,7 +102,8 @@ func TestUpstreamGenerated(t *testing.T) {
 			allValues += values
 		})
 	}
-	// Of all features together: of one there are too few cases in a short run to say.
+	// The count of all features together: a short run has too few cases of a single
+	// one.
 	if !t.Failed() && allValues*8 < allDone {
 		t.Errorf("got a value from %d of %d, want an eighth at least", allValues, allDone)
 	}

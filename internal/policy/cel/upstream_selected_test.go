@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// These tests have both sides evaluate what other tests come by rarely or slowly.
+// These tests compare both sides for expressions that other tests reach rarely or slowly.
 
 // add adds expressions.
 func (p *expressionsOf) add(expressions ...string) {
@@ -35,11 +35,11 @@ func (p *expressionsOf) compareSelected(t *testing.T) {
 	}
 }
 
-// TestSelectedMacros has macros within macros, as many as there may be and more, and variables
-// of loops with the names of others.
+// TestSelectedMacros tests nested macros, up to the maximum depth and deeper, and variables of
+// loops that hide others.
 func TestSelectedMacros(t *testing.T) {
 	var p expressionsOf
-	const loops = 8 // that a closure may be inside of
+	const loops = 8 // the maximum for a closure
 	for n := 1; n <= loops+1; n++ {
 		inner := "object.kind == 'X'"
 		for i := range n {
@@ -54,7 +54,7 @@ func TestSelectedMacros(t *testing.T) {
 			p.add(inner)
 		}
 	}
-	for _, name := range []string{"object", "request", "variables"} { // what a loop calls so is only that in it
+	for _, name := range []string{"object", "request", "variables"} { // the name of a loop's variable has this meaning only in the loop
 		p.add(fmt.Sprintf("[object.int].all(%s, %[1]s == 3) && has(%[1]s.kind)", name), fmt.Sprintf(
 			"[object.int].map(%s, %[1]s) == [3] && has(%[1]s.kind)", name,
 		),
@@ -63,7 +63,7 @@ func TestSelectedMacros(t *testing.T) {
 	p.compareSelected(t)
 }
 
-// TestSelectedEqual has what is equal, almost equal, or neither.
+// TestSelectedEqual tests values that are equal, almost equal, or different.
 func TestSelectedEqual(t *testing.T) {
 	var p expressionsOf
 	for _, member := range []string{"int", "float", "text", "flag", "null", "list", "map", "kind", "deep"} {
@@ -102,7 +102,7 @@ func TestSelectedPlain(t *testing.T) {
 	p.compareSelected(t)
 }
 
-// TestSelectedPaths has members and elements of values of each kind, and of variables.
+// TestSelectedPaths tests members and elements of values of each kind, and of variables.
 func TestSelectedPaths(t *testing.T) {
 	var p expressionsOf
 	for _, of := range []string{
@@ -126,7 +126,7 @@ func TestSelectedPaths(t *testing.T) {
 	p.compareSelected(t)
 }
 
-// TestSelectedCalls has calls of values of each kind, with long texts, and calls that fail.
+// TestSelectedCalls tests calls on values of each kind, with long texts, and calls that fail.
 func TestSelectedCalls(t *testing.T) {
 	var p expressionsOf
 	for _, of := range []string{

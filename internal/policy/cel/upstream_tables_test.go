@@ -15,13 +15,13 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// tables are the tests of kube-apiserver whose tables have expressions.
+// tables are tests of kube-apiserver whose tables have expressions.
 var tables = []string{
 	"admission/plugin/cel/*_test.go", "admission/plugin/policy/validating/*_test.go", "admission/plugin/webhook/matchconditions/*_test.go",
 	"cel/library/*_test.go",
 }
 
-// sourcesOf returns the tests of k8s.io/apiserver, as the Go command keeps them.
+// sourcesOf returns the test files of k8s.io/apiserver in the module cache.
 func sourcesOf(t *testing.T) (files []*ast.File) {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/apiserver").Output()
@@ -45,7 +45,7 @@ func sourcesOf(t *testing.T) (files []*ast.File) {
 	return files
 }
 
-// text returns the string that a literal stands for, or several that are added.
+// text returns the string value of a literal, or of a sum of literals.
 func text(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -61,7 +61,7 @@ func text(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// fieldsOf returns what a composite literal says of some fields.
+// fieldsOf returns the strings of some fields of a composite literal.
 func fieldsOf(e ast.Node) map[string]ast.Expr {
 	all := make(map[string]ast.Expr)
 	if literal, ok := e.(*ast.CompositeLit); ok {
@@ -99,7 +99,7 @@ func review(operation string, object, oldObject string) []byte {
 		"options":{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}}}`, operation, object, oldObject)
 }
 
-// tableReviews are of the objects of these tables.
+// tableReviews are reviews of the objects of these tables.
 var tableReviews = [][]byte{
 	review(
 		"CREATE",
@@ -113,9 +113,8 @@ var tableReviews = [][]byte{
 		`{"apiVersion":"v1","kind":"X","metadata":{"name":"test"},"spec":{"replicas":1},"foo":1}`),
 }
 
-// TestUpstreamTables has both sides evaluate all strings in the tables of upstream's
-// tests that could be expressions: by themselves, and with the variables of their
-// row.
+// TestUpstreamTables evaluates on both sides all strings in the tables of upstream's
+// tests that could be expressions: alone, and with the variables of their row.
 func TestUpstreamTables(t *testing.T) {
 	var reviews []*asked
 	for _, body := range tableReviews {

@@ -40,7 +40,7 @@ func (n named) GetExpression() string      { return n.text }
 func (n named) GetName() string            { return n.name }
 func (n named) ReturnTypes() []*celgo.Type { return n.returns }
 
-// someCluster is that of a review, with the content of its namespace.
+// someCluster is the cluster of a review, with the content of its namespace.
 type someCluster struct {
 	*asked
 	namespace map[string]any
@@ -55,7 +55,7 @@ func (c someCluster) Authorizer() (authorizer, requestResource ref.Val) {
 	return library.NewAuthorizerVal(who, someAuthorizer{}), library.NewResourceAuthorizerVal(who, someAuthorizer{}, c.attributes)
 }
 
-// someAuthorizer answers by the question.
+// someAuthorizer decides by the attributes of the question.
 type someAuthorizer struct{}
 
 func (someAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -128,7 +128,7 @@ func newAsked(t testing.TB, body []byte) *asked {
 	}
 }
 
-// evaluatedAs is what a side makes of expressions.
+// evaluatedAs is the result of expressions on one side.
 type evaluatedAs struct {
 	Values, Errors []string
 	Fatal          string
@@ -143,7 +143,7 @@ func (e *evaluatedAs) add(value ref.Val, err error) {
 	e.Values, e.Errors = append(e.Values, shown(value)), append(e.Errors, "")
 }
 
-// shown returns a value in a form in which it can be compared.
+// shown returns a value in a form that can be compared.
 func shown(value ref.Val) string {
 	name := value.Type().TypeName()
 	switch v := value.(type) {
@@ -255,8 +255,8 @@ func (p *expressionsOf) ours(t testing.TB, budget int64) func(a *asked) evaluate
 	}
 }
 
-// theirsOrNone is theirs, or nil where cel-go panics, as it does when it compiles
-// [?object.x].
+// theirsOrNone calls theirs. It returns nil if cel-go panics, as it does when it
+// compiles [?object.x].
 func (p *expressionsOf) theirsOrNone(t testing.TB, budget int64) (evaluates func(a *asked) evaluatedAs) {
 	t.Helper()
 	defer func() {
@@ -267,8 +267,8 @@ func (p *expressionsOf) theirsOrNone(t testing.TB, budget int64) (evaluates func
 	return p.theirs(t, budget)
 }
 
-// compareWithUpstream has both sides evaluate expressions on reviews: values, errors
-// and what is left of the budget must be equal. It returns how many had a value.
+// compareWithUpstream evaluates expressions on reviews on both sides: values, errors
+// and the remaining budget must be equal. It returns how many expressions had a value.
 func (p *expressionsOf) compareWithUpstream(t testing.TB, budget int64, reviews ...*asked) (values int) {
 	t.Helper()
 	ours, theirs := p.ours(t, budget), p.theirsOrNone(t, budget)
@@ -298,15 +298,15 @@ func (p *expressionsOf) compareWithUpstream(t testing.TB, budget int64, reviews 
 	return values
 }
 
-// sameError reports whether errors are equal but for what differs from run to run, and
-// for the Go type of a map or list that is used as the name of a field.
+// sameError reports whether errors are equal, except for parts that differ from run to
+// run, and for the Go type of a map or list that is used as the name of a field.
 func sameError(got, want string) bool {
 	return got == want || unstable.ReplaceAllString(got, "") == unstable.ReplaceAllString(want, "")
 }
 
 var unstable = regexp.MustCompile(`\b_var\d+|invalid qualifier type: .*`)
 
-// difference says where the sides differ, "" if they do not.
+// difference describes the difference of the sides, "" if there is none.
 func (p *expressionsOf) difference(got, want *evaluatedAs) string {
 	if got.Fatal != want.Fatal || len(got.Values) != len(want.Values) {
 		return fmt.Sprintf("%s\ngot  %s\nwant %s", p, got.Fatal, want.Fatal)

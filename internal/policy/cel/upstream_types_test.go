@@ -16,8 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// TestDeclaredTypes has the types of request and namespaceObject equal to upstream's, and
-// those of variables that are a list or a map.
+// TestDeclaredTypes expects the types of request and namespaceObject to equal upstream's, and
+// those of variables that are a list or a map too.
 func TestDeclaredTypes(t *testing.T) {
 	for name, types := range map[string][2]*apiservercel.DeclType{
 		"request":         {requestType(), plugincel.BuildRequestType()},
@@ -34,7 +34,7 @@ func TestDeclaredTypes(t *testing.T) {
 	}
 }
 
-// describe returns the names of types and fields below a type, and which are required.
+// describe returns the names of types and fields below a type, and which of them are required.
 func describe(t *apiservercel.DeclType) map[string]string {
 	all := make(map[string]string)
 	var walk func(path string, t *apiservercel.DeclType)
@@ -55,8 +55,8 @@ func describe(t *apiservercel.DeclType) map[string]string {
 	return all
 }
 
-// TestReturnTypes has the types that each kind of expression may have: those of the
-// ReturnTypes in k8s.io/apiserver pkg/admission/plugin/policy.
+// TestReturnTypes tests the allowed types of each kind of expression: those of the ReturnTypes
+// in k8s.io/apiserver pkg/admission/plugin/policy.
 func TestReturnTypes(t *testing.T) {
 	texts := []string{"true", "'a'", "null", "1", "object", "[1]", "[JSONPatch{op: 'add'}]", "JSONPatch{}", "Object{}", "Object.spec{}"}
 	f := func(returns []*celgo.Type, compile ...string) {
@@ -85,7 +85,7 @@ func (p *expressionsOf) compareTypes(t *testing.T) {
 	}
 }
 
-// TestVariableTypes has variables of each type.
+// TestVariableTypes tests variables of each type.
 func TestVariableTypes(t *testing.T) {
 	variables := []named{
 		{name: "bool", text: "true"}, {name: "bytes", text: "b'a'"}, {name: "double", text: "1.5"},
@@ -112,7 +112,7 @@ func TestVariableTypes(t *testing.T) {
 	p.compareTypes(t)
 }
 
-// TestReturnTypesUpstream has expressions of each type that one may have to have.
+// TestReturnTypesUpstream compares expressions of each type that can be required.
 func TestReturnTypesUpstream(t *testing.T) {
 	p := expressionsOf{patches: true}
 	for _, returns := range [][]*celgo.Type{Bool, String, StringOrNull, Any, JSONPatches, Object} {
@@ -126,7 +126,7 @@ func TestReturnTypesUpstream(t *testing.T) {
 	p.compareTypes(t)
 }
 
-// TestPatchFields has the fields of a JSONPatch with values of each type.
+// TestPatchFields sets the fields of a JSONPatch to values of each type.
 func TestPatchFields(t *testing.T) {
 	p := expressionsOf{patches: true}
 	for _, name := range []string{"op", "path", "from", "value", "nope", "Op"} {
@@ -147,7 +147,8 @@ func TestPatchFields(t *testing.T) {
 	p.compareTypes(t)
 }
 
-// TestPatchTypes has the types of patches, and others, where they are declared, and where not.
+// TestPatchTypes uses the types of patches, and others, where they are declared, and where
+// they are not.
 func TestPatchTypes(t *testing.T) {
 	p := expressionsOf{patches: true}
 	for _, text := range []string{
@@ -171,7 +172,7 @@ func TestPatchTypes(t *testing.T) {
 	p.compareTypes(t)
 }
 
-// TestUpstreamRequest has requests that have all fields, few of them, and empty ones.
+// TestUpstreamRequest compares requests that have all fields, few of them, and empty ones.
 func TestUpstreamRequest(t *testing.T) {
 	var p expressionsOf
 	p.add(
@@ -206,7 +207,7 @@ func TestUpstreamRequest(t *testing.T) {
 	}
 }
 
-// TestMatchesUpstream has both sides decide on match conditions.
+// TestMatchesUpstream compares the decisions of both sides on match conditions.
 func TestMatchesUpstream(t *testing.T) {
 	a := newAsked(t, review("UPDATE", fmt.Sprintf(`{"kind":"X","one":1,"long":%q}`, strings.Repeat("a", 9000)), "null"))
 	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))

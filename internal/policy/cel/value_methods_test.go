@@ -17,8 +17,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
-// TestValueMethods has the methods of values over bytes, and of the variables request and
-// variables, return what those of cel-go's values do.
+// TestValueMethods expects the methods of values over bytes, and of the variables request
+// and variables, to return the same as those of cel-go's values.
 func TestValueMethods(t *testing.T) {
 	in := NewInput(t.Context(), reviewOf(t, []byte(sample)))
 	emptyMap := types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})
@@ -54,7 +54,7 @@ func TestValueMethods(t *testing.T) {
 			t.Errorf("%d: got %d results, want those of %d methods", i, len(got), len(want))
 		}
 	}
-	for _, pair := range pairs[1:3] { // an empty list that is added makes no other one
+	for _, pair := range pairs[1:3] { // adding an empty list makes no new list
 		list, empty := pair[0].(traits.Adder), pairs[2][0]
 		if got := list.Add(empty); got != pair[0] {
 			t.Errorf("got %v, want %v itself", got, list)
@@ -63,20 +63,20 @@ func TestValueMethods(t *testing.T) {
 			t.Errorf("got %v, want %v itself", got, list)
 		}
 	}
-	for _, i := range []int{0, 1} { // the first entry ends it
+	for _, i := range []int{0, 1} { // the first entry ends the iteration
 		stop := new(stopFolder)
 		if pairs[i][0].(traits.Foldable).Fold(stop); *stop != 1 {
 			t.Errorf("%d: got %d entries, want 1", i, *stop)
 		}
 	}
-	for i, pair := range pairs[:4] { // what asks for a value of this package gets it
+	for i, pair := range pairs[:4] { // a conversion to a type of this package returns the value itself
 		if got, err := pair[0].ConvertToNative(reflect.TypeFor[traits.Iterable]()); got != pair[0] || err != nil {
 			t.Errorf("%d: got %v, %v, want the value", i, got, err)
 		}
 	}
 }
 
-// A stopFolder counts entries, of which it wants one.
+// A stopFolder counts entries, and stops after one.
 type stopFolder int
 
 func (f *stopFolder) FoldEntry(_, _ any) bool {
@@ -84,8 +84,8 @@ func (f *stopFolder) FoldEntry(_, _ any) bool {
 	return false
 }
 
-// TestVariablesMethods has the methods of the value of variables return what those of
-// kube-apiserver's do.
+// TestVariablesMethods expects the methods of the value of variables to return the same
+// as those of kube-apiserver's.
 func TestVariablesMethods(t *testing.T) {
 	c := NewCompiler(true)
 	c.AddVariable("a", "1", Declarations{})
@@ -120,7 +120,7 @@ func TestVariablesMethods(t *testing.T) {
 	}
 }
 
-// methods calls the methods of a value, and notes what they return.
+// methods calls the methods of a value, and records the results.
 func methods(v ref.Val, keys, others []ref.Val) map[string]string {
 	all := map[string]string{"Type": v.Type().TypeName(), "Value": fmt.Sprint(flatten(v.Value()))}
 	note := func(name string, result ref.Val) {
@@ -174,7 +174,8 @@ func methods(v ref.Val, keys, others []ref.Val) map[string]string {
 	return all
 }
 
-// TestTypeChecker checks expressions against types, as of a kind and its parameters.
+// TestTypeChecker checks expressions against types, such as those of a kind and its
+// parameters.
 func TestTypeChecker(t *testing.T) {
 	object := apiservercel.NewObjectType("Thing", map[string]*apiservercel.DeclField{
 		"count": apiservercel.NewDeclField("count", apiservercel.IntType, true, nil, nil),

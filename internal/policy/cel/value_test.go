@@ -21,13 +21,13 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-// decoded is an object as kube-apiserver gives it to CEL: as maps.
+// decoded is an object as kube-apiserver passes it to CEL: as maps.
 type decoded struct{ object any }
 
 func (d decoded) ResolveName(name string) (any, bool) { return d.object, name == "object" }
 func (d decoded) Parent() interpreter.Activation      { return nil }
 
-// result is all that an evaluation comes to.
+// result is the complete result of an evaluation.
 type result struct {
 	value any
 	err   string
@@ -46,8 +46,8 @@ func resultOf(value ref.Val, details *celgo.EvalDetails, err error) (r result) {
 	return r
 }
 
-// sameTypes are the Go types that a message has where the value went through a variable
-// of a loop, or is null.
+// sameTypes are the Go types that error messages have if the value was that of a loop's
+// variable, or null.
 var sameTypes = strings.NewReplacer("invalid qualifier type: types.Null", "invalid qualifier type: <nil>",
 	"invalid qualifier type: *types.baseMap", "invalid qualifier type: map[string]interface {}",
 	"invalid qualifier type: *types.baseList", "invalid qualifier type: []interface {}")
@@ -82,8 +82,8 @@ func flatten(v any) any {
 	return v
 }
 
-// compareValues evaluates an expression over the bytes of an object and over what
-// decoding it as Kubernetes does gives. It reports whether there was a value.
+// compareValues evaluates an expression over the bytes of an object and over the object
+// as Kubernetes decodes it. It reports whether there was a value.
 func compareValues(t testing.TB, text []byte, expression string) bool {
 	t.Helper()
 	var content unstructured.Unstructured
@@ -208,17 +208,17 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// generator makes expressions over the places that an object has.
+// generator makes expressions from the paths of an object.
 type generator struct {
 	*rand.Rand
 	paths []string
-	lists []string // those that are arrays
+	lists []string // the paths of arrays
 }
 
 func newGenerator(start uint64, object []byte) *generator {
 	g := &generator{Rand: rand.New(rand.NewPCG(start, 1))}
 	var content any
-	_ = json.Unmarshal(object, &content) // whoever compares says what is wrong
+	_ = json.Unmarshal(object, &content) // the caller reports errors
 	g.collect("object", content, 0)
 	return g
 }
@@ -261,7 +261,7 @@ func (g *generator) path() string {
 	return p
 }
 
-// expression makes one of those whose value does not depend on the order of a map.
+// expression makes an expression whose value does not depend on the order of a map.
 func (g *generator) expression(depth int) string {
 	if depth == 0 {
 		return g.pick(g.path(), g.path(), g.path(), "1", "'a'", "null", "true", "1.5", "[1, 'a']", "{'a': 1}", "x")
@@ -355,7 +355,7 @@ func fuzz(f *testing.F, expression func(*generator) string) {
 		if content.UnmarshalJSON(object) != nil {
 			t.Skip()
 		}
-		canonical, err := content.MarshalJSON() // without members that are there twice, which are read as codec reads them
+		canonical, err := content.MarshalJSON() // without duplicate members, which are read as codec reads them
 		if err != nil {
 			t.Skip()
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
-// variables is the CEL variable of that name: the variables of a policy, each
-// evaluated when it is first asked for. As a value it is what k8s.io/apiserver
-// pkg/cel/lazy.MapValue is.
+// variables is the CEL variable of that name: the variables of a policy, each evaluated
+// when it is first used. As a value it behaves like k8s.io/apiserver
+// pkg/cel/lazy.MapValue.
 type variables struct {
 	of     *Evaluation
 	values []ref.Val // of the variables, in their order; nil until a variable is evaluated
@@ -29,7 +29,7 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(escaped), true
 	}
-	name, _ := apiservercel.Unescape(string(escaped)) // "" for none, which is no variable's
+	name, _ := apiservercel.Unescape(string(escaped)) // "" if it is not the name of a variable
 	for i := range v.of.compiler.variables {
 		if x := &v.of.compiler.variables[i]; x.name == name {
 			return v.value(i, x), true

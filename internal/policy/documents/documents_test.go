@@ -10,7 +10,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// reads returns what a reader adds of the files, and its errors.
+// reads returns the documents that a reader adds from the files, and its errors.
 func reads(files ...string) (added, errs []string) {
 	r := &Reader{
 		APIVersions: []string{"example.com/v1", "example.com/v2"}, Kinds: []string{"Policy", "Binding"},
@@ -35,7 +35,7 @@ func reads(files ...string) (added, errs []string) {
 	return added, errs
 }
 
-// in is how an error in the first file is told.
+// in is the position of an error in the first file.
 func in(text string) string {
 	return (&admission.FileError{File: "0.yaml", Err: errors.New(text)}).Error()
 }
@@ -53,7 +53,7 @@ func TestRead(t *testing.T) {
 		`{"kind":"Policy","apiVersion":"example.com/v1"}`},
 		`0.yaml Policy {"apiVersion":"example.com/v1","kind":"Policy"}`, `0.yaml Binding {"apiVersion":"example.com/v2","kind":"Binding"}`,
 		`1.yaml Policy {"apiVersion":"example.com/v1","kind":"Policy"}`)
-	// Items need not say what they are if the list does, and lists can be of several kinds.
+	// Items need no type if the list has one, and a list can have several kinds.
 	f([]string{"apiVersion: example.com/v1\nkind: PolicyList\nmetadata: {resourceVersion: '1'}\nitems: [{a: 1}, {apiVersion: " +
 		"example.com/v2, kind: Binding}]\n"},
 		`0.yaml Policy {"a":1}`, `0.yaml Binding {"apiVersion":"example.com/v2","kind":"Binding"}`)
@@ -79,7 +79,7 @@ func TestReadErrors(t *testing.T) {
 	f([]string{"apiVersion: example.com/v1\nKind: Policy\n"}, 0, in(`kind: got "", want Policy, Binding or a list of them`))
 	f([]string{"- 1\n"}, 0, in("json: cannot unmarshal array into Go value of type v1.TypeMeta"))
 	f([]string{"a: 1\na: 2\n"}, 0, in("yaml: unmarshal errors:\n  line 2: key \"a\" already set in map"))
-	// Others are read nevertheless, and all errors are told.
+	// The other documents are read nevertheless, and all errors are reported.
 	f([]string{"a: [\n---\napiVersion: example.com/v1\nkind: Policy\nname: bad\n", "apiVersion: example.com/v1\nkind: Policy\n"}, 2,
 		in("yaml: line 1: did not find expected node content"), in("first of Policy"), in("second of Policy"))
 	f([]string{"apiVersion: v1\nkind: List\nitems: [{a: 1}, {apiVersion: example.com/v1, kind: Policy, name: bad}]\n"}, 1,

@@ -2,8 +2,8 @@ package expressions
 
 import "strings"
 
-// templates are those of a feature by the kind of their value. In a template, $ and
-// a letter stand for an expression of a kind.
+// templates are the templates of a feature, by the kind of their value. In a
+// template, $ and a letter stand for an expression of a kind.
 type templates map[Kind][]string
 
 func of(lines string) []string {
@@ -16,7 +16,7 @@ func of(lines string) []string {
 	return all
 }
 
-// literals are those of a kind. The list that is named L is never something else.
+// literals are the literals of a kind. The list that is named L has no other form.
 var literals = map[Kind][]string{
 	'b': of("true\nfalse"),
 	'i': of("0\n1\n-1\n2\n7\n9223372036854775807\n-9223372036854775808\n1024\nsize('ä€😀')"),
@@ -71,7 +71,7 @@ var literals = map[Kind][]string{
 		"authorizer.serviceAccount('shop', 'default').group('').resource('secrets').check('list')"),
 }
 
-// requestPaths are what is there whatever the object.
+// requestPaths are the fields that exist for any object.
 var requestPaths = templates{
 	's': of("request.operation\nrequest.name\nrequest.namespace\nrequest.kind.kind\nrequest.kind.group\nrequest.resource.resource\n" +
 		"request.subResource\nrequest.requestSubResource\nrequest.requestKind.version\nrequest.requestResource.resource\n" +
@@ -91,7 +91,8 @@ var requestPaths = templates{
 	't': of("namespaceObject.metadata.creationTimestamp\nnamespaceObject.metadata.deletionTimestamp"),
 }
 
-// features are what CEL has without a library, "core", and the libraries.
+// features are the features of CEL without a library, "core", and those of the
+// libraries.
 var features = map[string]templates{
 	"core": {
 		'b': of(`$x == $x

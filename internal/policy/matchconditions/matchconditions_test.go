@@ -19,7 +19,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
 
-// newAccess asks a cluster in which everybody may read, and nothing else.
+// newAccess checks permissions in a cluster in which everybody may read, and do
+// nothing else.
 func newAccess(t testing.TB) *atomic.Pointer[cluster.Access] {
 	t.Helper()
 	state, err := cluster.New(cluster.Options{Embedded: true,
@@ -46,7 +47,8 @@ func conditions(expressions ...string) (all []admissionregistrationv1.MatchCondi
 	return all
 }
 
-// TestChain has a plugin that denies everything get what the conditions say.
+// TestChain has a plugin that denies all reviews. It gets only those for which
+// the conditions are true.
 func TestChain(t *testing.T) {
 	access := newAccess(t)
 	body := admissiontest.UpdateBody("v1/pods", `{"metadata":{"labels":{"team":"a"}},"spec":{"containers":[{"name":"c"}]}}`,

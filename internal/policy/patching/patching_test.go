@@ -20,7 +20,7 @@ func decode(t *testing.T, patch string) jsonpatch.Patch {
 	return operations
 }
 
-// TestCopiesMax copies as much as may be copied, and more.
+// TestCopiesMax copies the maximum number of bytes, and more.
 func TestCopiesMax(t *testing.T) {
 	f := func(copied int, want bool) {
 		t.Helper()
@@ -36,7 +36,7 @@ func TestCopiesMax(t *testing.T) {
 	f(copiesBytesMax+1, false)
 }
 
-// TestPanics has a patch fail that the library panics on.
+// TestPanics tests that a patch on which the library panics fails with an error.
 func TestPanics(t *testing.T) {
 	for _, patch := range []string{
 		`[{"op":"replace","path":""}]`, `[{"op":"replace","path":"","value":1}]`, `[{"op":"add","path":"/a"}]`, `[{}]`,
@@ -49,7 +49,8 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestCopyMissing copies what is not there, which adds a null, as in kube-apiserver.
+// TestCopyMissing copies from a path that does not exist, which adds a null, as in
+// kube-apiserver.
 func TestCopyMissing(t *testing.T) {
 	after, err := Apply(t.Context(), decode(t, `[{"op":"copy","from":"/a","path":"/b"}]`), []byte("{}"))
 	if got, want := string(after), `{"b":null}`; err != nil || got != want {
@@ -57,8 +58,8 @@ func TestCopyMissing(t *testing.T) {
 	}
 }
 
-// TestTogether has operations at indexes of arrays applied a few at a time if the
-// document is long, and ends with the context.
+// TestTogether applies operations at indexes of arrays in small groups if the
+// document is long, and stops when the context ends.
 func TestTogether(t *testing.T) {
 	operations := func(n int, path string) (all jsonpatch.Patch) {
 		return decode(t, "["+strings.TrimSuffix(strings.Repeat(fmt.Sprintf(`{"op":"add","path":%q,"value":1},`, path), n), ",")+"]")

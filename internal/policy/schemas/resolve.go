@@ -13,7 +13,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// refPrefix begins all references to other schemas of a document.
+// refPrefix is the prefix of all references to other schemas of a document.
 const refPrefix = "#/components/schemas/"
 
 // DeclType returns the CEL type for objects of a kind. name is the name of the type in
@@ -95,8 +95,8 @@ func (r *resolver) resolve(s *spec.Schema) (*spec.Schema, error) {
 	return &result, nil
 }
 
-// refOf returns the reference of a schema that is one, otherwise an empty string. A reference
-// with a description or a default is wrapped in allOf.
+// refOf returns the reference of a schema, an empty string if it is none. A reference with a
+// description or a default is wrapped in allOf.
 func refOf(s *spec.Schema) string {
 	if s.Ref.GetURL() != nil {
 		return s.Ref.String()

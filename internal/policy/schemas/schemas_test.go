@@ -40,7 +40,7 @@ func (f *fake) Schema(_ context.Context, path string) ([]byte, error) {
 
 var example = schema.GroupVersion{Group: "example.com", Version: "v1"}
 
-// document is one of a kind Gadget, with a list that is merged by the field key.
+// document is the document of a kind Gadget, with a list that is merged by the field key.
 func document(key string) string {
 	return fmt.Sprintf(`{"components":{"schemas":{
 		"Gadget":{"type":"object","x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Gadget"}],
@@ -50,7 +50,7 @@ func document(key string) string {
 			"additionalProperties":{"$ref":"#/components/schemas/Part"}}}}}}}`, key)
 }
 
-// TestType shows when the API server is asked for schemas.
+// TestType tests when the API server is asked for schemas.
 func TestType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fake{paths: map[schema.GroupVersion]string{example: "/a"},
@@ -80,7 +80,7 @@ func TestType(t *testing.T) {
 		f("Gadget", "[id]", "paths", "/b")
 		time.Sleep(pathsAge)
 		f("Gadget", "[id]", "paths")
-		server.err = errors.New("broken") // what it said last holds
+		server.err = errors.New("broken") // its last answer applies
 		time.Sleep(pathsAge)
 		f("Gadget", "[id]", "paths")
 		server.err = nil
@@ -104,7 +104,7 @@ func TestType(t *testing.T) {
 	})
 }
 
-// TestVersions shows when the API server is asked for the list of documents.
+// TestVersions tests when the API server is asked for the list of documents.
 func TestVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}}
@@ -133,7 +133,7 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// TestParsesOnce has several wait for the same document at the same time.
+// TestParsesOnce lets several callers wait for the same document.
 func TestParsesOnce(t *testing.T) {
 	const callers = 8
 	server := &meeting{fake: fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": document("name")}}}
@@ -160,7 +160,7 @@ func TestParsesOnce(t *testing.T) {
 	}
 }
 
-// meeting is an API server that answers for a document when all callers have asked.
+// meeting is an API server that answers a request for a document only when all callers wait.
 type meeting struct {
 	fake
 	callers sync.WaitGroup
@@ -201,7 +201,7 @@ func TestWithoutAPIServer(t *testing.T) {
 	}
 }
 
-// TestDeclType shows the type that expressions are checked with.
+// TestDeclType tests the type that expressions are checked with.
 func TestDeclType(t *testing.T) {
 	server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": document("name")}}
 	of, err := New(server).DeclType(t.Context(), example.WithKind("Gadget"), "Gadget0")
@@ -231,7 +231,8 @@ func TestDeclType(t *testing.T) {
 	}
 }
 
-// TestParsersMax keeps the schemas of as many group versions as that, those that were used last.
+// TestParsersMax expects that the schemas of the last used group versions are retained, up to
+// the limit.
 func TestParsersMax(t *testing.T) {
 	server := &fake{paths: make(map[schema.GroupVersion]string), texts: make(map[string]string)}
 	version := func(i int) schema.GroupVersion { return schema.GroupVersion{Group: fmt.Sprint("g", i), Version: "v1"} }
@@ -257,7 +258,8 @@ func TestParsersMax(t *testing.T) {
 	f(1, "[/1]")
 }
 
-// TestNoAnswer has an API server that does not answer for a document, or not in time.
+// TestNoAnswer tests an API server that does not answer a request for a document, or not in
+// time.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: map[string]string{"/a": document("name")}}
@@ -289,8 +291,7 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// TestMerging has schemas that cannot be used for merging, and objects that do not match
-// them.
+// TestMerging tests schemas that cannot be used for merging, and objects that do not match them.
 func TestMerging(t *testing.T) {
 	f := func(text, object, want string) {
 		t.Helper()
@@ -310,7 +311,7 @@ func TestMerging(t *testing.T) {
 	f(strings.Replace(document("name"), `"kind":"Gadget"}]`, `"kind":"Gadget"},5]`, 1), "parts", "false <nil>")
 }
 
-// TestDeclTypes has schemas of which there is no type, and parts of which there is none.
+// TestDeclTypes tests schemas without a type, and schemas with parts that have none.
 func TestDeclTypes(t *testing.T) {
 	server := &fake{paths: map[schema.GroupVersion]string{example: "/a"}, texts: make(map[string]string)}
 	f := func(definition, want string) {

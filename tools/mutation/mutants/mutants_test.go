@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// with runs a mutant.
+// with enables a mutant until the test ends.
 func with(t *testing.T, mutant int) {
 	before := active
 	active = mutant
 	t.Cleanup(func() { active = before })
 }
 
-// TestComparisons has all results of each comparison of 1 with 0, 1 and 2, for the original
-// and for the mutants 10, 11 and 12.
+// TestComparisons checks all results of comparing 1 with 0, 1 and 2, for the original and
+// for the mutants 10, 11 and 12.
 func TestComparisons(t *testing.T) {
 	const id = 10
 	f := func(name string, compare func(id, a, b int) bool, want map[int][3]bool) {
@@ -35,7 +35,7 @@ func TestComparisons(t *testing.T) {
 	f(">=", GreaterEqual[int], map[int][3]bool{0: greaterEqual, 9: greaterEqual, 10: always, 11: never, 12: greater, 13: greaterEqual})
 }
 
-// cloned makes what Clone returns escape.
+// cloned makes the result of Clone escape.
 var cloned string
 
 func TestValues(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 	_ "k8s.io/legacy-cloud-providers/gce"
 )
 
-// configs are the providers' configuration files, with the address in place of %s. What
-// EC2 is asked only at start is named, so that it is not.
+// configs are the providers' configuration files, with the address in place of %s. The values
+// that EC2 is asked for only at start are given, so that it is not asked.
 var configs = map[string]string{
 	"aws": `[Global]
 Zone=us-east-1a

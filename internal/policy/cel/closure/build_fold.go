@@ -16,8 +16,8 @@ var (
 	exists = quantifier{init: false, before: 3}
 )
 
-// fold is a macro that goes over the elements of an array or the names of an object. Only
-// macros make comprehensions, so it only tells those apart.
+// fold is a macro that iterates over the elements of an array or the names of an object.
+// Only macros make comprehensions, so it only distinguishes the macros.
 func (b *builder) fold(e ast.Expr) closure {
 	c := e.AsComprehension()
 	if c.HasIterVar2() || len(b.slots) == slotsMax {
@@ -43,7 +43,7 @@ func (b *builder) fold(e ast.Expr) closure {
 	return q.closure(over, holds, slot)
 }
 
-// within is an expression inside of the loop.
+// within is an expression inside the loop.
 func (b *builder) within(c ast.ComprehensionExpr, e ast.Expr) closure {
 	slot := len(b.slots)
 	b.slots = append(b.slots, c.IterVar())

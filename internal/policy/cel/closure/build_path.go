@@ -117,10 +117,10 @@ func (b *builder) branch(e ast.Expr) closure {
 	return b.expr(e)
 }
 
-// closure is the path where it costs 1 itself.
+// closure is the closure of a path in a place where the path costs 1 itself.
 func (p *path) closure() closure {
 	if p.isOptional() {
-		return nil // only orValue and hasValue have closures for it
+		return nil // only orValue and hasValue have closures for optional paths
 	}
 	if p.tests {
 		return p.resolve
@@ -280,7 +280,7 @@ func objectValue(o *view.Object) value {
 // field returns the path of a field of the request, or of a variable of the policy. The root
 // of the path has the cost of the step.
 func (b *builder) field(operand ast.Expr, name string) *path {
-	if slices.Contains(b.slots, operand.AsIdent()) { // "" for what is no identifier
+	if slices.Contains(b.slots, operand.AsIdent()) { // "" if it is no identifier
 		return nil
 	}
 	var root closure
@@ -312,7 +312,7 @@ func requestField(r *view.Request, name string) value {
 
 // variable is a variable of the policy.
 func (b *builder) variable(escaped string) closure {
-	name, _ := apiservercel.Unescape(escaped) // "" for none, which is no variable's
+	name, _ := apiservercel.Unescape(escaped) // "" if it is not the name of a variable
 	if i := slices.Index(b.variables, name); i >= 0 {
 		return func(f *frame) value { return unboxed(f.Variable(i)) }
 	}
@@ -320,7 +320,7 @@ func (b *builder) variable(escaped string) closure {
 }
 
 // optional is orValue or hasValue of an optional path, which costs 1 itself. hasValue costs
-// another 1, orValue only what its argument costs if that is evaluated.
+// another 1, orValue only the cost of its argument if that is evaluated.
 func (b *builder) optional(c ast.CallExpr) closure {
 	p := b.path(c.Target())
 	if p == nil || !p.isOptional() {

@@ -57,7 +57,7 @@ type Policy interface {
 // an error, and at values that it does not know.
 type closure func(f *frame) value
 
-// A frame is what the closures of one evaluation share.
+// A frame is the state that the closures of one evaluation share.
 type frame struct {
 	*Input
 	cost    uint64
@@ -77,8 +77,8 @@ func (all *Frames) Reset() {
 	}
 }
 
-// take returns a frame for an evaluation. One evaluates a variable while another one, whose
-// expression uses the variable, is not done.
+// take returns a frame for an evaluation. Evaluations nest: a variable is evaluated during
+// the evaluation of the expression that uses it.
 func (all *Frames) take() *frame {
 	f := all.free
 	if f == nil {
@@ -90,11 +90,11 @@ func (all *Frames) take() *frame {
 
 func (all *Frames) put(f *frame) { f.next, all.free = all.free, f }
 
-// slotsMax is how many nested loops an expression may be inside of. Policies have two, seldom
-// three.
+// slotsMax is the maximum number of nested loops around an expression. Policies have two,
+// seldom three.
 const slotsMax = 8
 
-// kind says what a value is.
+// kind is the type of a value.
 type kind uint8
 
 const (

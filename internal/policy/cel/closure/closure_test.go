@@ -20,8 +20,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
-// Package cel tests that closures do as the interpreter does. These are the tests of what it
-// does not see.
+// Package cel tests that closures give the same results as the interpreter. The tests here
+// check what those cannot see.
 
 var update = flag.Bool("update", false, "write testdata")
 
@@ -48,7 +48,7 @@ func evaluatorOf(t *testing.T, env *cel.Env, expression string) Evaluator {
 	return New(env, checked, []string{"a", "b"})
 }
 
-// testPolicy is the Policy that has only variables, each of which a function evaluates.
+// testPolicy is a Policy that has only variables, which functions evaluate.
 type testPolicy []func() ref.Val
 
 func (testPolicy) Params() ref.Val          { return types.NullValue }
@@ -69,8 +69,8 @@ func inputOf(t *testing.T, p Policy) *Input {
 	return in
 }
 
-// TestEvaluate has expressions with a value, with one that only the interpreter has, and with
-// a cost that is too high.
+// TestEvaluate tests expressions with a value, with a value that only the interpreter finds,
+// and with a cost that exceeds the limit.
 func TestEvaluate(t *testing.T) {
 	env, in := newEnv(t), inputOf(t, testPolicy{func() ref.Val { return types.Int(7) }, func() ref.Val { return types.NewErr("an error") }})
 	for _, test := range []struct {
@@ -105,8 +105,8 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// TestFrames has a frame for an expression and one for the variable that it uses. They are used
-// again, and hold nothing after Reset.
+// TestFrames takes a frame for an expression and one for the variable that it uses. They are
+// used again, and reference nothing after Reset.
 func TestFrames(t *testing.T) {
 	env := newEnv(t)
 	outer, inner := evaluatorOf(t, env, "object.list.all(x, variables.a != x)"), evaluatorOf(t, env, "object.list.map(y, y + 'z').join()")
@@ -141,7 +141,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestFunctionPanics has a function that panics, which is left to the interpreter.
+// TestFunctionPanics tests that a function that panics is left to the interpreter.
 func TestFunctionPanics(t *testing.T) {
 	fn := &function{unary: func(ref.Val) ref.Val { panic("a fault") }}
 	if result := fn.call([]ref.Val{types.True}); result != nil {
@@ -150,7 +150,8 @@ func TestFunctionPanics(t *testing.T) {
 }
 
 // TestFunctions compares the functions of the libraries, their overloads, and which of them are
-// countable, with a list. So it shows what a new version of a library adds, removes or renames.
+// countable, with a list. So it shows functions that a new version of a library adds, removes
+// or renames.
 func TestFunctions(t *testing.T) {
 	const file = "testdata/functions.txt"
 	functions := newEnv(t).Functions()

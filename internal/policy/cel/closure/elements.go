@@ -7,8 +7,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// elements goes over the elements of an array or a list, or the names of an object or
-// a map.
+// elements iterates over the elements of an array or a list, or the names of an
+// object or a map.
 type elements struct {
 	kind   kind // of the value; gaveUp if it has no elements
 	json   codec.Iterator

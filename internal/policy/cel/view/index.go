@@ -31,7 +31,7 @@ type Index struct {
 	reads   int // how often a lookup read the text, for tests
 }
 
-// An entry has what is known of one object or array.
+// An entry has the cached facts about one object or array.
 type entry struct {
 	lookups  int
 	size     int                    // -1 until it is counted

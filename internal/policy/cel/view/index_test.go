@@ -39,8 +39,8 @@ func manyOf(n int) string {
 		labels.String()[1:], list.String()[1:], texts.String()[1:])
 }
 
-// TestIndex has lookups read the text lookupsMax times, and then use an index, if there is
-// memory for it.
+// TestIndex expects lookups to read the text lookupsMax times, and then to use an index, if
+// there is memory for it.
 func TestIndex(t *testing.T) {
 	const n = 1500
 	for _, test := range []struct {
@@ -79,7 +79,7 @@ func TestIndex(t *testing.T) {
 			}
 			e := x.entries[v]
 			indexed := e != nil && (len(e.members) == n || len(e.elements) == n)
-			if test.entries == 0 { // asked for in each lookup
+			if test.entries == 0 { // looked up each time
 				test.bytes = 3 * 3 * entryBytes
 			}
 			if x.reads != test.reads || x.bytes != test.bytes || len(x.entries) != test.entries || indexed != test.indexed {
@@ -97,8 +97,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestIndexLarge has an index for documents of largeMin bytes and more, whichever of both is
-// the larger one.
+// TestIndexLarge expects an index for documents of largeMin bytes and more, where the larger
+// of both objects counts.
 func TestIndexLarge(t *testing.T) {
 	pad := func(n int) string { return "{" + strings.Repeat(" ", n-2) + "}" }
 	for _, test := range []struct {
@@ -111,7 +111,7 @@ func TestIndexLarge(t *testing.T) {
 		}
 	}
 	r := read(t, `{"none":{},"list":[1],"twice":{"a":1,"b":2,"a":3},"pad":"`+strings.Repeat(" ", largeMin)+`"}`, "null")
-	for range 2 { // what is empty is counted once as well
+	for range 2 { // empty objects and arrays are counted once as well
 		if n := r.Index.Len(r.Object.v.Get("none")); n != 0 || r.Index.reads != 1 {
 			t.Errorf("got %d members of an empty object, and %d reads, want 0 and 1", n, r.Index.reads)
 		}
@@ -127,8 +127,8 @@ func TestIndexLarge(t *testing.T) {
 	}
 }
 
-// TestLookups has objects with many members and elements, and with four times as many. What
-// is looked up in them for each member or element is looked up in an index that is made once.
+// TestLookups tests objects with many members and elements, and with four times as many.
+// Lookups for each member or element use an index that is made once.
 func TestLookups(t *testing.T) {
 	const n = 1500 // more than codec finds without reading
 	labels := func(o *Object) *Object {
@@ -184,8 +184,7 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestRefresh reads the objects again after an edit, and keeps the index as long as there is
-// none.
+// TestRefresh reads the objects again after an edit. Without an edit, the index stays.
 func TestRefresh(t *testing.T) {
 	r := read(t, manyOf(1500), "null")
 	kind := func() ref.Val { return r.Object.Get(types.String("kind")) }
@@ -207,8 +206,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestNoMemoryToDecode has values of a document that there is no memory to decode: they are
-// empty, and have their type.
+// TestNoMemoryToDecode tests values of a document for whose decoding there is no memory: they
+// are empty, and have their type.
 func TestNoMemoryToDecode(t *testing.T) {
 	object := read(t, `{"kind":"X","list":[1]}`, "null").Object.v
 	list := object.Get("list")

@@ -10,14 +10,14 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// iterator goes over the elements of a list, or the names of an object.
+// An iterator yields the elements of a list, or the names of an object.
 type iterator struct {
 	codec.Iterator
 	IteratorVal
 	in      *Index
 	ofNames bool
 	asked   bool // HasNext has moved to the next one
-	has     bool // and there is one
+	has     bool // there is a next one
 }
 
 // HasNext implements traits.Iterator.

@@ -21,7 +21,7 @@ const DepthMax = 64
 // without a limit would end the process.
 const decodedDepthMax = 10_000
 
-// native returns what decoding v would give.
+// native returns the value that decoding v would give.
 func native(v codec.Value) any {
 	if v.FitsDecoded() {
 		return nativeTo(v, DepthMax)
@@ -57,7 +57,7 @@ func nativeTo(v codec.Value, levels int) any {
 	}
 }
 
-// decode decodes v as Kubernetes decodes unstructured objects, in linear time. If v is no
+// decode decodes v as Kubernetes decodes unstructured objects, in linear time. If v is not
 // JSON or nests too deep, it refuses the review and returns nil.
 func decode(v codec.Value) (content any) {
 	err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(v.JSON()), &content)
@@ -88,7 +88,8 @@ func Decoded(v codec.Value) ref.Val {
 // does not matter.
 func (x *Index) Equal(a, b codec.Value) bool { return x.equal(a, b, DepthMax) }
 
-// equal is Equal. It decodes the values that are levels deep.
+// equal implements Equal. It compares the text of that many levels, and decodes deeper
+// values.
 func (x *Index) equal(a, b codec.Value, levels int) bool {
 	kind := a.Kind()
 	switch {

@@ -37,8 +37,8 @@ func (x *Index) ValueOf(v codec.Value) ref.Val {
 	return types.NullValue
 }
 
-// number returns what sigs.k8s.io/json makes of a number: an int64 if it is
-// written as one that fits, else a float64.
+// number returns a number as sigs.k8s.io/json decodes it: an int64 if it is written as an
+// integer that fits, else a float64.
 func number(v codec.Value) ref.Val {
 	if n, ok := v.Int64(); ok {
 		return types.Int(n)

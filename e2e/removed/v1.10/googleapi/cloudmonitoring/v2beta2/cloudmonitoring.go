@@ -17,7 +17,7 @@ type ListTimeseriesResponse struct {
 type Timeseries struct{ Points []*Point }
 type Point struct{ DoubleValue *float64 }
 
-// Answer is what the service says.
+// Answer is the answer of the service.
 var Answer func(call *TimeseriesListCall) (*ListTimeseriesResponse, error)
 
 func New(*http.Client) (*Service, error) { return &Service{Timeseries: &TimeseriesService{}}, nil }
