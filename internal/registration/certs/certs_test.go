@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // startRegistered starts replicas and waits until they are registered.
@@ -317,6 +318,43 @@ func TestSecretIsLost(t *testing.T) {
 		data[caCertificates], data[caKey] = data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]
 		return data
 	}, true, "the first certificate is not a CA")
+}
+
+// TestSecretMayNotBeCreated has the Secret deleted where fastadmit may not create one, as with the
+// rules of the chart: replicas serve on, say what to do, and fill an empty Secret with what they serve.
+func TestSecretMayNotBeCreated(t *testing.T) {
+	forbidden := func(verb, resource string) error {
+		if verb != "create" || resource != "secrets" {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no rule"))
+	}
+	inStand(t, func(s *stand) {
+		empty := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fastadmit", Name: "certs"}}
+		s.create("secrets", empty)
+		s.refuseIf(forbidden)
+		s.startRegistered(2, s.options())
+		ca, leaf := s.ca(), s.replicas[0].leaf()
+		api := s.callers(0, DefaultPropagation-5*time.Second)
+		api.call(2*time.Minute, time.Minute)
+		s.remove("secrets", "certs")
+		api.call(5*time.Minute, 15*time.Second)
+		api.check()
+		const want = "there is no Secret certs, and fastadmit may not create one: create it without data"
+		for _, r := range s.replicas {
+			if len(r.log.lines(want)) != 1 {
+				t.Errorf("got %d lines with %q, want one", len(r.log.lines(want)), want)
+			}
+		}
+		s.refuseIf(nil)
+		s.create("secrets", empty)
+		s.refuseIf(forbidden)
+		s.settle(2 * time.Minute)
+		if !s.ca().Equal(ca) || !s.replicas[0].leaf().Equal(leaf) || !s.replicas[1].leaf().Equal(leaf) {
+			t.Error("the Secret was filled with other certificates than were served")
+		}
+	})
 }
 
 // secretData makes what somebody else would put into the Secret.
