@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
 // startRegistered starts replicas and waits until they are registered.
@@ -312,12 +314,35 @@ func TestSecretIsLost(t *testing.T) {
 	}, true, "signed by unknown authority")
 	f("other names", made(time.Hour, "elsewhere.svc"), false, "not "+serviceHost)
 	f("expired leaf", made(-time.Minute, serviceHost), false, "has expired")
+	f("made by a clock that was ahead", func(map[string][]byte) map[string][]byte {
+		return secretDataOf(t, time.Now().AddDate(1, 0, 0), DefaultCALife, time.Hour, serviceHost)
+	}, true, "the CA is not valid before")
 	f("expired CA", func(map[string][]byte) map[string][]byte { return secretData(t, -time.Minute, time.Hour, serviceHost) }, true,
 		"the CA expired")
 	f("the leaf as its CA", func(data map[string][]byte) map[string][]byte {
 		data[caCertificates], data[caKey] = data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]
 		return data
 	}, true, "the first certificate is not a CA")
+}
+
+// TestClockWasAhead starts where a clock that was a year ahead has made the certificates and the path token.
+func TestClockWasAhead(t *testing.T) {
+	inStand(t, func(s *stand) {
+		ahead := time.Now().AddDate(1, 0, 0)
+		data := secretDataOf(t, ahead, DefaultCALife, time.Hour, serviceHost)
+		old := token{pathtoken.New(), ahead}
+		data[pathTokensKey] = encodeTokens([]token{old})
+		s.create("secrets", &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fastadmit", Name: "certs"}, Data: data})
+		s.startRegistered(2, s.withTokens())
+		api := s.callers(0)
+		api.call(10*time.Minute, 15*time.Second)
+		api.check()
+		have, err := parseTokens(s.secret()[pathTokensKey])
+		if err != nil || len(have) != 1 || have[0].text == old.text {
+			t.Errorf("got %d path tokens, %v, want a new one", len(have), err)
+		}
+	})
 }
 
 // TestSecretMayNotBeCreated has the Secret deleted where fastadmit may not create one, as with the
@@ -360,7 +385,12 @@ func TestSecretMayNotBeCreated(t *testing.T) {
 // secretData makes what somebody else would put into the Secret.
 func secretData(t *testing.T, caLife, leafLife time.Duration, hosts ...string) map[string][]byte {
 	t.Helper()
-	now := time.Now()
+	return secretDataOf(t, time.Now(), caLife, leafLife, hosts...)
+}
+
+// secretDataOf is secretData of a clock.
+func secretDataOf(t *testing.T, now time.Time, caLife, leafLife time.Duration, hosts ...string) map[string][]byte {
+	t.Helper()
 	ca, signer, err := newAuthority(caLife, now)
 	if err != nil {
 		t.Fatal(err)
