@@ -225,7 +225,8 @@ func checkSelectors(t *testing.T, r release, d *appsv1.Deployment) {
 		if got["app.kubernetes.io/name"] != "fastadmit" || got["app.kubernetes.io/instance"] != "fastadmit" {
 			t.Errorf("%s %s: got labels %v", object.GetKind(), object.GetName(), got)
 		}
-		namespaced := !strings.HasPrefix(object.GetKind(), "ClusterRole") && !strings.HasSuffix(object.GetKind(), "WebhookConfiguration")
+		namespaced := !strings.HasPrefix(object.GetKind(), "ClusterRole") && !strings.HasSuffix(object.GetKind(), "WebhookConfiguration") &&
+			!strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy")
 		if namespaced != (object.GetNamespace() == "fastadmit") {
 			t.Errorf("%s %s: got namespace %q", object.GetKind(), object.GetName(), object.GetNamespace())
 		}

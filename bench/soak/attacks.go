@@ -71,6 +71,8 @@ func attack(ctx context.Context, s *server) *attacks {
 		{name: "answers not read", from: "127.0.0.10", pause: handshakeEvery, once: a.leave},
 		{name: "reviews with bytes altered", from: "127.0.0.11", pause: handshakeEvery, once: a.altered},
 		{name: "names of 1 MB", from: "127.0.0.12", pause: time.Second, once: a.longName},
+		{name: "large headers held without a body", from: "127.0.0.14", pause: time.Second, once: a.waitWithHeader},
+		{name: "long answers held unread", from: "127.0.0.15", pause: time.Second, once: a.unread},
 		{name: "four Pods of 15 MB at once", from: "127.0.0.13", pause: largeEvery, once: a.large},
 		{name: "expressions that make gigabytes", from: "127.0.0.14", pause: largeEvery, once: a.expressionMemory},
 		{name: "expressions that take seconds", from: "127.0.0.15", pause: largeEvery, once: a.expressionTime},

@@ -88,6 +88,7 @@ type listener struct {
 // listen returns a listener that has at most so many connections open.
 func (s *Server) listen(ln net.Listener, config *tls.Config, limits limits) *listener {
 	table := newConnTable(s.metrics.webhooks, limits.serving, limits.perAddress)
+	s.connections.Store(table)
 	return &listener{
 		acceptor: acceptor{ln, s.metrics.webhooks, s.log, table.makeRoom},
 		server:   s, config: config, table: table, handshakes: newHandshakeSlots(),
@@ -163,9 +164,11 @@ type conn struct {
 
 	state connState // idle, or in a call
 	call  call      // which one; not changed while it is
-	body  arriving  // what is counted of the request's body
+	body  arriving  // what is counted of the request
 
-	bodyBuffer *bodyBuffer // memory for the next large body; nil before the first
+	answering answering
+
+	bodyBuffer bodyBuffer // memory for the next large body
 
 	// What is kept for the next request, in bytes: counted of what all keep, and, of
 	// it, for headers and for the answer.
@@ -231,18 +234,9 @@ func (c *conn) Handshake() error {
 // nothing to answer.
 func (c *conn) Read(b []byte) (int, error) {
 	c.transport.deliver()
+	c.answering.end()
 	if c.fresh.Load() {
 		return c.readFirst(b)
-	}
-	// What is read into more than a read buffer is a body. fasthttp has made the
-	// memory for all that is missing of it, and more: see bodyMemory.
-	if len(b) <= headerBytesMax {
-		return c.Conn.Read(b)
-	}
-	if c.body.bytes.Load() == 0 {
-		if err := c.listener.server.load.expect(c, cap(b)); err != nil {
-			return 0, err
-		}
 	}
 	n, err := c.Conn.Read(b)
 	c.body.came.Add(int64(n))
@@ -284,14 +278,13 @@ func appendRefusal(b []byte, status *codec.Status) []byte {
 		status.Code, http.StatusText(int(status.Code)), len(body), body)
 }
 
-// Write implements net.Conn. What is written has the whole time for it, however
-// long ago the last answer was: fasthttp gives it to answers alone, not to
-// refusals.
+// Write implements net.Conn. An answer, of one or many writes, has the whole time for it, however
+// long ago the last one was: fasthttp gives it to answers alone, not to refusals.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.state.isTaken() {
 		return 0, net.ErrClosed
 	}
-	if err := c.SetWriteDeadline(time.Now().Add(c.listener.server.timeouts.write)); err != nil {
+	if err := c.SetWriteDeadline(c.answering.begin(time.Now()).Add(c.listener.server.timeouts.write)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
@@ -302,7 +295,6 @@ func (c *conn) Write(b []byte) (int, error) {
 // and the client would not see the answer.
 func (c *conn) Close() error {
 	c.listener.server.load.forget(c)
-	c.listener.server.bodyBuffers.remove(c)
 	c.listener.server.releaseRetained(c)
 	if c.linger {
 		c.linger = false

@@ -34,6 +34,7 @@ type handshakeConn struct {
 	hasSlot     bool          // whether it has a slot
 	tlsBytes    int           // bytes that were read since begin or deliver
 	working     atomic.Bool   // what was read is worked on, or waits for a slot
+	written     atomic.Int64  // bytes
 }
 
 func newHandshakeConn(of net.Conn, slots handshakeSlots) handshakeConn {
@@ -88,5 +89,7 @@ func (t *handshakeConn) Read(b []byte) (int, error) {
 // writes, or reads before it goes on.
 func (t *handshakeConn) Write(b []byte) (int, error) {
 	t.leave()
-	return t.Conn.Write(b)
+	n, err := t.Conn.Write(b)
+	t.written.Add(int64(n))
+	return n, err
 }

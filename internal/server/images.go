@@ -75,10 +75,10 @@ func (s *Server) answerImages(ctx *fasthttp.RequestCtx, c *conn, i *images, call
 	case !answer.Allowed:
 		outcome = admission.OutcomeDenied
 	}
-	text := answer.AppendJSON(nil)
-	s.metrics.responseBytes.Add(len(text))
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
-	ctx.Response.SetBodyRaw(text)
+	if !s.send(ctx, answer.AppendJSON(nil), &callCtx.memory) {
+		return
+	}
 	c.admit()
 	i.endpoint.metrics.observe(call.operation, outcome, call.start, call.deadline)
 	if outcome == admission.OutcomeDenied {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -16,10 +15,10 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// load counts the calls that are being answered, and the memory for their bodies, from the
-// first byte beyond the read buffer to the answer. Only bodies of callers that may call are
-// read, so strangers do not count. The part of a body that fits into a read buffer counts as
-// memory of the connection. Refused requests do not count.
+// load counts the calls that are being answered, and the memory for their headers and bodies,
+// from when the header was read to the answer. Only bodies of callers that may call are
+// read, so strangers do not count. Neither do a header and a body of up to uncountedMax each,
+// nor refused requests.
 type load struct {
 	requests, bytes       atomic.Int64
 	requestsMax, bytesMax int64
@@ -30,10 +29,10 @@ type load struct {
 	first, last *conn // a list of the connections whose bodies are not complete, in the order in which they began
 }
 
-// arriving is the body of a connection's request. load.mu guards all fields but bytes and came.
+// arriving is what is counted of a connection's request. load.mu guards all fields but bytes and came.
 type arriving struct {
 	bytes          atomic.Int64
-	came           atomic.Int64 // how many of these bytes were read
+	came           atomic.Int64 // how many bytes were read since
 	begun          time.Time
 	listed         bool
 	previous, next *conn
@@ -73,9 +72,6 @@ const (
 	memoryShare = 0.9
 )
 
-// errOverloaded is why a body is not read: there is no room for it.
-var errOverloaded = errors.New("too many bytes in flight")
-
 // begin counts a call, unless there are too many.
 func (l *load) begin() bool {
 	if l.requests.Add(1) <= l.requestsMax {
@@ -109,16 +105,6 @@ func bodyMemory(bytes int) int64 { return 1 << bits.Len(uint(bytes-1)) }
 
 func (l *load) release(bytes int64) { l.bytes.Add(-bytes) }
 
-// hasRoom reports whether there is memory for a body of so many bytes.
-func (l *load) hasRoom(bytes int) bool {
-	takes := bodyMemory(bytes)
-	if !l.reserve(takes) {
-		return false
-	}
-	l.release(takes)
-	return true
-}
-
 // dropSlowest drops the oldest body that arrives too slowly while others wait, and reports
 // whether there was one. The connection's goroutine refuses the request.
 func (l *load) dropSlowest() bool {
@@ -145,14 +131,17 @@ func (l *load) isSlow(b *arriving, now time.Time) bool {
 	return passed > l.grace || float64(b.came.Load()) < l.pace*(passed-arrivalPause).Seconds()
 }
 
-// expect reserves memory for the rest of a connection's body.
-func (l *load) expect(c *conn, bytes int) error {
-	if !l.reserve(int64(bytes)) {
-		return errOverloaded
+// expect reserves memory for a connection's request, whose body comes now.
+func (l *load) expect(c *conn, bytes int64) bool {
+	if bytes == 0 {
+		return true
+	}
+	if !l.reserve(bytes) {
+		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.body.bytes.Store(int64(bytes))
+	c.body.bytes.Store(bytes)
 	c.body.came.Store(0)
 	c.body.begun, c.body.listed = time.Now(), true
 	if c.body.previous = l.last; l.last != nil {
@@ -161,7 +150,7 @@ func (l *load) expect(c *conn, bytes int) error {
 		l.first = c
 	}
 	l.last = c
-	return nil
+	return true
 }
 
 func (l *load) unlist(c *conn) {
@@ -209,21 +198,39 @@ const chunkedLength = math.MaxInt
 // Without it, the server could not reserve memory, and the bytes between chunks have no bound.
 func (s *Server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	refused := fasthttp.RequestConfig{MaxRequestBodySize: 1}
+	ctx := contextOf(header)
+	c := ctx.Conn().(*conn)
+	takes := headerMemory(header)
+	c.retainedHeader = max(c.retainedHeader, takes)
 	coming := header.ContentLength()
-	if coming == -1 {
+	switch {
+	case coming == -1:
 		header.SetContentLength(chunkedLength)
 		return refused
-	}
-	if !s.callers.knows(header) {
+	case coming <= 0 || coming > bodyBytesMax:
+		return fasthttp.RequestConfig{}
+	case !s.callers.knows(header),
+		coming > cheapBytes && s.load.requests.Load() >= s.load.requestsMax,
+		!s.load.expect(c, counted(takes, coming)):
+		header.SetContentLength(max(coming, refused.MaxRequestBodySize+1)) // or it would wait for one byte
 		return refused
 	}
-	if coming > cheapBytes && coming <= bodyBytesMax {
-		if s.load.requests.Load() >= s.load.requestsMax || !s.load.hasRoom(coming) {
-			return refused
-		}
-		s.bodyBuffers.use(header, coming)
+	if coming > cheapBytes {
+		c.bodyBuffer.use(&ctx.Request, coming)
 	}
 	return fasthttp.RequestConfig{}
+}
+
+// counted returns how much memory counts of a request of which the header takes so many bytes,
+// and so many bytes of the body come.
+func counted(header int64, body int) int64 {
+	if header <= uncountedMax {
+		header = 0
+	}
+	if body <= uncountedMax {
+		return header
+	}
+	return header + bodyMemory(body)
 }
 
 // LimitMemory tells the Go runtime how much memory its container has, unless

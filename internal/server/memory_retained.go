@@ -15,9 +15,10 @@ const (
 	// retainedDefault is the same where the process has no memory limit.
 	retainedDefault = 64 << 20
 
-	// strangerRetainedMax is how much a stranger's connection may keep: several times what
-	// kube-apiserver's headers take.
-	strangerRetainedMax = 8 << 10
+	// uncountedMax is how much a connection may hold of a request's header and body each, or
+	// of an answer, that is not counted: several times what kube-apiserver's headers take.
+	// All connections together hold 44 MiB of it in a container with 512 MiB.
+	uncountedMax = 8 << 10
 
 	// What fasthttp keeps of a header block and a path: five copies of most bytes, and
 	// two slices and more for each line and argument. 16 KiB of short lines take 250 KB.
@@ -36,23 +37,45 @@ func retainedMemory() int64 {
 
 var lineEnd, argumentEnd = []byte("\n"), []byte("&")
 
+// headerMemory returns how much memory fasthttp keeps of a header block.
+func headerMemory(header *fasthttp.RequestHeader) int64 {
+	raw, uri := header.RawHeaders(), header.RequestURI()
+	return int64(retainedOfByte*(len(raw)+len(uri)) + retainedOfLine*(bytes.Count(raw, lineEnd)+bytes.Count(uri, argumentEnd)))
+}
+
 // retain lets a connection keep what fasthttp keeps of its request and answer for the next
 // ones, if there is room for it. Otherwise the answer closes the connection. Of a
 // stranger's request, nothing but a small header is kept, so that strangers take no room.
 func (s *Server) retain(ctx *fasthttp.RequestCtx, c *conn) {
-	header, uri := ctx.Request.Header.RawHeaders(), ctx.Request.Header.RequestURI()
-	c.retainedHeader = max(c.retainedHeader, int64(retainedOfByte*(len(header)+len(uri))+
-		retainedOfLine*(bytes.Count(header, lineEnd)+bytes.Count(uri, argumentEnd))))
-	keeps := c.retainedHeader <= strangerRetainedMax
+	keeps := c.retainedHeader <= uncountedMax
 	if c.known {
-		keeps = s.reserveRetained(c, c.retainedHeader+int64(cap(ctx.Request.Body()))+c.retainedAnswer)
+		keeps = s.reserveRetained(c, c.retainedHeader+retainedBody(ctx)+c.retainedAnswer)
 	} else {
 		ctx.Request.SwapBody(nil)
 	}
 	if !keeps {
 		c.listener.table.metrics.closedMemory.Inc()
-		ctx.SetConnectionClose()
+		s.discard(ctx, c)
 	}
+}
+
+// retainedBody returns how much memory fasthttp keeps of a request's body. A large one is dropped.
+func retainedBody(ctx *fasthttp.RequestCtx) int64 {
+	if memory := int64(cap(ctx.Request.Body())); memory <= cheapBytes {
+		return memory
+	}
+	return 0
+}
+
+// discard lets go of a request that was answered and makes the answer close the connection. A
+// client that does not read its answer holds nothing else.
+func (s *Server) discard(ctx *fasthttp.RequestCtx, c *conn) {
+	ctx.SetConnectionClose()
+	ctx.Response.SkipBody = ctx.IsHead()
+	*ctx.Request.URI() = fasthttp.URI{}
+	ctx.Request.Header = fasthttp.RequestHeader{}
+	ctx.Request.SwapBody(nil)
+	s.releaseRetained(c)
 }
 
 // reserveRetained counts so many bytes that a connection keeps, in place of those before, unless

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
@@ -79,7 +81,7 @@ func TestRetained(t *testing.T) {
 	}
 	third.Conn.Close()
 	servertest.Until(t, "the third one is gone", func() bool { return p.server.retained.Load() == 2*one })
-	p.server.retainedMax = 3*one - 1
+	p.server.retainedMax = 2*one + 60_000 // less than one that is rounded up to a power of two
 	review(p.Open(t), 60_000, true)
 	p.server.retainedMax = 3 * one
 	review(p.Open(t), 60_000, false)
@@ -95,13 +97,31 @@ func TestRetained(t *testing.T) {
 // retained for the next request.
 func TestRefusalsRetainNothing(t *testing.T) {
 	ctx, s := new(fasthttp.RequestCtx), newIdleServer(new(servertest.Buffer))
-	s.refuse(ctx, http.StatusInternalServerError, "InternalError", strings.Repeat("x", codec.MessageBytesMax-2))
-	if got := len(ctx.Response.Body()); got < codec.MessageBytesMax {
+	written := func() string {
+		t.Helper()
+		var b bytes.Buffer
+		if _, err := ctx.Response.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got := cap(ctx.Response.SwapBody(nil)); got != 0 || s.memory.reserved() != 0 {
+			t.Errorf("got %d bytes kept, %d reserved", got, s.memory.reserved())
+		}
+		return b.String()
+	}
+	refuse := func(bytes int) {
+		s.refuse(ctx, http.StatusInternalServerError, "InternalError", strings.Repeat("x", bytes))
+	}
+	refuse(codec.MessageBytesMax - 2)
+	if got := len(written()); got < codec.MessageBytesMax {
 		t.Errorf("got %d bytes", got)
 	}
-	if got := cap(ctx.Response.SwapBody(nil)); got != 0 {
-		t.Errorf("got %d bytes kept", got)
+	s.memory.small.max, s.memory.small.room = 1, semaphore.NewWeighted(1)
+	s.memory.large.max, s.memory.large.room = 1, semaphore.NewWeighted(1)
+	refuse(codec.MessageBytesMax - 2)
+	if got := len(written()); got > 2*shortMessageMax {
+		t.Errorf("without memory: got %d bytes", got)
 	}
+	s.memory = newMemory(1 << 20)
 	s.refuse(ctx, http.StatusInternalServerError, "InternalError", strings.Repeat("x", codec.MessageBytesMax+1))
 	if body := string(ctx.Response.Body()); !strings.Contains(body, "... (truncated, ") || len(body) > codec.MessageBytesMax+1000 {
 		t.Errorf("got %d bytes, want a message that is cut", len(body))

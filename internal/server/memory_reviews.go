@@ -62,7 +62,10 @@ const (
 // A part of the memory is for small reviews alone, so that large ones cannot take
 // it from them. Small ones also take of the rest, but not while a large one waits:
 // it would wait forever. One that needs more than the part is refused then.
-type memory struct{ large, small memoryPart }
+type memory struct {
+	large, small memoryPart
+	makeRoom     func() // is called while a review waits
+}
 
 // A memoryPart is memory that reviews share.
 type memoryPart struct {
@@ -72,11 +75,17 @@ type memoryPart struct {
 }
 
 func newMemory(most int64) *memory {
-	m := new(memory)
+	m := &memory{makeRoom: func() {}}
 	m.small.max = most / smallShare
 	m.large.max = most - m.small.max
 	m.small.room, m.large.room = semaphore.NewWeighted(m.small.max), semaphore.NewWeighted(m.large.max)
 	return m
+}
+
+// String says how much is reserved.
+func (m *memory) String() string {
+	return fmt.Sprintf("other reviews have reserved %d of %d bytes, of which %d are only for small reviews",
+		m.reserved(), m.large.max+m.small.max, m.small.max)
 }
 
 // reserved returns how much memory is reserved in all.
@@ -105,7 +114,39 @@ func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bo
 	if len(body) <= cheapBytes {
 		return r, true
 	}
-	return m.large.wait(ctx, m.needs(body))
+	return m.wait(ctx, m.needs(body))
+}
+
+// wait reserves n bytes. If there is no room now, it waits for half of the time that ctx has.
+func (m *memory) wait(ctx context.Context, n int64) (r reservation, ok bool) {
+	if r, ok = m.large.try(n); ok {
+		return r, true
+	}
+	most := TimeoutMax
+	if deadline, ok := ctx.Deadline(); ok {
+		most = time.Until(deadline)
+	}
+	ctx, cancel := context.WithTimeout(ctx, most/2)
+	defer cancel()
+	go m.keepMakingRoom(ctx)
+	if m.large.room.Acquire(ctx, n) != nil {
+		return reservation{}, false
+	}
+	return m.large.reserve(n), true
+}
+
+// keepMakingRoom makes room again and again until ctx ends.
+func (m *memory) keepMakingRoom(ctx context.Context) {
+	ticker := time.NewTicker(unreadPause)
+	defer ticker.Stop()
+	for {
+		m.makeRoom()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // try reserves what the small review in body may take, if there is room now.
@@ -120,22 +161,6 @@ func (m *memory) try(body []byte) (r reservation, ok bool) {
 // try reserves n bytes, if there is room now and nobody waits for it.
 func (p *memoryPart) try(n int64) (r reservation, ok bool) {
 	if !p.room.TryAcquire(n) {
-		return reservation{}, false
-	}
-	return p.reserve(n), true
-}
-
-// wait reserves n bytes. If there is no room now, it waits for half of the time that ctx has.
-func (p *memoryPart) wait(ctx context.Context, n int64) (r reservation, ok bool) {
-	if r, ok = p.try(n); ok {
-		return r, true
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
-		defer cancel()
-	}
-	if p.room.Acquire(ctx, n) != nil {
 		return reservation{}, false
 	}
 	return p.reserve(n), true
@@ -159,8 +184,19 @@ func (b *callContext) GrantMemory() (ok bool) {
 	if b.memory.bytes > 0 || s.load.requests.Load()*int64(len(b.body)) <= unreservedBytesMax {
 		return true
 	}
-	b.memory, ok = s.memory.try(b.body)
-	return ok
+	return s.memory.orMakeRoom(func() bool {
+		b.memory, ok = s.memory.try(b.body)
+		return ok
+	})
+}
+
+// orMakeRoom calls try, which reserves memory. If it fails, it makes room and calls it again.
+func (m *memory) orMakeRoom(try func() bool) (ok bool) {
+	if try() {
+		return true
+	}
+	m.makeRoom()
+	return try()
 }
 
 // A lender implements codec.MemoryLender for a review. It waits only if the review has no memory
@@ -176,7 +212,7 @@ func (l *lender) Lend(ctx context.Context, n int64, wait bool) (giveBack func(),
 	n = min(n, l.memory.large.max)
 	r, ok := l.try(n)
 	if !ok && wait && l.waits {
-		r, ok = l.memory.large.wait(ctx, n)
+		r, ok = l.memory.wait(ctx, n)
 	}
 	return r.release, ok
 }
@@ -194,20 +230,24 @@ func (l *lender) try(n int64) (r reservation, ok bool) {
 
 // Keep implements codec.MemoryLender.
 func (l *lender) Keep(n int64) (ok bool) {
-	r, ok := l.try(min(n, l.memory.large.max))
-	if ok {
-		l.call.kept = append(l.call.kept, r)
-	}
-	return ok
+	return l.memory.orMakeRoom(func() bool {
+		r, ok := l.try(min(n, l.memory.large.max))
+		if ok {
+			l.call.kept = append(l.call.kept, r)
+		}
+		return ok
+	})
 }
 
 // GrantValues implements codec.MemoryGranter. What is reserved for values stays reserved until
 // the call ends. As GrantMemory, it does not wait. Few values may also take of the memory for
 // small reviews, so that those who make many do not take it from them.
 func (b *callContext) GrantValues(bytes int) bool {
-	m := &b.server.memory.large
-	more := min(int64(bytes), m.max) - b.values.bytes - b.fewValues.bytes
-	return more <= 0 || b.values.grow(m, more) || bytes <= fewValuesMax && b.fewValues.grow(&b.server.memory.small, more)
+	m := b.server.memory
+	more := min(int64(bytes), m.large.max) - b.values.bytes - b.fewValues.bytes
+	return more <= 0 || m.orMakeRoom(func() bool {
+		return b.values.grow(&m.large, more) || bytes <= fewValuesMax && b.fewValues.grow(&m.small, more)
+	})
 }
 
 // grow reserves n bytes more of a part, if there is room now.
@@ -245,8 +285,26 @@ func (s *Server) refuseNoMemory(ctx *fasthttp.RequestCtx, body []byte) {
 	s.metrics.noMemory.Inc()
 	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
 	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",
-		fmt.Sprintf("no memory for a review that may need %d bytes: other reviews have reserved %d of %d bytes, of which %d are only for small reviews",
-			s.memory.needs(body), s.memory.reserved(), s.memory.large.max+s.memory.small.max, s.memory.small.max))
+		fmt.Sprintf("no memory for a review that may need %d bytes: %s", s.memory.needs(body), s.memory))
+}
+
+// extend makes r a reservation of so many bytes, if there is room now.
+func (m *memory) extend(r *reservation, bytes int64) (ok bool) {
+	more := bytes - r.bytes
+	if more <= 0 {
+		return true
+	}
+	parts := []*memoryPart{r.part}
+	if r.bytes == 0 {
+		parts = []*memoryPart{&m.small, &m.large}
+	}
+	for _, part := range parts {
+		if added, ok := part.try(more); ok {
+			r.part, r.bytes = part, r.bytes+added.bytes
+			return true
+		}
+	}
+	return false
 }
 
 // A largeAnswer is the body of an answer whose memory is not kept for the next
@@ -263,20 +321,49 @@ func (a *largeAnswer) Close() error {
 }
 
 // answer encodes the review's response into the HTTP response's own buffer:
-// nothing pooled may be handed to fasthttp, which writes after this returns. A
-// large one has memory of its own, of what was reserved for the review.
-func (s *Server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review, r *reservation) {
+// nothing pooled may be handed to fasthttp, which writes after this returns. One that
+// the connection may not keep has memory of its own, see send.
+func (s *Server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review, r *reservation) (ok bool) {
 	buffer := ctx.Response.SwapBody(nil)
 	buffer = review.AppendResponse(buffer[:0])
-	s.metrics.responseBytes.Add(len(buffer))
-	if len(buffer) <= cheapBytes {
-		ctx.Response.SwapBody(buffer)
-		c.retainedAnswer = int64(cap(buffer))
-	} else {
-		c.retainedAnswer = 0
-		large := &largeAnswer{reservation: r.split(int64(cap(buffer)))}
-		large.Reset(buffer)
-		ctx.Response.SetBodyStream(large, len(buffer))
-	}
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
+	if takes := int64(cap(buffer)); len(buffer) <= cheapBytes && s.reserveRetained(c, c.retainedHeader+retainedBody(ctx)+takes) {
+		s.metrics.responseBytes.Add(len(buffer))
+		ctx.Response.SwapBody(buffer)
+		c.retainedAnswer = takes
+		return true
+	}
+	c.retainedAnswer = 0
+	return s.send(ctx, buffer, r)
+}
+
+// send answers with a body that counts as memory for reviews until it was written: r's, and
+// more if that is too little. If there is none, it refuses the request.
+func (s *Server) send(ctx *fasthttp.RequestCtx, body []byte, r *reservation) (ok bool) {
+	takes := int64(cap(body))
+	held := r.split(takes)
+	if takes > uncountedMax && !s.memory.extend(&held, takes) {
+		s.dropUnread()
+		if !s.memory.extend(&held, takes) {
+			held.release()
+			s.metrics.noMemory.Inc()
+			ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
+			s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests", fmt.Sprintf("no memory for an answer of %d bytes: %s", takes, s.memory))
+			return false
+		}
+	}
+	s.metrics.responseBytes.Add(len(body))
+	setBody(ctx, body, held)
+	return true
+}
+
+// setBody makes a body that the connection does not keep the answer.
+func setBody(ctx *fasthttp.RequestCtx, body []byte, held reservation) {
+	if held.bytes == 0 {
+		ctx.Response.SetBodyRaw(body)
+		return
+	}
+	answer := &largeAnswer{reservation: held}
+	answer.Reset(body)
+	ctx.Response.SetBodyStream(answer, len(body))
 }

@@ -34,6 +34,9 @@ const (
 	// 245 bytes; tracing headers, which its clients choose, and a bearer token
 	// add to them. It is also the size of each connection's read buffer.
 	headerBytesMax = 16 << 10
+
+	// shortMessageMax is the longest message of a refusal if there is no memory for a longer one.
+	shortMessageMax = 1 << 10
 )
 
 // An endpoint is a path that answers reviews.
@@ -55,11 +58,12 @@ type Server struct {
 	limits       limits
 	load         load
 	memory       *memory
-	bodyBuffers  bodyBuffers
 	retained     atomic.Int64 // bytes that known connections keep for their next requests
 	retainedMax  int64
 	callers      *Callers
 	turns        *turns.Turns
+	connections  atomic.Pointer[connTable] // nil before listen
+	looked       atomic.Int64              // when the last look for unread answers was, of sinceStart
 
 	// stuck is how many calls were answered because their plugin did not return,
 	// and have not returned since.
@@ -109,6 +113,7 @@ func New(o *Options) (*Server, error) {
 	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = o.RequestsMax, o.RequestBytesMax, arrivalGrace, arrivalPace
 	s.turns = turns.New()
 	s.memory, s.retainedMax = newMemory(cmp.Or(o.ReviewMemoryMax, reviewMemory())), retainedMemory()
+	s.memory.makeRoom = s.dropUnread
 	s.metrics = newServerMetrics(o.Metrics, &s.load)
 	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })
 	s.metrics.set.NewGauge("fastadmit_connections_kept_bytes", func() float64 { return float64(s.retained.Load()) })
@@ -216,12 +221,13 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		if v := recover(); !returned {
 			s.contain(ctx, c, v)
 		}
-		s.dropBody(ctx, c)
+		c.bodyBuffer.drop(&ctx.Request)
 		s.load.forget(c)
 		if c.Conn != nil {
 			s.retain(ctx, c)
 		}
 	}()
+	c.answering.end()
 	start := ctx.Time()
 	if s.draining.Load() || c.isOld(start) {
 		ctx.SetConnectionClose()
@@ -273,7 +279,9 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read AdmissionReview: "+err.Error())
 		return
 	}
-	s.answer(ctx, c, review, &callCtx.memory)
+	if !s.answer(ctx, c, review, &callCtx.memory) {
+		return
+	}
 	c.admit()
 	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 	if outcome == admission.OutcomeDenied && review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {
@@ -336,10 +344,16 @@ func (s *Server) unknownPath(path string) string {
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, code int, reason, message string) {
 	s.metrics.refused(code)
 	status := codec.Status{Code: int32(code), Reason: reason, Message: codec.TruncateString(message, codec.MessageBytesMax)}
+	body := status.AppendDocument(nil)
+	var held reservation
+	if len(body) > uncountedMax && !s.memory.extend(&held, int64(cap(body))) {
+		status.Message = codec.TruncateString(message, shortMessageMax)
+		body = status.AppendDocument(nil)
+	}
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(code)
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
-	ctx.Response.SetBodyRaw(status.AppendDocument(nil)) // which the connection does not keep
+	setBody(ctx, body, held)
 }
 
 // refuseBroken answers what is no request that could be read to its end. The
@@ -351,7 +365,7 @@ func (s *Server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 	switch {
 	case c.state.isTaken():
 		return // the connection was closed, nobody reads an answer
-	case c.state.isDropped() || errors.Is(err, errOverloaded):
+	case c.state.isDropped():
 		s.overloaded(ctx)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge) && !s.callers.knows(&ctx.Request.Header):
 		s.unauthorized(ctx)

@@ -18,6 +18,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
 
 // startRegistered starts replicas and waits until they are registered.
@@ -312,6 +315,9 @@ func TestSecretIsLost(t *testing.T) {
 	}, true, "signed by unknown authority")
 	f("other names", made(time.Hour, "elsewhere.svc"), false, "not "+serviceHost)
 	f("expired leaf", made(-time.Minute, serviceHost), false, "has expired")
+	f("made by a clock that was ahead", func(map[string][]byte) map[string][]byte {
+		return secretDataOf(t, time.Now().AddDate(1, 0, 0), DefaultCALife, time.Hour, serviceHost)
+	}, true, "the CA is not valid before")
 	f("expired CA", func(map[string][]byte) map[string][]byte { return secretData(t, -time.Minute, time.Hour, serviceHost) }, true,
 		"the CA expired")
 	f("the leaf as its CA", func(data map[string][]byte) map[string][]byte {
@@ -320,10 +326,74 @@ func TestSecretIsLost(t *testing.T) {
 	}, true, "the first certificate is not a CA")
 }
 
+// TestClockWasAhead starts with certificates and a path token that were made when the clock was a
+// year ahead.
+func TestClockWasAhead(t *testing.T) {
+	inStand(t, func(s *stand) {
+		ahead := time.Now().AddDate(1, 0, 0)
+		data := secretDataOf(t, ahead, DefaultCALife, time.Hour, serviceHost)
+		old := token{pathtoken.New(), ahead}
+		data[pathTokensKey] = encodeTokens([]token{old})
+		s.create("secrets", &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fastadmit", Name: "certs"}, Data: data})
+		s.startRegistered(2, s.withTokens())
+		api := s.callers(0)
+		api.call(10*time.Minute, 15*time.Second)
+		api.check()
+		have, err := parseTokens(s.secret()[pathTokensKey])
+		if err != nil || len(have) != 1 || have[0].text == old.text {
+			t.Errorf("got %d path tokens, %v, want a new one", len(have), err)
+		}
+	})
+}
+
+// TestSecretMayNotBeCreated deletes the Secret where fastadmit may not create one, as with the rules
+// of the chart. Replicas continue to serve, log what to do, and write what they serve into an empty
+// Secret.
+func TestSecretMayNotBeCreated(t *testing.T) {
+	forbidden := func(verb, resource string) error {
+		if verb != "create" || resource != "secrets" {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no rule"))
+	}
+	inStand(t, func(s *stand) {
+		empty := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fastadmit", Name: "certs"}}
+		s.create("secrets", empty)
+		s.refuseIf(forbidden)
+		s.startRegistered(2, s.options())
+		ca, leaf := s.ca(), s.replicas[0].leaf()
+		api := s.callers(0, DefaultPropagation-5*time.Second)
+		api.call(2*time.Minute, time.Minute)
+		s.remove("secrets", "certs")
+		api.call(5*time.Minute, 15*time.Second)
+		api.check()
+		const want = "there is no Secret certs, and fastadmit may not create one: create it without data"
+		for _, r := range s.replicas {
+			if len(r.log.lines(want)) != 1 {
+				t.Errorf("got %d lines with %q, want one", len(r.log.lines(want)), want)
+			}
+		}
+		s.refuseIf(nil)
+		s.create("secrets", empty)
+		s.refuseIf(forbidden)
+		s.settle(2 * time.Minute)
+		if !s.ca().Equal(ca) || !s.replicas[0].leaf().Equal(leaf) || !s.replicas[1].leaf().Equal(leaf) {
+			t.Error("the Secret was filled with other certificates than were served")
+		}
+	})
+}
+
 // secretData returns data for the Secret as another tool could write them.
 func secretData(t *testing.T, caLife, leafLife time.Duration, hosts ...string) map[string][]byte {
 	t.Helper()
-	now := time.Now()
+	return secretDataOf(t, time.Now(), caLife, leafLife, hosts...)
+}
+
+// secretDataOf is secretData of a clock.
+func secretDataOf(t *testing.T, now time.Time, caLife, leafLife time.Duration, hosts ...string) map[string][]byte {
+	t.Helper()
 	ca, signer, err := newAuthority(caLife, now)
 	if err != nil {
 		t.Fatal(err)

@@ -127,12 +127,12 @@ func (m *Manager) hear(ctx context.Context, path, name string) error {
 }
 
 // Rules returns the RBAC rules that Run needs: those of a Role in SecretNamespace and those
-// of a ClusterRole. RBAC cannot restrict the creation of Secrets to one name
-// (k8s.io/api/rbac/v1 PolicyRule). For webhook configurations it can, because server-side
-// apply checks the permission create with the name.
+// of a ClusterRole. They do not allow to create the Secret, which may be empty at first: RBAC
+// cannot restrict that to one name (k8s.io/api/rbac/v1 PolicyRule), and whoever may create
+// Secrets gets the tokens of all accounts of the namespace. For webhook configurations it can,
+// because server-side apply checks the permission create with the name.
 func (o *Options) Rules() (role, clusterRole []rbacv1.PolicyRule) {
 	role = []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{o.SecretName}, Verbs: []string{"get", "watch", "update"}},
 	}
 	if o.Deployment != "" {

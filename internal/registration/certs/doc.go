@@ -12,8 +12,9 @@
 // for renewal creates it. A write contains the resource version that it replaces,
 // so a second replica gets a conflict and uses the certificates of the first.
 //
-// If the Secret was deleted or is unusable, a replica creates it again with the
-// certificates that it serves. Only a replica that serves nothing yet creates a
+// If the Secret is empty or unusable, a replica writes the certificates that it serves into
+// it again. It also creates the Secret, if it may: the rules of the chart do not allow it. Until
+// somebody creates an empty Secret, replicas serve what they have. Only a replica that serves nothing yet makes a
 // new CA. So deleting the Secret revokes nothing. To revoke the certificates, stop
 // all replicas first, or put another CA and leaf into the Secret.
 //

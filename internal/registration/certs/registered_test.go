@@ -342,7 +342,6 @@ func TestRules(t *testing.T) {
 		}
 	}
 	secrets := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"s"}, Verbs: []string{"get", "watch", "update"}},
 	}
 	registered := func(resource, name string, verbs ...string) rbacv1.PolicyRule {

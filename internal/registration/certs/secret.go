@@ -130,6 +130,9 @@ func (m *Manager) writeSecret(ctx context.Context, secret *corev1.Secret, c *cha
 	if err == nil {
 		_, err = m.client.write(ctx, request, text)
 	}
+	if apierrors.IsForbidden(err) && secret.ResourceVersion == "" {
+		return fmt.Errorf("there is no Secret %s, and fastadmit may not create one: create it without data, as the chart does, and fastadmit fills it: %w", m.o.SecretName, err)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot write Secret %s: %w", m.o.SecretName, err)
 	}

@@ -1,0 +1,10 @@
+//go:build unix
+
+package server
+
+import "syscall"
+
+// setReceiveBuffer sets how much a socket takes that nobody reads.
+func setReceiveBuffer(fd uintptr, bytes int) error {
+	return syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, bytes)
+}
