@@ -114,11 +114,11 @@ func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bo
 	if len(body) <= cheapBytes {
 		return r, true
 	}
-	return m.wait(ctx, m.needs(body))
+	return m.await(ctx, m.needs(body))
 }
 
-// wait reserves n bytes. If there is no room now, it waits for half of the time that ctx has.
-func (m *memory) wait(ctx context.Context, n int64) (r reservation, ok bool) {
+// await reserves n bytes. If there is no room now, it waits for half of the time that ctx has.
+func (m *memory) await(ctx context.Context, n int64) (r reservation, ok bool) {
 	if r, ok = m.large.try(n); ok {
 		return r, true
 	}
@@ -212,7 +212,7 @@ func (l *lender) Lend(ctx context.Context, n int64, wait bool) (giveBack func(),
 	n = min(n, l.memory.large.max)
 	r, ok := l.try(n)
 	if !ok && wait && l.waits {
-		r, ok = l.memory.wait(ctx, n)
+		r, ok = l.memory.await(ctx, n)
 	}
 	return r.release, ok
 }
