@@ -22,6 +22,8 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
@@ -437,7 +439,7 @@ func TestGivenParams(t *testing.T) {
 
 // nameIn returns the name that the variable params has.
 func nameIn(p *Param) any {
-	object, _ := p.Value.Value().(map[string]any)
+	object, _ := view.ValueOf(p.Object.Read(new(codec.Object))).Value().(map[string]any)
 	metadata, _ := object["metadata"].(map[string]any)
 	return metadata["name"]
 }
