@@ -79,7 +79,7 @@ func (r *eventReader) readMessage() error {
 func readFull(in io.Reader, buffer []byte, n int) ([]byte, error) {
 	into := bytes.NewBuffer(buffer[:0])
 	read, err := io.CopyN(into, in, int64(n))
-	if err == io.EOF && read < int64(n) {
+	if errors.Is(err, io.EOF) && read < int64(n) {
 		err = io.ErrUnexpectedEOF
 	}
 	return into.Bytes(), err
@@ -235,7 +235,7 @@ func readMessages(in *bufio.Reader, into *listOf[*arrived], item func(raw []byte
 func readFields(in *bufio.Reader, field func(number protowire.Number, length uint64) (read bool, err error)) error {
 	for {
 		tag, err := binary.ReadUvarint(in)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

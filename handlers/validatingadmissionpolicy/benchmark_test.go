@@ -133,8 +133,9 @@ func BenchmarkParams(b *testing.B) {
 			chain := documents{
 				policy: `{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},` + everything +
 					`,"validations":[{"expression":"object.metadata.?name.orValue('') != params.metadata.labels.denied"}]}`,
-				bindings: map[string]string{"b": `"validationActions":["Deny"],"paramRef":{"selector":{},"parameterNotFoundAction":"Deny"}`},
-				params:   []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: objects}},
+				bindings: map[string]string{"b": `"validationActions":["Deny"],"paramRef":{"selector":{},` +
+					`"parameterNotFoundAction":"Deny"}`},
+				params: []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: objects}},
 			}.chain(b)
 			admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed,
 				[]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":`+requestIn("default")+`}`))

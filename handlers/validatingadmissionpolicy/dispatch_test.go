@@ -45,7 +45,8 @@ func TestEvaluatedOnce(t *testing.T) {
 	f := func(p *boundPolicy, param *policy.Param, evaluates, warns bool) {
 		t.Helper()
 		bindings++
-		b := &policy.Binding{Name: fmt.Sprint("b", bindings), Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}}
+		b := &policy.Binding{Name: fmt.Sprint("b", bindings),
+			Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}}
 		if result := d.Evaluate(p, b, []*policy.Param{param}); result != nil {
 			t.Fatalf("got %+v", result)
 		}
@@ -53,7 +54,8 @@ func TestEvaluatedOnce(t *testing.T) {
 			warnings++
 		}
 		if got := d.Input.Spent > spent; got != evaluates || len(review.Response.Warnings()) != warnings {
-			t.Errorf("%s with %v: evaluated: %v, %d warnings, want %v, %d", p.Name, param, got, len(review.Response.Warnings()), evaluates, warnings)
+			t.Errorf("%s with %v: evaluated: %v, %d warnings, want %v, %d", p.Name, param, got, len(review.Response.Warnings()),
+				evaluates, warnings)
 		}
 		spent = d.Input.Spent
 	}

@@ -287,17 +287,19 @@ func livePolicies(t *testing.T) *apiServer {
 	return a
 }
 
+// compileLive compiles all policies but one.
+func compileLive(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+	if p.Name == "uncompiled" {
+		return "", errors.New("no such variable")
+	}
+	return "", nil
+}
+
 // TestLive follows custom resources. It checks the statuses that are written, and the parameters of policies that
 // have bindings.
 func TestLive(t *testing.T) {
 	a := livePolicies(t)
-	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()},
-		func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
-			if p.Name == "uncompiled" {
-				return "", errors.New("no such variable")
-			}
-			return "", nil
-		})
+	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()}, compileLive)
 	if err != nil {
 		t.Fatal(err)
 	}
