@@ -268,6 +268,9 @@ func (r *Reports) report(result *report.Result) *reportObject {
 		if depth > 0 {
 			properties["object"] = part.Object()
 		}
+		if part.User != "" {
+			properties["user"] = part.User
+		}
 		switch part.Decision {
 		case report.Denied:
 			o.add(part.Plugin, "fail", part.Message, properties)
