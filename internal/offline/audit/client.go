@@ -75,7 +75,7 @@ func (c *client) get(ctx context.Context, path string, into any) (found bool, er
 		return false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, into)
 	}
 	return true, err
 }

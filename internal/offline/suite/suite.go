@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 
+	kjson "sigs.k8s.io/json"
+
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
@@ -101,7 +103,7 @@ func (g *Given) UnmarshalJSON(text []byte) error {
 		g.object = bytes.Clone(text)
 		return nil
 	}
-	if err := json.Unmarshal(text, &g.path); err != nil || g.path == "" {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &g.path); err != nil || g.path == "" {
 		return errors.New("want the path of a file, or an object")
 	}
 	return nil
@@ -313,12 +315,12 @@ type Text struct {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *Text) UnmarshalJSON(text []byte) error {
-	if json.Unmarshal(text, &t.equals) == nil {
+	if kjson.UnmarshalCaseSensitivePreserveInts(text, &t.equals) == nil {
 		return nil
 	}
 	const want = `want a text, or {contains: "text"}, or {matches: "regular expression"}`
 	var given map[string]string
-	if json.Unmarshal(text, &given) != nil || len(given) != 1 {
+	if kjson.UnmarshalCaseSensitivePreserveInts(text, &given) != nil || len(given) != 1 {
 		return errors.New(want)
 	}
 	for how, text := range given {
