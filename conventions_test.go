@@ -4,6 +4,7 @@ package fastadmit_test
 
 import (
 	"flag"
+	"go/ast"
 	"maps"
 	"path"
 	"regexp"

@@ -88,7 +88,7 @@ func (t Tree) in(name string, do func(root *os.Root, below string) error) error 
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing was written
 	err = do(root, below)
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		if strings.HasSuffix(path.Err.Error(), "path escapes from parent") { // of package os, which does not export it

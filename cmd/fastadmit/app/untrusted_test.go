@@ -177,7 +177,8 @@ func TestFilesOutside(t *testing.T) {
 	f("PodSecurity", admission("PodSecurity", "path: ../secret.yaml"), "secret.yaml")
 	f("PodSecurity", admission("PodSecurity", "path: link.yaml"), "link.yaml")
 	f("ValidatingAdmissionPolicy", admission("ValidatingAdmissionPolicy",
-		"configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: ../manifests}"),
+		"configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, "+
+			"staticManifestsDir: ../manifests}"),
 		"manifests")
 
 	review := func(code int, allowed string, args ...string) {

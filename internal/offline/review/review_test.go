@@ -262,7 +262,8 @@ func TestLive(t *testing.T) {
 		t.Helper()
 		r := new(recorder)
 		live := NewLive(Options{Chain: r.chain(t), Operation: operation, User: User{Username: "admin"}})
-		resource := discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespaced: true}
+		resource := discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+			Namespaced: true}
 		got := live.Review(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, resource, []byte(object))
 		if got.Said() != want || strings.Join(r.seen, "") != wantSeen {
 			t.Errorf("%s: got %q and %q, want %q and %q", object, got.Said(), r.seen, want, wantSeen)
@@ -274,7 +275,8 @@ func TestLive(t *testing.T) {
 	f(codec.Create, `{"metadata":{"name":"a","deletionTimestamp":"x"}}`, "", "skipped: it is being deleted")
 	const owned = `{"metadata":{"name":"a","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r"%s}]}}`
 	f(codec.Create, fmt.Sprintf(owned, `,"controller":true`), "CREATE pods /a by "+
-		"system:serviceaccount:kube-system:replicaset-controller dry false object  old CREATE pods /a by admin dry false object  old ", "allowed")
+		"system:serviceaccount:kube-system:replicaset-controller dry false object  old CREATE pods /a by admin dry false object  old ",
+		"allowed")
 	f(codec.Create, fmt.Sprintf(owned, ``), "CREATE pods /a by admin dry false object  old ", "allowed")
 	f(codec.Update, fmt.Sprintf(owned, `,"controller":true`), "UPDATE pods /a by admin dry false object  old ", "allowed")
 	f(codec.Create, `{`, "", "broken: cannot be read: invalid JSON at byte 1: got the end of the text, want ',' or a closing bracket")
