@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 )
 
 // Document is one YAML document of a file.
@@ -78,7 +79,7 @@ func (d *Document) Decode(into any) (errs []error, decoded bool) {
 	c.check(d.root, reflect.TypeOf(into).Elem(), "")
 	text, err := toJSON(d.root)
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, into)
 	}
 	if err != nil && len(c.errs) == 0 {
 		c.errs = []error{&Error{File: d.file, Want: err.Error()}}
@@ -229,7 +230,7 @@ func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
 func (c *checker) checkOwn(node *yaml.Node, t reflect.Type, path string) {
 	text, err := toJSON(node)
 	if err == nil {
-		err = json.Unmarshal(text, reflect.New(t).Interface())
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface())
 	}
 	if err != nil {
 		c.refuse(node, path, "got %s: %v", shown(node), err)
