@@ -254,6 +254,40 @@ func anchors(document string) (names []string) {
 	return names
 }
 
+// TestConventionsSecurity checks that every test that SECURITY.md names exists, as `folder.TestName`,
+// and that each attack in its tables names one.
+func TestConventionsSecurity(t *testing.T) {
+	declared := map[string]bool{}
+	tests := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	for _, name := range files(t) {
+		if !strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, match := range tests.FindAllStringSubmatch(read(t, name), -1) {
+			declared[path.Base(path.Dir(name))+"."+match[1]] = true
+		}
+	}
+	page := read(t, "SECURITY.md")
+	named := regexp.MustCompile("`([a-z0-9]*\\.?(?:Test|Fuzz)\\w+)`")
+	for _, match := range named.FindAllStringSubmatch(page, -1) {
+		if !declared[match[1]] {
+			t.Errorf("SECURITY.md: got the test %s, want folder.TestName of a test that exists", match[1])
+		}
+	}
+	inTable := false
+	for line := range strings.Lines(page) {
+		cells := strings.Split(line, "|")
+		switch {
+		case len(cells) != 5:
+			inTable = false
+		case strings.TrimSpace(cells[3]) == "shown by":
+			inTable = true
+		case inTable && !strings.HasPrefix(line, "|---") && !named.MatchString(cells[3]):
+			t.Errorf("SECURITY.md: no test shows %q", line)
+		}
+	}
+}
+
 // TestConventionsDocuments checks what readers rely on: a README short enough to read at once, apart from tables for
 // reference, a changelog with the newest entries on top, and commands that exist.
 func TestConventionsDocuments(t *testing.T) {

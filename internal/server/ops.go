@@ -66,8 +66,7 @@ func servePage(m *serverMetrics) http.HandlerFunc {
 // a profile costs processor time and says what is in memory.
 func local(answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, request *http.Request) {
-		from, err := netip.ParseAddrPort(request.RemoteAddr)
-		if err != nil || !from.Addr().Unmap().IsLoopback() {
+		if !isLocal(request) {
 			http.Error(w, fmt.Sprintf("profiles: got a call from %s, want one over the loopback interface, as by kubectl port-forward", request.RemoteAddr),
 				http.StatusForbidden)
 			return
@@ -76,10 +75,17 @@ func local(answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// isLocal reports whether a request comes over the loopback interface.
+func isLocal(request *http.Request) bool {
+	from, err := netip.ParseAddrPort(request.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
 // Check is a check of a health endpoint: it reports whether a part of the process works.
 type Check struct {
 	Name string
-	// Ask reports whether the check passes. about is shown with it; it may be empty.
+	// Ask reports whether the check passes. about is shown with it, on the same machine only;
+	// it may be empty.
 	Ask func() (ok bool, about string)
 	// Informs is for a check that does not affect the code of the answer. It says why.
 	// Without it, the endpoint answers 503 while the check fails.
@@ -88,7 +94,8 @@ type Check struct {
 
 // health answers "ok", or 503 if a check fails, with a line for each check if
 // one does or if ?verbose asks for it. The lines are those of kube-apiserver's
-// health endpoints (k8s.io/apiserver pkg/server/healthz).
+// health endpoints (k8s.io/apiserver pkg/server/healthz), which withhold the reasons, too:
+// they name objects of the cluster, and can quote a file.
 func health(checks []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, request *http.Request) {
 		if c, ok := request.Context().Value(connKey{}).(*opsConn); ok {
@@ -106,7 +113,11 @@ func health(checks []Check) http.HandlerFunc {
 				code, result = http.StatusServiceUnavailable, "failed"
 				sign, state = '-', "failed"
 			}
-			if about != "" {
+			switch {
+			case about == "":
+			case !isLocal(request):
+				state += ": reason withheld, it is in the log and shown over the loopback interface, as by kubectl port-forward"
+			default:
 				state += ": " + strings.ReplaceAll(about, "\n", "\n    ")
 			}
 			fmt.Fprintf(&lines, "[%c]%s %s\n", sign, c.Name, state)

@@ -48,8 +48,9 @@ func TestHealthInforms(t *testing.T) {
 	informs.Informs = "it is so"
 	f := func(path string, code int, want string, checks ...Check) {
 		t.Helper()
-		response := httptest.NewRecorder()
-		health(checks)(response, httptest.NewRequest(http.MethodGet, path, nil))
+		response, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		request.RemoteAddr = "127.0.0.1:1"
+		health(checks)(response, request)
 		if got := response.Body.String(); response.Code != code || got != want {
 			t.Errorf("%s: got %d %q, want %d %q", path, response.Code, got, code, want)
 		}
@@ -58,6 +59,28 @@ func TestHealthInforms(t *testing.T) {
 	f("/readyz", 200, "ok\n", works, informs)
 	f("/readyz?verbose", 200, "[+]works ok\n"+informed+"ok\n", works, informs)
 	f("/readyz", 503, informed+"[-]fails failed: a\n    b\nfailed\n", informs, fails)
+}
+
+// TestHealthWithholds asks from another machine, which learns which checks fail, but not why.
+func TestHealthWithholds(t *testing.T) {
+	const secret = "cannot read tokens.csv: got hunter2"
+	checks := []Check{
+		{Name: "fails", Ask: func() (bool, string) { return false, secret }},
+		{Name: "informs", Ask: func() (bool, string) { return false, secret }, Informs: "it is so"},
+		{Name: "works", Ask: func() (bool, string) { return true, secret }},
+	}
+	for from, withheld := range map[string]bool{"10.0.0.1:1": true, "[fd00::1]:1": true, "": true, "127.0.0.1:1": false, "[::1]:1": false} {
+		response, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil)
+		request.RemoteAddr = from
+		health(checks)(response, request)
+		shown, want := strings.Count(response.Body.String(), secret), len(checks)
+		if withheld {
+			want = 0
+		}
+		if shown != want || response.Code != 503 || !strings.Contains(response.Body.String(), "[-]fails failed: ") {
+			t.Errorf("from %q: got %d, %d reasons in %s, want 503 and %d", from, response.Code, shown, response.Body, want)
+		}
+	}
 }
 
 // TestProbesDuringMetrics has many clients wait for the page of metrics: one page is made at

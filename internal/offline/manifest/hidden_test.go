@@ -20,6 +20,9 @@ import (
 var hidden = []struct{ content, fault string }{
 	{cm + "items:\n- " + evilFlow, `got a member items in the kind "ConfigMap"`},
 	{"{\"items\":[" + evilFlow + "],\"kind\":\"Role\",\"apiVersion\":\"v1\"}", `got a member items in the kind "Role"`},
+	{`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"\u0069tems":[` + evilFlow + `]}`,
+		`got a member items in the kind "ConfigMap"`},
+	{`{"apiVersion":"v1","kind":"List","it\u0065ms":[` + evilFlow + `]}`, ""},
 	{list + "- " + goodFlow + "items:\n- " + evilFlow, `key "items" already set in map`},
 	{list + "- " + goodFlow + "other: \"\nitems:\n- x\n\"\nitems :\n- " + evilFlow, `key "items" already set in map`},
 	{"kind: List\napiVersion: v1\nx: \"\nitems:\n- " + strings.ReplaceAll(goodFlow, `"`, `'`) + "\"\n\"items\":\n- " + evilFlow, ""},

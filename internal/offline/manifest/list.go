@@ -28,7 +28,7 @@ func unpack(source Source, text []byte, known places, depth int) []Item {
 		Head
 		Items json.RawMessage `json:"items"`
 	}
-	if !bytes.Contains(text, []byte(`items`)) || kjson.UnmarshalCaseSensitivePreserveInts(text, &list) != nil || list.Items == nil {
+	if !mayHaveItems(text) || kjson.UnmarshalCaseSensitivePreserveInts(text, &list) != nil || list.Items == nil {
 		return []Item{newItem(source, text)}
 	}
 	refuse := func(format string, args ...any) []Item {
@@ -63,6 +63,12 @@ func unpack(source Source, text []byte, known places, depth int) []Item {
 		items = append(items, unpack(source, list.typed(element), within, depth+1)...)
 	}
 	return items
+}
+
+// mayHaveItems reports whether a JSON text can have a member items, whose name can also be
+// written with escapes. It saves decoding most objects twice.
+func mayHaveItems(text []byte) bool {
+	return bytes.Contains(text, []byte(`items`)) || bytes.Contains(text, []byte(`\u`))
 }
 
 // typed gives an element of a typed list, which may not say so itself, its type.
