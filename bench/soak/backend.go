@@ -28,17 +28,8 @@ func newBackend() *httptest.Server {
 // backendFiles are the configuration files with the backend's address.
 func backendFiles(url string) map[string][]byte {
 	return map[string][]byte{
-		"image.yaml": []byte("imagePolicy: {kubeConfigFile: image.kubeconfig, defaultAllow: true}\n"),
-		"image.kubeconfig": fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-clusters:
-- {name: backend, cluster: {server: %q}}
-users:
-- {name: backend, user: {}}
-contexts:
-- {name: backend, context: {cluster: backend, user: backend}}
-current-context: backend
-`, url+"/images"),
+		"image.yaml":       []byte("imagePolicy: {kubeConfigFile: image.kubeconfig, defaultAllow: true}\n"),
+		"image.kubeconfig": kubeconfigOf(url + "/images"),
 		"initial.yaml": fmt.Appendf(nil, `apiVersion: fastadmit.io/v1alpha1
 kind: InitialResourcesConfiguration
 source: {url: %q}

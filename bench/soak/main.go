@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // inFlightMax is how many requests an API server has in flight at most: the defaults of
@@ -61,7 +62,12 @@ func (o *options) run(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	backend := newBackend()
 	defer backend.Close()
-	server, err := start(o, dir, backend.URL)
+	api, err := newAPIServer(withNamespaces(corpus.Cluster))
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	server, err := start(o, dir, backend.URL, api.URL)
 	if err != nil {
 		return err
 	}

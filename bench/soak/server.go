@@ -138,8 +138,8 @@ type server struct {
 }
 
 // start starts the binary in a control group of its own.
-func start(o *options, dir, backend string) (*server, error) {
-	if err := write(dir, backend); err != nil {
+func start(o *options, dir, backend, api string) (*server, error) {
+	if err := write(dir, backend, api); err != nil {
 		return nil, err
 	}
 	group, err := newGroup(o.memory)
@@ -149,7 +149,7 @@ func start(o *options, dir, backend string) (*server, error) {
 	// The shell enters the control group before it becomes fastadmit.
 	cmd := exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"), o.binary, "serve",
 		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-		"--cluster-state-dir="+filepath.Join(dir, "cluster"),
+		"--kubeconfig="+filepath.Join(dir, "kubeconfig"),
 		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+
 			filepath.Join(dir, "admission.yaml"),
 		"--config="+filepath.Join(dir, "config.yaml"), "--token-auth-file="+filepath.Join(dir, "tokens.csv"))
@@ -178,13 +178,13 @@ func start(o *options, dir, backend string) (*server, error) {
 }
 
 // write writes the files of the server.
-func write(dir, backend string) error {
+func write(dir, backend, api string) error {
 	files := map[string][]byte{
 		"config.yaml": []byte(configuration), "admission.yaml": []byte(admissionConfiguration),
 		"tokens.csv":             []byte(token + ",kube-apiserver,1\n"),
 		"validating/policy.yaml": []byte(validatingPolicy), "mutating/policy.yaml": []byte(mutatingPolicy),
 		"validating/expressions.yaml": []byte(expressionPolicy),
-		"cluster/cluster.yaml":        withNamespaces(corpus.Cluster),
+		"kubeconfig":                  kubeconfigOf(api),
 	}
 	maps.Copy(files, backendFiles(backend))
 	for name, content := range files {
@@ -227,18 +227,24 @@ func withNamespaces(cluster []byte) []byte {
 	return cluster
 }
 
-// newGroup makes a control group with a memory limit. (Linux
+// newGroup makes a control group with a memory limit and without swap. (Linux
 // Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst)
 func newGroup(memory int64) (string, error) {
-	root, limit := "/sys/fs/cgroup", "memory.max"
+	root, limit, swap, swapMax := "/sys/fs/cgroup", "memory.max", "memory.swap.max", "0"
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
 		root, limit = filepath.Join(root, "memory"), "memory.limit_in_bytes"
+		swap, swapMax = "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10) // memory and swap
 	}
 	group := filepath.Join(root, fmt.Sprintf("fastadmit-soak-%d", os.Getpid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return "", err
 	}
-	return group, os.WriteFile(filepath.Join(group, limit), []byte(strconv.FormatInt(memory, 10)), 0o600)
+	for _, file := range []struct{ name, value string }{{limit, strconv.FormatInt(memory, 10)}, {swap, swapMax}} {
+		if err := os.WriteFile(filepath.Join(group, file.name), []byte(file.value), 0o600); err != nil {
+			return "", errors.Join(err, os.Remove(group))
+		}
+	}
+	return group, nil
 }
 
 // kill ends the process and removes its control group.
