@@ -71,7 +71,7 @@ type apiServer struct {
 
 	mu      sync.Mutex
 	objects map[string][]stored // by the path of lists
-	watches map[chan []byte]string
+	watches map[chan event]string
 	expired bool // all watches are answered with 410
 }
 
@@ -81,9 +81,15 @@ type stored struct {
 	content         []byte
 }
 
+// An event writes itself to a watch. last ends the watch.
+type event struct {
+	write func(w io.Writer) error
+	last  bool
+}
+
 // newAPIServer starts a server with the objects of YAML documents.
 func newAPIServer(documents ...[]byte) (*apiServer, error) {
-	a := &apiServer{objects: make(map[string][]stored), watches: make(map[chan []byte]string)}
+	a := &apiServer{objects: make(map[string][]stored), watches: make(map[chan event]string)}
 	for _, document := range documents {
 		for _, text := range bytes.Split(document, []byte("\n---\n")) {
 			if err := a.read(text); err != nil {
@@ -126,9 +132,9 @@ func (a *apiServer) add(path string, objects ...stored) {
 	a.objects[path] = append(a.objects[path], objects...)
 }
 
-// publish sends a line to all watches of a path, or to all watches if the path is empty. It returns to
+// publish sends an event to all watches of a path, or to all watches if the path is empty. It returns to
 // how many.
-func (a *apiServer) publish(path string, line []byte) int {
+func (a *apiServer) publish(path string, e event) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := 0
@@ -137,7 +143,7 @@ func (a *apiServer) publish(path string, line []byte) int {
 			continue
 		}
 		select {
-		case watch <- line:
+		case watch <- e:
 			n++
 		default: // it has one already
 		}
@@ -152,8 +158,13 @@ func (a *apiServer) expire(expired bool) {
 	a.expired = expired
 	a.mu.Unlock()
 	if expired {
-		a.publish("", []byte(`{"type":"ERROR","object":`+gone+"}\n"))
+		a.publish("", event{last: true, write: writeGone})
 	}
+}
+
+func writeGone(w io.Writer) error {
+	_, err := fmt.Fprintf(w, `{"type":"ERROR","object":%s}`+"\n", gone)
+	return err
 }
 
 // ServeHTTP implements http.Handler.
@@ -271,7 +282,7 @@ func (a *apiServer) watch(ctx context.Context, w http.ResponseWriter, path strin
 		fail(w, http.StatusUnprocessableEntity, "Invalid")
 		return
 	}
-	watch := make(chan []byte, 1)
+	watch := make(chan event, 1)
 	a.mu.Lock()
 	expired := a.expired
 	a.watches[watch] = path
@@ -282,7 +293,7 @@ func (a *apiServer) watch(ctx context.Context, w http.ResponseWriter, path strin
 		delete(a.watches, watch)
 	}()
 	if expired {
-		fmt.Fprintf(w, `{"type":"ERROR","object":%s}`+"\n", gone)
+		_ = writeGone(w)
 		return
 	}
 	w.(http.Flusher).Flush()
@@ -290,14 +301,11 @@ func (a *apiServer) watch(ctx context.Context, w http.ResponseWriter, path strin
 		select {
 		case <-ctx.Done():
 			return
-		case line := <-watch:
-			if _, err := w.Write(line); err != nil {
+		case e := <-watch:
+			if err := e.write(w); err != nil || e.last {
 				return
 			}
 			w.(http.Flusher).Flush()
-			if bytes.HasPrefix(line, []byte(`{"type":"ERROR"`)) {
-				return
-			}
 		}
 	}
 }

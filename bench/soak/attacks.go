@@ -57,7 +57,7 @@ type attackKind struct {
 }
 
 // attack starts all attacks. They continue until ctx ends.
-func attack(ctx context.Context, s *server) *attacks {
+func attack(ctx context.Context, s *server, through *clusterAttacks) *attacks {
 	a := &attacks{server: s}
 	a.all = []*attackKind{
 		{name: "connections held without a handshake", from: "127.0.0.2", once: a.hold},
@@ -76,6 +76,11 @@ func attack(ctx context.Context, s *server) *attacks {
 		{name: "four Pods of 15 MB at once", from: "127.0.0.13", pause: largeEvery, once: a.large},
 		{name: "expressions that make gigabytes", from: "127.0.0.14", pause: largeEvery, once: a.expressionMemory},
 		{name: "expressions that take seconds", from: "127.0.0.15", pause: largeEvery, once: a.expressionTime},
+		{name: "webhook answers that are large, late or failures", from: "127.0.0.16", pause: time.Second, once: a.hooked},
+		{name: "image policy answers that are large, late or failures", from: "127.0.0.17", pause: time.Second, once: a.images},
+		{name: "metrics asked for 64 times at once", from: "127.0.0.18", pause: handshakeEvery, once: a.scrape},
+		{name: "410 to every watch", pause: expiredEvery, once: through.expire},
+		{name: "events of 300 MB", pause: eventEvery, once: through.largeEvent},
 	}
 	for i, kind := range a.all {
 		a.group.Go(func() {

@@ -62,11 +62,14 @@ func (o *options) run(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	backend := newBackend()
 	defer backend.Close()
-	api, err := newAPIServer(withNamespaces(corpus.Cluster))
+	webhook := newWebhook()
+	defer webhook.Close()
+	api, err := newAPIServer(withNamespaces(corpus.Cluster), tenants(), []byte(parameterPolicy), webhookConfiguration(webhook))
 	if err != nil {
 		return err
 	}
 	defer api.Close()
+	api.fill()
 	server, err := start(o, dir, backend.URL, api.URL)
 	if err != nil {
 		return err
@@ -86,7 +89,9 @@ func (o *options) run(ctx context.Context) error {
 	defer cancel()
 	watched := make(chan *watch, 1)
 	go func() { watched <- server.watch(attacked, o.duration) }()
-	attacks := attack(attacked, server)
+	through := &clusterAttacks{api: api}
+	attacks := attack(attacked, server, through)
+	probes := startProbes(attacked, server, backend.URL+"/healthz")
 	var group sync.WaitGroup
 	paths := []string{"/mutate", "/validate"}
 	wrong := make([]error, len(paths))
@@ -110,7 +115,7 @@ func (o *options) run(ctx context.Context) error {
 	attacks.wait()
 	seen := <-watched
 	attacks.print()
-	return errors.Join(errors.Join(wrong...), seen.judge(), server.settles(quiet))
+	return errors.Join(errors.Join(wrong...), seen.judge(), probes.judge(), through.judge(), server.settles(quiet))
 }
 
 // good is the load of a cluster's API servers: all recordings.
