@@ -47,13 +47,15 @@ var served = []resource{
 	{"customresourcedefinitions", "CustomResourceDefinition", false, "apiextensions.k8s.io/v1"},
 	{"validatingadmissionpolicies", "ValidatingAdmissionPolicy", false, policyVersion},
 	{"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false, policyVersion},
-	{"mutatingadmissionpolicies", "MutatingAdmissionPolicy", false, policyVersion},
-	{"mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", false, policyVersion},
-	{"validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false, policyVersion},
-	{"mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false, policyVersion},
+	{"policyreplicas", "PolicyReplica", false, policyVersion},
+	{"validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false, webhookVersion},
 }
 
-const policyVersion = "admissionregistration.k8s.io/v1"
+// The versions of fastadmit's custom resources.
+const (
+	policyVersion  = "policies.fastadmit.io/v1"
+	webhookVersion = "webhooks.fastadmit.io/v1"
+)
 
 // path is the path of lists of all namespaces.
 func (r resource) path() string {

@@ -33,7 +33,7 @@ var hostile = []string{"causes", "warnings", "slow", "failing"}
 // webhookConfiguration has one webhook, for objects that no recording has.
 func webhookConfiguration(webhook *httptest.Server) []byte {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw})
-	return fmt.Appendf(nil, `apiVersion: admissionregistration.k8s.io/v1
+	return fmt.Appendf(nil, `apiVersion: `+webhookVersion+`
 kind: ValidatingWebhookConfiguration
 metadata: {name: soak}
 webhooks:

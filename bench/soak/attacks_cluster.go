@@ -39,7 +39,7 @@ const (
 
 // parameterPolicy reads its parameters from the ConfigMaps of an object's namespace. The tenants of the
 // other namespaces write their own.
-const parameterPolicy = `apiVersion: admissionregistration.k8s.io/v1
+const parameterPolicy = `apiVersion: ` + policyVersion + `
 kind: ValidatingAdmissionPolicy
 metadata: {name: parameters}
 spec:
@@ -50,7 +50,7 @@ spec:
   validations:
   - expression: params.data.allowed == object.text
 ---
-apiVersion: admissionregistration.k8s.io/v1
+apiVersion: ` + policyVersion + `
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: parameters}
 spec:

@@ -75,6 +75,9 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer server.kill()
+	if err := server.awaitReady(ctx); err != nil {
+		return err
+	}
 	mix, err := good()
 	if err != nil {
 		return err

@@ -36,6 +36,9 @@ const (
 	// stay open for 120 s.
 	settleMax = 150 * time.Second
 
+	// readyMax is how long the server may take to read the cluster.
+	readyMax = time.Minute
+
 	// growthMax is the maximum ratio of memory in the last quarter of the time to that in the
 	// second quarter. Large reviews come all the time, so the peaks of both should be equal.
 	growthMax = 1.25
@@ -67,9 +70,15 @@ plugins:
     - {provider: gce, id: disk-1, labels: {topology.kubernetes.io/zone: zone-1}}
 - name: ValidatingAdmissionPolicy
   configuration:
-    apiVersion: apiserver.config.k8s.io/v1
+    apiVersion: fastadmit.io/v1alpha1
     kind: ValidatingAdmissionPolicyConfiguration
+    customResources: true
     staticManifestsDir: validating
+- name: ValidatingAdmissionWebhook
+  configuration:
+    apiVersion: fastadmit.io/v1alpha1
+    kind: WebhookAdmissionConfiguration
+    customResources: true
 - name: MutatingAdmissionPolicy
   configuration:
     apiVersion: apiserver.config.k8s.io/v1
@@ -175,6 +184,21 @@ func start(o *options, dir, backend, api string) (*server, error) {
 		MetricsURL: s.Metrics + "/metrics", PID: s.PID,
 	}
 	return s, nil
+}
+
+// awaitReady waits until /readyz answers 200. Until then, a Service sends no requests.
+func (s *server) awaitReady(ctx context.Context) error {
+	ready, _ := strings.CutSuffix(s.target.MetricsURL, "/metrics")
+	ready += "/readyz"
+	begin := time.Now()
+	for time.Since(begin) < readyMax {
+		if get(ctx, probesFrom, ready) == http.StatusOK {
+			fmt.Printf("ready after %s\n", time.Since(begin).Round(time.Millisecond))
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("the server is not ready after %s; its log ends with: %s", readyMax, s.Tail())
 }
 
 // write writes the files of the server.
