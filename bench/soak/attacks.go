@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,8 +58,8 @@ type attackKind struct {
 	answers [6]atomic.Int64 // counts by class of the status: 2xx, 4xx
 }
 
-// attack starts all attacks. They continue until ctx ends.
-func attack(ctx context.Context, s *server, through *clusterAttacks) *attacks {
+// attack starts the attacks whose names match. They continue until ctx ends.
+func attack(ctx context.Context, s *server, through *clusterAttacks, only *regexp.Regexp) *attacks {
 	a := &attacks{server: s}
 	a.all = []*attackKind{
 		{name: "connections held without a handshake", from: "127.0.0.2", once: a.hold},
@@ -82,6 +84,7 @@ func attack(ctx context.Context, s *server, through *clusterAttacks) *attacks {
 		{name: "410 to every watch", pause: expiredEvery, once: through.expire},
 		{name: "events of 300 MB", pause: eventEvery, once: through.largeEvent},
 	}
+	a.all = slices.DeleteFunc(a.all, func(kind *attackKind) bool { return !only.MatchString(kind.name) })
 	for i, kind := range a.all {
 		a.group.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 1))

@@ -18,7 +18,7 @@ import (
 
 const (
 	// webhookSeconds is the timeout of the webhook.
-	webhookSeconds = 2
+	webhookSeconds = 5
 
 	// answersAtOnce is how many reviews wait for a large, late or failed answer of a backend at once.
 	answersAtOnce = 20

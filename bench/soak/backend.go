@@ -16,7 +16,7 @@ const (
 	answerBytes = 8 << 20
 
 	// backendPause is how long a slow backend waits. It is longer than webhookSeconds.
-	backendPause = 5 * time.Second
+	backendPause = 7 * time.Second
 )
 
 // newBackend starts the server that ImagePolicyWebhook and InitialResources call. It allows all
