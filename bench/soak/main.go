@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"regexp"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
@@ -50,7 +51,7 @@ func main() {
 	flag.Int64Var(&o.memory, "memory", 512<<20, "memory limit of the process in bytes; the default is that of a pod in the chart")
 	flag.StringVar(&o.only, "attacks", "", "regular expression for the names of the attacks to run, to find out which does harm; empty for all")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := o.run(ctx)
 	stop()
 	if err != nil {
