@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,8 +58,8 @@ type attackKind struct {
 	answers [6]atomic.Int64 // counts by class of the status: 2xx, 4xx
 }
 
-// attack starts all attacks. They continue until ctx ends.
-func attack(ctx context.Context, s *server) *attacks {
+// attack starts the attacks whose names match. They continue until ctx ends.
+func attack(ctx context.Context, s *server, through *clusterAttacks, only *regexp.Regexp) *attacks {
 	a := &attacks{server: s}
 	a.all = []*attackKind{
 		{name: "connections held without a handshake", from: "127.0.0.2", once: a.hold},
@@ -76,7 +78,13 @@ func attack(ctx context.Context, s *server) *attacks {
 		{name: "four Pods of 15 MB at once", from: "127.0.0.13", pause: largeEvery, once: a.large},
 		{name: "expressions that make gigabytes", from: "127.0.0.14", pause: largeEvery, once: a.expressionMemory},
 		{name: "expressions that take seconds", from: "127.0.0.15", pause: largeEvery, once: a.expressionTime},
+		{name: "webhook answers that are large, late or failures", from: "127.0.0.16", pause: time.Second, once: a.hooked},
+		{name: "image policy answers that are large, late or failures", from: "127.0.0.17", pause: time.Second, once: a.images},
+		{name: "metrics asked for 64 times at once", from: "127.0.0.18", pause: handshakeEvery, once: a.scrape},
+		{name: "410 to every watch", pause: expiredEvery, once: through.expire},
+		{name: "events of 300 MB", pause: eventEvery, once: through.largeEvent},
 	}
+	a.all = slices.DeleteFunc(a.all, func(kind *attackKind) bool { return !only.MatchString(kind.name) })
 	for i, kind := range a.all {
 		a.group.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 1))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 )
 
 // expressionsAtOnce is how many reviews are sent at once whose expressions take much memory or time.
@@ -19,7 +18,7 @@ metadata: {name: expressions.static.k8s.io}
 spec:
   matchConstraints:
     resourceRules:
-    - {apiGroups: ["soak.example.com"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}
+    - {apiGroups: ["soak.example.com"], apiVersions: ["*"], operations: ["*"], resources: [soaks]}
   validations:
   - expression: object.list.map(x, object.text.replace('a', object.text)).size() >= 0
   - expression: object.list.all(x, !(x in object.among))
@@ -40,11 +39,17 @@ func expressionReview(text, list, among int) []byte {
 		}
 		return "[" + strings.TrimPrefix(b.String(), ",") + "]"
 	}
+	return soakReview("soaks", "shop", fmt.Sprintf(`"text":%q,"list":%s,"among":%s`, strings.Repeat("a", text), numbers(list, "l"),
+		numbers(among, "m")))
+}
+
+// soakReview is a review of an object with a resource of the soak, in a namespace, with fields.
+func soakReview(resource, namespace, fields string) []byte {
 	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",`+
-		`"name":"x","namespace":"shop","kind":{"group":"soak.example.com","version":"v1","kind":"Soak"},`+
-		`"resource":{"group":"soak.example.com","version":"v1","resource":"soaks"},"userInfo":{"username":"mallory"},`+
-		`"object":{"apiVersion":"soak.example.com/v1","kind":"Soak","metadata":{"name":"x","namespace":"shop"},`+
-		`"text":%q,"list":%s,"among":%s}}}`, strings.Repeat("a", text), numbers(list, "l"), numbers(among, "m"))
+		`"name":"x","namespace":%[2]q,"kind":{"group":"soak.example.com","version":"v1","kind":"Soak"},`+
+		`"resource":{"group":"soak.example.com","version":"v1","resource":%[1]q},"userInfo":{"username":%[2]q},`+
+		`"object":{"apiVersion":"soak.example.com/v1","kind":"Soak","metadata":{"name":"x","namespace":%[2]q},%[3]s}}}`,
+		resource, namespace, fields)
 }
 
 // expressionMemory sends objects of 8 KiB of which an expression would make gigabytes.
@@ -60,18 +65,5 @@ func (a *attacks) expressionTime(ctx context.Context, from string, _ *rand.Rand)
 // expressions sends a review many times at once. It returns the highest status, 0 if one has no
 // answer.
 func (a *attacks) expressions(ctx context.Context, from string, review []byte) int {
-	var group sync.WaitGroup
-	statuses := make([]int, expressionsAtOnce)
-	for i := range statuses {
-		group.Go(func() { statuses[i] = a.postTo(ctx, from, "/validate", token, review) })
-	}
-	group.Wait()
-	highest := statuses[0]
-	for _, status := range statuses {
-		if status == 0 || highest == 0 {
-			return 0
-		}
-		highest = max(highest, status)
-	}
-	return highest
+	return a.many(expressionsAtOnce, func() int { return a.postTo(ctx, from, "/validate", token, review) })
 }

@@ -2,11 +2,13 @@
 // the same time. The binary runs in a cgroup with the memory limit of the chart, and with
 // all plugins except AlwaysDeny. The command fails if the process ends or
 // panics, if it answers the good load wrongly, if more than one in 1000 of these requests
-// has no answer in time, or if memory keeps growing.
+// has no answer in time, if a probe of its health takes longer than a kubelet waits, if it
+// sends the API server more requests than it promises, or if memory keeps growing.
 //
 // The good load consists of all recordings of a real kube-apiserver. It is sent as
 // kube-apiserver sends it, with a token. The attacks come from other addresses. Most of
-// them have no token; large and broken reviews have the token.
+// them have no token; large and broken reviews have the token. Others come from the objects
+// of a tenant in an API server, and from the backends of webhooks.
 package main
 
 import (
@@ -16,10 +18,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // inFlightMax is how many requests an API server has in flight at most: the defaults of
@@ -35,6 +40,7 @@ type options struct {
 	duration time.Duration
 	rate     float64
 	memory   int64
+	only     string
 }
 
 func main() {
@@ -43,8 +49,9 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", time.Hour, "how long the load lasts")
 	flag.Float64Var(&o.rate, "rate", 200, "good requests per second, half of them to each endpoint")
 	flag.Int64Var(&o.memory, "memory", 512<<20, "memory limit of the process in bytes; the default is that of a pod in the chart")
+	flag.StringVar(&o.only, "attacks", "", "regular expression for the names of the attacks to run, to find out which does harm; empty for all")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := o.run(ctx)
 	stop()
 	if err != nil {
@@ -54,6 +61,10 @@ func main() {
 }
 
 func (o *options) run(ctx context.Context) error {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return fmt.Errorf("--attacks: %w", err)
+	}
 	dir, err := os.MkdirTemp("", "fastadmit-soak")
 	if err != nil {
 		return err
@@ -61,11 +72,22 @@ func (o *options) run(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	backend := newBackend()
 	defer backend.Close()
-	server, err := start(o, dir, backend.URL)
+	webhook := newWebhook()
+	defer webhook.Close()
+	api, err := newAPIServer(withNamespaces(corpus.Cluster), tenants(), []byte(parameterPolicy), webhookConfiguration(webhook))
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	api.fill()
+	server, err := start(o, dir, backend.URL, api.URL)
 	if err != nil {
 		return err
 	}
 	defer server.kill()
+	if err := server.awaitReady(ctx); err != nil {
+		return err
+	}
 	mix, err := good()
 	if err != nil {
 		return err
@@ -80,7 +102,9 @@ func (o *options) run(ctx context.Context) error {
 	defer cancel()
 	watched := make(chan *watch, 1)
 	go func() { watched <- server.watch(attacked, o.duration) }()
-	attacks := attack(attacked, server)
+	through := &clusterAttacks{api: api}
+	attacks := attack(attacked, server, through, only)
+	probes := startProbes(attacked, server, backend.URL+"/healthz")
 	var group sync.WaitGroup
 	paths := []string{"/mutate", "/validate"}
 	wrong := make([]error, len(paths))
@@ -104,7 +128,7 @@ func (o *options) run(ctx context.Context) error {
 	attacks.wait()
 	seen := <-watched
 	attacks.print()
-	return errors.Join(errors.Join(wrong...), seen.judge(), server.settles(quiet))
+	return errors.Join(errors.Join(wrong...), seen.judge(), probes.judge(), through.judge(), server.settles(quiet))
 }
 
 // good is the load of a cluster's API servers: all recordings.

@@ -36,6 +36,9 @@ const (
 	// stay open for 120 s.
 	settleMax = 150 * time.Second
 
+	// readyMax is how long the server may take to read the cluster.
+	readyMax = time.Minute
+
 	// growthMax is the maximum ratio of memory in the last quarter of the time to that in the
 	// second quarter. Large reviews come all the time, so the peaks of both should be equal.
 	growthMax = 1.25
@@ -67,9 +70,15 @@ plugins:
     - {provider: gce, id: disk-1, labels: {topology.kubernetes.io/zone: zone-1}}
 - name: ValidatingAdmissionPolicy
   configuration:
-    apiVersion: apiserver.config.k8s.io/v1
+    apiVersion: fastadmit.io/v1alpha1
     kind: ValidatingAdmissionPolicyConfiguration
+    customResources: true
     staticManifestsDir: validating
+- name: ValidatingAdmissionWebhook
+  configuration:
+    apiVersion: fastadmit.io/v1alpha1
+    kind: WebhookAdmissionConfiguration
+    customResources: true
 - name: MutatingAdmissionPolicy
   configuration:
     apiVersion: apiserver.config.k8s.io/v1
@@ -138,8 +147,8 @@ type server struct {
 }
 
 // start starts the binary in a control group of its own.
-func start(o *options, dir, backend string) (*server, error) {
-	if err := write(dir, backend); err != nil {
+func start(o *options, dir, backend, api string) (*server, error) {
+	if err := write(dir, backend, api); err != nil {
 		return nil, err
 	}
 	group, err := newGroup(o.memory)
@@ -149,7 +158,7 @@ func start(o *options, dir, backend string) (*server, error) {
 	// The shell enters the control group before it becomes fastadmit.
 	cmd := exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"), o.binary, "serve",
 		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-		"--cluster-state-dir="+filepath.Join(dir, "cluster"),
+		"--kubeconfig="+filepath.Join(dir, "kubeconfig"),
 		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+
 			filepath.Join(dir, "admission.yaml"),
 		"--config="+filepath.Join(dir, "config.yaml"), "--token-auth-file="+filepath.Join(dir, "tokens.csv"))
@@ -177,14 +186,29 @@ func start(o *options, dir, backend string) (*server, error) {
 	return s, nil
 }
 
+// awaitReady waits until /readyz answers 200. Until then, a Service sends no requests.
+func (s *server) awaitReady(ctx context.Context) error {
+	ready, _ := strings.CutSuffix(s.target.MetricsURL, "/metrics")
+	ready += "/readyz"
+	begin := time.Now()
+	for time.Since(begin) < readyMax {
+		if get(ctx, probesFrom, ready) == http.StatusOK {
+			fmt.Printf("ready after %s\n", time.Since(begin).Round(time.Millisecond))
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("the server is not ready after %s; its log ends with: %s", readyMax, s.Tail())
+}
+
 // write writes the files of the server.
-func write(dir, backend string) error {
+func write(dir, backend, api string) error {
 	files := map[string][]byte{
 		"config.yaml": []byte(configuration), "admission.yaml": []byte(admissionConfiguration),
 		"tokens.csv":             []byte(token + ",kube-apiserver,1\n"),
 		"validating/policy.yaml": []byte(validatingPolicy), "mutating/policy.yaml": []byte(mutatingPolicy),
 		"validating/expressions.yaml": []byte(expressionPolicy),
-		"cluster/cluster.yaml":        withNamespaces(corpus.Cluster),
+		"kubeconfig":                  kubeconfigOf(api),
 	}
 	maps.Copy(files, backendFiles(backend))
 	for name, content := range files {
@@ -227,18 +251,24 @@ func withNamespaces(cluster []byte) []byte {
 	return cluster
 }
 
-// newGroup makes a control group with a memory limit. (Linux
+// newGroup makes a control group with a memory limit and without swap. (Linux
 // Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst)
 func newGroup(memory int64) (string, error) {
-	root, limit := "/sys/fs/cgroup", "memory.max"
+	root, limit, swap, swapMax := "/sys/fs/cgroup", "memory.max", "memory.swap.max", "0"
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
 		root, limit = filepath.Join(root, "memory"), "memory.limit_in_bytes"
+		swap, swapMax = "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10) // memory and swap
 	}
 	group := filepath.Join(root, fmt.Sprintf("fastadmit-soak-%d", os.Getpid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return "", err
 	}
-	return group, os.WriteFile(filepath.Join(group, limit), []byte(strconv.FormatInt(memory, 10)), 0o600)
+	for _, file := range []struct{ name, value string }{{limit, strconv.FormatInt(memory, 10)}, {swap, swapMax}} {
+		if err := os.WriteFile(filepath.Join(group, file.name), []byte(file.value), 0o600); err != nil {
+			return "", errors.Join(err, os.Remove(group))
+		}
+	}
+	return group, nil
 }
 
 // kill ends the process and removes its control group.
