@@ -266,7 +266,7 @@ func TestMeasuredAnew(t *testing.T) {
 	set := metrics.NewSet()
 	for i := range 2 {
 		m := newSourceMetrics("P", set)
-		m.of(&Webhook{Name: "w", calls: make(chan struct{}, 1)}).current().calls <- struct{}{}
+		m.of(&Webhook{Name: "w", calls: newSlots()}).current().calls.all <- struct{}{}
 		m.countInvalid(func() float64 { return float64(i) })
 		var text strings.Builder
 		set.WritePrometheus(&text)
