@@ -4,6 +4,7 @@ package fastadmit_test
 
 import (
 	"flag"
+	"go/ast"
 	"maps"
 	"path"
 	"regexp"
@@ -245,5 +246,44 @@ func TestConventionsMetrics(t *testing.T) {
 				t.Errorf("%s: nothing creates a metric %s", name, word)
 			}
 		}
+	}
+}
+
+// caseless are the files that may decode with encoding/json, which takes Kind for kind, each
+// with its reason. Others use sigs.k8s.io/json, as kube-apiserver does.
+var caseless = map[string]string{
+	"handlers/podtolerationrestriction/toleration.go": "in-tree decodes the annotations of namespaces so",
+	"diff/typed.go":                      "decodes into maps",
+	"internal/offline/audit/client.go":   "reads the names of members as tokens; listMeta is of the API server",
+	"internal/offline/manifest/parse.go": "reads tokens",
+	"internal/offline/report/escape.go":  "reads tokens",
+}
+
+// TestConventionsCase keeps decoders that ignore the case of names from objects.
+func TestConventionsCase(t *testing.T) {
+	for _, s := range sources(t) {
+		isKit := s.Dir == "admission/admissiontest" || s.Dir == "internal/server/servertest"
+		if s.IsTest || s.Nested || isKit || strings.HasPrefix(s.Dir, "bench") || caseless[s.Path] != "" {
+			continue
+		}
+		name := ""
+		for i, path := range s.ImportPaths() {
+			if path == "encoding/json" {
+				if name = "json"; s.Imports[i].Name != nil {
+					name = s.Imports[i].Name.Name
+				}
+			}
+		}
+		ast.Inspect(s.File, func(node ast.Node) bool {
+			selector, ok := node.(*ast.SelectorExpr)
+			if !ok || name == "" {
+				return true
+			}
+			from, _ := selector.X.(*ast.Ident)
+			if from != nil && from.Name == name && (selector.Sel.Name == "Unmarshal" || selector.Sel.Name == "NewDecoder") {
+				t.Errorf("%s: %s of encoding/json ignores the case of names, want sigs.k8s.io/json", s.At(node), selector.Sel.Name)
+			}
+			return true
+		})
 	}
 }

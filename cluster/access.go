@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/cache"
+	kjson "sigs.k8s.io/json"
 )
 
 const (
@@ -123,7 +124,7 @@ func (a *Access) Review(
 	answer, err := store.share(asCaller(ctx, a.reviews.plugin, ""), string(text), store.kind.String(),
 		func(ctx context.Context) (runtime.Object, error) {
 			review := new(authorizationv1.SubjectAccessReview)
-			if err := json.Unmarshal(text, &review.Spec); err != nil { // a copy, because the request outlives the call
+			if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &review.Spec); err != nil { // a copy, because the request outlives the call
 				return nil, err
 			}
 			return store.create(ctx, review)

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/json"
 )
 
 // discovered is the kind of the need for discovery. It has no objects.
@@ -143,10 +143,12 @@ func (d *Discovery) SchemaPaths(ctx context.Context) (map[schema.GroupVersion]st
 		return nil, nil
 	}
 	var index struct {
-		Paths map[string]struct{ ServerRelativeURL string }
+		Paths map[string]struct {
+			ServerRelativeURL string `json:"serverRelativeURL"`
+		} `json:"paths"`
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &index)
+		err = json.UnmarshalCaseSensitivePreserveInts(text, &index)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster state: cannot read the API server's list of schemas: %w", err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+	kjson "sigs.k8s.io/json"
 )
 
 // fileAPI replaces the API server if the objects come from files. It has the objects of a
@@ -138,7 +139,7 @@ func (s *fileAPI) received(object Object) (Object, error) {
 		return nil, fmt.Errorf("cluster state: cannot encode %s: %w", s.store.kind, err)
 	}
 	own := s.store.kind.object.DeepCopyObject().(Object)
-	if err := json.Unmarshal(text, own); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, own); err != nil {
 		return nil, fmt.Errorf("cluster state: cannot decode %s: %w", s.store.kind, err)
 	}
 	return own, nil

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -27,7 +27,7 @@ type objectMeta = metav1.Object
 // NewJSON returns the object in text. It keeps a copy of text.
 func NewJSON(text []byte) (*JSON, error) {
 	j := new(JSON)
-	if err := json.Unmarshal(text, j); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, j); err != nil {
 		return nil, fmt.Errorf("cannot read an object of the API: %w", err)
 	}
 	return j, nil
@@ -51,7 +51,7 @@ func (j *JSON) UnmarshalJSON(text []byte) error {
 	var object struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
-	if err := json.Unmarshal(text, &object); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &object); err != nil {
 		return err
 	}
 	j.objectMeta = &object.Metadata

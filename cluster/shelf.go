@@ -89,15 +89,15 @@ func (s *shelf) put(namespace, name string, e entry) {
 	}
 }
 
-// remove removes an object. It reports whether there was one.
-func (s *shelf) remove(namespace, name string) bool {
+// remove removes an object, if there is one.
+func (s *shelf) remove(namespace, name string) {
 	b := s.buckets[namespace]
 	if b == nil {
-		return false
+		return
 	}
 	e, ok := b.objects[name]
 	if !ok {
-		return false
+		return
 	}
 	if !s.isLarge(e) {
 		b.wanted -= e.bytes
@@ -114,7 +114,6 @@ func (s *shelf) remove(namespace, name string) bool {
 	if len(b.objects) == 0 {
 		delete(s.buckets, namespace)
 	}
-	return true
 }
 
 // take removes an object and returns it.

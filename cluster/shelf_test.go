@@ -30,7 +30,8 @@ func TestShelf(t *testing.T) {
 		slices.Sort(lacks)
 		if strings.Join(has, " ") != kept || strings.Join(lacks, " ") != left || s.bytes != bytes || s.count != len(has) ||
 			s.recoverable() != recoverable {
-			t.Errorf("%s: got %v of %d bytes, without %v; %d are counted, %d recoverable; want %s of %d, without %s, %d", about, has, s.bytes, lacks,
+			t.Errorf("%s: got %v of %d bytes, without %v; %d are counted, %d recoverable; want %s of %d, without %s, %d", about,
+				has, s.bytes, lacks,
 				s.count, s.recoverable(), kept, bytes, left, recoverable)
 		}
 	}
@@ -142,13 +143,15 @@ func TestTooLargeNamespace(t *testing.T) {
 		t.Errorf("got %d objects of another namespace, %v, want 2", len(list), err)
 	}
 	list, err := k.List("evil")
-	if want := `in the namespace "evil" are too large for the cache`; !IsTooLarge(err) || !strings.Contains(err.Error(), want) || list != nil {
+	if want := `in the namespace "evil" are too large for the cache`; !IsTooLarge(err) ||
+		!strings.Contains(err.Error(), want) || list != nil {
 		t.Errorf("got %d objects, %v, want an error with %q", len(list), err, want)
 	}
 	if !IsTooLarge(k.LeftOut()) || k.Err() != nil {
 		t.Errorf("got %v, %v, want that objects are left out", k.LeftOut(), k.Err())
 	}
-	if got := strings.Join(s.LeftOut(), " "); !strings.HasSuffix(got, ` configmaps in "evil" are too large for the cache`) || strings.Contains(got, "good") {
+	if got := strings.Join(s.LeftOut(), " "); !strings.HasSuffix(got, ` configmaps in "evil" are too large for the cache`) ||
+		strings.Contains(got, "good") {
 		t.Errorf("got %q, want the namespace that has too much", got)
 	}
 	for _, name := range []string{"good/param", "evil/none", "evil/0", "evil/39"} {
@@ -171,5 +174,6 @@ func TestTooLargeNamespace(t *testing.T) {
 	}
 	eventually(t, "what is left out fits", func() bool { return k.store.canRecover() })
 	a.bookmark() // as every minute
-	eventually(t, "all objects fit", func() bool { list, err := k.List("evil"); return len(list) == 4 && err == nil && k.LeftOut() == nil })
+	eventually(t, "all objects fit",
+		func() bool { list, err := k.List("evil"); return len(list) == 4 && err == nil && k.LeftOut() == nil })
 }

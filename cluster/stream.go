@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	kjson "sigs.k8s.io/json"
 )
 
 // eventBytesMax is how long an event of a watch, or an object of a list, may be. etcd
@@ -49,7 +50,7 @@ func (r *eventReader) next() (event metav1.WatchEvent, err error) {
 	}
 	if first[0] == '{' {
 		if err = r.readJSON(); err == nil {
-			err = json.Unmarshal(r.frame, &event)
+			err = kjson.UnmarshalCaseSensitivePreserveInts(r.frame, &event)
 		}
 		return event, err
 	}
@@ -79,7 +80,7 @@ func (r *eventReader) readMessage() error {
 func readFull(in io.Reader, buffer []byte, n int) ([]byte, error) {
 	into := bytes.NewBuffer(buffer[:0])
 	read, err := io.CopyN(into, in, int64(n))
-	if err == io.EOF && read < int64(n) {
+	if errors.Is(err, io.EOF) && read < int64(n) {
 		err = io.ErrUnexpectedEOF
 	}
 	return into.Bytes(), err
@@ -240,7 +241,7 @@ func readMessages(in *bufio.Reader, into *listOf[*arrived], item func(raw []byte
 func readFields(in *bufio.Reader, field func(number protowire.Number, length uint64) (read bool, err error)) error {
 	for {
 		tag, err := binary.ReadUvarint(in)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -295,7 +296,7 @@ func (r *boundedReader) Read(into []byte) (int, error) {
 // readDocument reads a list in JSON.
 func readDocument(in io.Reader, into *listOf[*arrived], item func(raw []byte, isMessage bool) error) error {
 	bounded := &boundedReader{in, eventBytesMax}
-	tokens := json.NewDecoder(bounded)
+	tokens := kjson.NewDecoderCaseSensitivePreserveInts(bounded)
 	value := func(into any) error {
 		bounded.left = eventBytesMax
 		return tokens.Decode(into)
@@ -328,7 +329,7 @@ func readDocument(in io.Reader, into *listOf[*arrived], item func(raw []byte, is
 }
 
 // readArray reads the objects of a list. null is a list without objects.
-func readArray(tokens *json.Decoder, value func(into any) error, item func(raw []byte, isMessage bool) error) error {
+func readArray(tokens kjson.Decoder, value func(into any) error, item func(raw []byte, isMessage bool) error) error {
 	begin, err := tokens.Token()
 	if begin == nil || err != nil {
 		return err
@@ -350,7 +351,7 @@ func readArray(tokens *json.Decoder, value func(into any) error, item func(raw [
 }
 
 // open reads the begin of an object.
-func open(tokens *json.Decoder, want json.Delim) error {
+func open(tokens kjson.Decoder, want json.Delim) error {
 	begin, err := tokens.Token()
 	if err == nil && begin != want {
 		err = fmt.Errorf("got %v, want a list of the API", begin)

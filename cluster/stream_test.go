@@ -94,7 +94,8 @@ func TestEvents(t *testing.T) {
 // TestLists reads lists as JSON and as protobuf, whole and cut at each byte.
 func TestLists(t *testing.T) {
 	list := &corev1.ServiceAccountList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccountList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccountList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"},
 		Items: []corev1.ServiceAccount{
 			{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n"}, Secrets: []corev1.ObjectReference{{Name: "s", Kind: "dropped"}}},
 			{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "n"}},
@@ -130,10 +131,12 @@ func TestLists(t *testing.T) {
 		}
 	}
 	none := newStore(ServiceAccounts.Kind, slog.New(slog.DiscardHandler))
-	if got, err := none.readList(strings.NewReader(`{"items":null,"kind":"ServiceAccountList","other":{"items":[{}]}}`)); err != nil || len(got.Items) != 0 {
+	if got, err := none.readList(strings.NewReader(`{"items":null,"kind":"ServiceAccountList","other":{"items":[{}]}}`)); err != nil ||
+		len(got.Items) != 0 {
 		t.Errorf("got %+v, %v, want no items", got, err)
 	}
-	for _, text := range []string{``, `[`, `[]   `, `{"items":1}`, `{"items":[1]}`, `{"kind":"PodList","items":[]}`, `{"items":[{"metadata":{"name":1}}]}`} {
+	for _, text := range []string{``, `[`, `[]   `, `{"items":1}`, `{"items":[1]}`, `{"kind":"PodList","items":[]}`,
+		`{"items":[{"metadata":{"name":1}}]}`} {
 		if got, err := none.readList(strings.NewReader(text)); err == nil {
 			t.Errorf("got %+v of %q, want an error", got, text)
 		}
@@ -147,8 +150,9 @@ func TestDecodeLarge(t *testing.T) {
 	f := func(name string, secrets int, kept bool) {
 		t.Helper()
 		account := corev1.ServiceAccount{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"dropped": strings.Repeat("x", 1<<20)}},
-			Secrets:    make([]corev1.ObjectReference, secrets),
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: "u", ResourceVersion: "7",
+				Labels: map[string]string{"dropped": strings.Repeat("x", 1<<20)}},
+			Secrets: make([]corev1.ObjectReference, secrets),
 		}
 		message, err := account.Marshal()
 		if err != nil {

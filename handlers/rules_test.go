@@ -35,7 +35,8 @@ NodeRestriction                      CREATE,UPDATE,DELETE /v1                   
                                                                                        nodes/status,persistentvolumeclaims,
                                                                                        persistentvolumeclaims/status
 NodeRestriction                      CREATE               /v1                          serviceaccounts/token
-NodeRestriction                      CREATE,UPDATE,DELETE certificates.k8s.io/v1,v1beta1,v1alpha1 podcertificaterequests,podcertificaterequests/status
+NodeRestriction                      CREATE,UPDATE,DELETE certificates.k8s.io/v1,v1beta1,v1alpha1 podcertificaterequests,
+                                                                  podcertificaterequests/status
 NodeRestriction                      CREATE               certificates.k8s.io/v1       certificatesigningrequests
 NodeRestriction                      CREATE,UPDATE,DELETE coordination.k8s.io/v1       leases
 NodeRestriction                      CREATE,UPDATE,DELETE storage.k8s.io/v1            csinodes,csinodes/status

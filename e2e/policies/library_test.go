@@ -12,6 +12,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
@@ -24,7 +25,7 @@ func TestLibrary(t *testing.T) {
 	row := tally.Row{Plugin: "ValidatingAdmissionPolicy", Test: "libraries in process"}
 	input := append([]string{"../../deploy/chart/policies"}, filepath.SplitList(os.Getenv(inputVariable))...)
 	policies, denied := 0, 0
-	for _, item := range manifest.Read(input, nil) {
+	for _, item := range manifest.Read(input, nil, files.Everywhere) {
 		if item.Fault != nil || item.Kind != "ValidatingAdmissionPolicy" {
 			continue
 		}

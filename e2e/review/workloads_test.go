@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/workload"
@@ -105,7 +106,7 @@ func subjects(t *testing.T, input []string) []*subject {
 	t.Helper()
 	labels := make(map[string]map[string]string)
 	var all []*subject
-	for _, item := range manifest.Read(input, nil) {
+	for _, item := range manifest.Read(input, nil, files.Everywhere) {
 		if item.Fault != nil {
 			t.Logf("left out: %v", item.Fault)
 			continue

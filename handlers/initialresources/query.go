@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -105,7 +106,7 @@ func (r *results) UnmarshalJSON(text []byte) error {
 	if n := o.Root().Len(); n > resultsMax {
 		return fmt.Errorf("got %d results, want at most %d", n, resultsMax)
 	}
-	return json.Unmarshal(text, (*[]result)(r))
+	return kjson.UnmarshalCaseSensitivePreserveInts(text, (*[]result)(r))
 }
 
 // A usage is the result of a query: a percentile, and the number of samples.
@@ -129,7 +130,7 @@ func (a *answer) percentile(percent int64) (usage, error) {
 		}
 		var text string
 		if len(r.Value[1]) > 0 {
-			_ = json.Unmarshal(r.Value[1], &text) // what is no string is no number either
+			_ = kjson.UnmarshalCaseSensitivePreserveInts(r.Value[1], &text) // what is no string is no number either
 		}
 		samples, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(samples >= 0 && samples <= samplesMax) {

@@ -1,13 +1,13 @@
 package noderestriction
 
 import (
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/diff"
+	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/quantity"
@@ -42,7 +42,7 @@ func claimOf(object *codec.Object) (*corev1.PersistentVolumeClaim, error) {
 	if err := quantity.CheckDecoded[corev1.PersistentVolumeClaim](object.Root()); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal([]byte(object.Root().JSON()), claim); err != nil {
+	if err := json.UnmarshalCaseSensitivePreserveInts([]byte(object.Root().JSON()), claim); err != nil {
 		return nil, &failureError{fmt.Errorf("cannot read the claim: %w", err)}
 	}
 	claim.ResourceVersion = "" // optional in a request

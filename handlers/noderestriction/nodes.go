@@ -1,7 +1,6 @@
 package noderestriction
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -73,7 +73,7 @@ func isSame[T any](r *request, path ...string) (bool, error) {
 		if !side.value.IsSet() || !side.value.FitsDecoded() {
 			continue
 		}
-		if err := json.Unmarshal([]byte(side.value.JSON()), side.into); err != nil {
+		if err := json.UnmarshalCaseSensitivePreserveInts([]byte(side.value.JSON()), side.into); err != nil {
 			return false, &failureError{fmt.Errorf("cannot read %s: %w", strings.Join(path, "."), err)}
 		}
 	}

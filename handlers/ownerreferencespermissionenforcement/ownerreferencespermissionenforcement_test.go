@@ -196,7 +196,8 @@ func TestOwnersScope(t *testing.T) {
 		a := &apiServer{status: `{"allowed":true}`, finalizers: `{"allowed":false,"reason":"no"}`, broken: "\x01*"}
 		chain := a.chain(t)
 		body := create(ownedBy("apps/v1", kind, true))
-		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, body) // the answer about all permissions is not known
+		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored,
+			body) // the answer about all permissions is not known
 		a.broken, a.status = "", `{"allowed":false,"reason":"no"}`
 		admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeDenied, body)
 		last := a.bodies[len(a.bodies)-1]

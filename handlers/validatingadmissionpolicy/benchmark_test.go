@@ -121,3 +121,24 @@ func BenchmarkStart(b *testing.B) {
 		handlerOf(b, manifest)
 	}
 }
+
+// BenchmarkParams evaluates a policy for each of many parameters of a binding.
+func BenchmarkParams(b *testing.B) {
+	for _, n := range [...]int{1, 1024} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var objects []admission.ParamObject
+			for i := range n {
+				objects = append(objects, paramOf("default", fmt.Sprintf("param%04d", i), "denied", fmt.Sprint("name", i)))
+			}
+			chain := documents{
+				policy: `{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},` + everything +
+					`,"validations":[{"expression":"object.metadata.?name.orValue('') != params.metadata.labels.denied"}]}`,
+				bindings: map[string]string{"b": `"validationActions":["Deny"],"paramRef":{"selector":{},` +
+					`"parameterNotFoundAction":"Deny"}`},
+				params: []admission.ParamKind{{APIVersion: "v1", Kind: "ConfigMap", Namespaced: true, Objects: objects}},
+			}.chain(b)
+			admissiontest.Benchmark(b, chain, admission.Validate, admission.OutcomeAllowed,
+				[]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":`+requestIn("default")+`}`))
+		})
+	}
+}

@@ -4,13 +4,21 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/cel-go/common/types"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy"
 )
+
+// text is JSON text as a parameter.
+type text string
+
+// Read implements policy.Readable.
+func (s text) Read(into *codec.Object) codec.Value {
+	into.Reset([]byte(s))
+	return into.Root()
+}
 
 // TestEvaluatedOnce evaluates a policy once for all bindings with the same parameter, and acts
 // on the outcome for each of them.
@@ -37,7 +45,8 @@ func TestEvaluatedOnce(t *testing.T) {
 	f := func(p *boundPolicy, param *policy.Param, evaluates, warns bool) {
 		t.Helper()
 		bindings++
-		b := &policy.Binding{Name: fmt.Sprint("b", bindings), Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}}
+		b := &policy.Binding{Name: fmt.Sprint("b", bindings),
+			Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}}
 		if result := d.Evaluate(p, b, []*policy.Param{param}); result != nil {
 			t.Fatalf("got %+v", result)
 		}
@@ -45,11 +54,12 @@ func TestEvaluatedOnce(t *testing.T) {
 			warnings++
 		}
 		if got := d.Input.Spent > spent; got != evaluates || len(review.Response.Warnings()) != warnings {
-			t.Errorf("%s with %v: evaluated: %v, %d warnings, want %v, %d", p.Name, param, got, len(review.Response.Warnings()), evaluates, warnings)
+			t.Errorf("%s with %v: evaluated: %v, %d warnings, want %v, %d", p.Name, param, got, len(review.Response.Warnings()),
+				evaluates, warnings)
 		}
 		spent = d.Input.Spent
 	}
-	b, c := &policy.Param{Name: "b", Value: types.String("b")}, &policy.Param{Name: "c", Value: types.String("c")}
+	b, c := &policy.Param{Name: "b", Object: text(`"b"`)}, &policy.Param{Name: "c", Object: text(`"c"`)}
 	f(p, nil, true, true)
 	f(p, nil, false, true)
 	f(p, b, true, false)

@@ -27,7 +27,7 @@ type documents struct {
 const denying = `"validationActions":["Deny"]`
 
 // chain returns the plugin with the documents.
-func (d documents) chain(t *testing.T) *admission.Chain {
+func (d documents) chain(t testing.TB) *admission.Chain {
 	t.Helper()
 	state, err := cluster.New(cluster.Options{Embedded: true})
 	plugin := Plugin()

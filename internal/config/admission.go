@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
@@ -103,7 +102,7 @@ func (r *reader) readManifests(plugin string, config []byte, dir string) {
 		folder = filepath.Join(dir, folder)
 	}
 	r.folders = append(r.folders, folder)
-	read, err := files.ReadFolder(folder, ManifestExtensions...)
+	read, err := r.source.Tree.ReadFolder(folder, ManifestExtensions...)
 	if err != nil {
 		at := r.places[plugin]
 		path := strings.TrimPrefix(at.path+".staticManifestsDir", ".")

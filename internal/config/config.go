@@ -107,7 +107,9 @@ type Source struct {
 	// NoKubeconfigs leaves out the kubeconfig files that configurations of plugins name,
 	// and so the files that those name.
 	NoKubeconfigs bool
-	// ReadFile reads the files; files.Read if it is nil.
+	// Tree has the files to read.
+	Tree files.Tree
+	// ReadFile reads the files; Tree.Read if it is nil.
 	ReadFile func(name string) ([]byte, error)
 }
 
@@ -150,7 +152,7 @@ type Loaded struct {
 // only the Files of the result may be used.
 func Read(source Source) (*Loaded, error) {
 	if source.ReadFile == nil {
-		source.ReadFile = files.Read
+		source.ReadFile = source.Tree.Read
 	}
 	r := &reader{source: &source, digest: sha256.New()}
 	loaded := &Loaded{Configuration: Configuration{Server: DefaultServer()}}

@@ -51,6 +51,16 @@ func inFolder(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
+// commandIn returns the path of a command that a file in dir names with a path. It has a
+// separator, without which a command is looked for in $PATH.
+func commandIn(dir, command string) string {
+	path := inFolder(dir, command)
+	if !strings.ContainsRune(path, filepath.Separator) {
+		path = "." + string(filepath.Separator) + path
+	}
+	return path
+}
+
 // Flatten reads a kubeconfig file and replaces the names of files in it by their contents,
 // so that the result needs no other files. It does so for the cluster and the user of the
 // current context, or for all if there is no current context. read reads a file.
@@ -90,7 +100,7 @@ func flatten(name string, read func(name string) ([]byte, error), users bool) ([
 	for _, name := range slices.Sorted(maps.Keys(kubeconfig.AuthInfos)) {
 		if user := kubeconfig.AuthInfos[name]; users || current == nil || current.AuthInfo == name {
 			if user.Exec != nil && strings.ContainsRune(user.Exec.Command, filepath.Separator) {
-				user.Exec.Command = inFolder(dir, user.Exec.Command)
+				user.Exec.Command = commandIn(dir, user.Exec.Command)
 			}
 			inline(&user.ClientCertificate, &user.ClientCertificateData)
 			inline(&user.ClientKey, &user.ClientKeyData)

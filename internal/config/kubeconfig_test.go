@@ -167,3 +167,28 @@ func TestFlattenAll(t *testing.T) {
 		t.Errorf("got %s, %q, %v, want %q read", flat, read, err, want)
 	}
 }
+
+// TestFlattenCommand has the commands of kubeconfig files. Those with a path keep one, or $PATH
+// would be searched for them.
+func TestFlattenCommand(t *testing.T) {
+	f := func(file, command, want string) {
+		t.Helper()
+		flat, err := Flatten(file, func(string) ([]byte, error) {
+			return []byte(`{"apiVersion":"v1","kind":"Config","users":[{"name":"a","user":{"exec":{"command":"` + command + `",` +
+				`"apiVersion":"client.authentication.k8s.io/v1","interactiveMode":"Never"}}}]}`), nil
+		})
+		if err != nil || !strings.Contains(string(flat), "command: "+want+"\n") {
+			t.Errorf("%s in %s: got %s, %v, want %s", command, file, flat, err, want)
+		}
+	}
+	f("kubeconfig", "run", "run")
+	f("dir/kubeconfig", "run", "run")
+	f("kubeconfig", "./run", "./run")
+	f("./kubeconfig", "././run", "./run")
+	f("dir/kubeconfig", "../run", "./run")
+	f("dir/kubeconfig", "./run", "dir/run")
+	f("kubeconfig", "bin/run", "bin/run")
+	f("kubeconfig", "../run", "../run")
+	f("/dir/kubeconfig", "./run", "/dir/run")
+	f("kubeconfig", "/bin/run", "/bin/run")
+}

@@ -23,7 +23,12 @@ func Read(name string) ([]byte, error) { return ReadAtMost(name, BytesMax) }
 
 // ReadAtMost is Read with the limit bytesMax instead of BytesMax.
 func ReadAtMost(name string, bytesMax int64) ([]byte, error) {
-	f, size, err := open(name, bytesMax)
+	return Tree("").ReadAtMost(name, bytesMax)
+}
+
+// ReadAtMost is the function ReadAtMost for the files of the Tree.
+func (t Tree) ReadAtMost(name string, bytesMax int64) ([]byte, error) {
+	f, size, err := t.open(name, bytesMax)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +60,7 @@ func Check(names ...string) error {
 		if name == "" {
 			continue
 		}
-		f, _, err := open(name, BytesMax)
+		f, _, err := Tree("").open(name, BytesMax)
 		if err != nil {
 			return err
 		}
@@ -66,8 +71,8 @@ func Check(names ...string) error {
 	return nil
 }
 
-func open(name string, bytesMax int64) (f *os.File, size int64, err error) {
-	f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+func (t Tree) open(name string, bytesMax int64) (f *os.File, size int64, err error) {
+	f, err = t.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK)
 	if err != nil {
 		if errors.Is(err, syscall.ENXIO) { // a socket, or the file of a missing device
 			return nil, 0, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a regular file")}

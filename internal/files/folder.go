@@ -24,6 +24,16 @@ type File struct {
 // there are more than FolderFilesMax files, or if they have more than BytesMax bytes
 // together.
 func ReadFolder(dir string, extensions ...string) ([]File, error) {
+	return Tree("").ReadFolder(dir, extensions...)
+}
+
+// ReadFolder is the function ReadFolder for a folder of the Tree.
+func (t Tree) ReadFolder(dir string, extensions ...string) ([]File, error) {
+	if t != "" {
+		if _, err := t.Stat(dir); err != nil {
+			return nil, err
+		}
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -38,7 +48,7 @@ func ReadFolder(dir string, extensions ...string) ([]File, error) {
 			return nil, fmt.Errorf("%s: got more than %d files, the maximum", dir, FolderFilesMax)
 		}
 		name := filepath.Join(dir, entry.Name())
-		content, err := Read(name)
+		content, err := t.Read(name)
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/library"
+	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/internal/turns"
 )
@@ -44,7 +44,7 @@ func (a *accessReviewer) info() *authenticationv1.UserInfo {
 	if v := a.UserInfo(); !v.FitsDecoded() {
 		a.err = a.Err()
 	} else if v.IsSet() {
-		a.err = json.Unmarshal([]byte(v.JSON()), a.user)
+		a.err = json.UnmarshalCaseSensitivePreserveInts([]byte(v.JSON()), a.user)
 	}
 	return a.user
 }

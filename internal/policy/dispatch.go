@@ -32,6 +32,7 @@ type Dispatch struct {
 	Input *cel.Input
 
 	namespace                   *corev1.Namespace // of the object, nil for none
+	param                       *codec.Object     // that reads the current parameter; nil before the first
 	namespaceObject             ref.Val           // nil until an expression asks for it, as those below
 	authorizer, requestResource ref.Val
 }
@@ -63,6 +64,10 @@ func (d *Dispatch) newInput() *cel.Input {
 func (d *Dispatch) End() {
 	if d.Input != nil {
 		d.Input.Release()
+	}
+	if d.param != nil {
+		d.param.Reset(nil) // the pool must not reference the parameter
+		paramReaders.Put(d.param)
 	}
 	*d = Dispatch{}
 }

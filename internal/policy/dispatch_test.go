@@ -174,7 +174,7 @@ func TestDispatch(t *testing.T) {
 }
 
 // largeParams are parameters of a namespace that has too many.
-type largeParams struct{ fakeParams }
+type largeParams struct{}
 
 // OfKind implements Params.
 func (p largeParams) OfKind(context.Context, admissionregistrationv1.ParamKind) (ParamObjects, bool, error) {

@@ -22,6 +22,8 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
@@ -285,17 +287,19 @@ func livePolicies(t *testing.T) *apiServer {
 	return a
 }
 
+// compileLive compiles all policies but one.
+func compileLive(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+	if p.Name == "uncompiled" {
+		return "", errors.New("no such variable")
+	}
+	return "", nil
+}
+
 // TestLive follows custom resources. It checks the statuses that are written, and the parameters of policies that
 // have bindings.
 func TestLive(t *testing.T) {
 	a := livePolicies(t)
-	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()},
-		func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
-			if p.Name == "uncompiled" {
-				return "", errors.New("no such variable")
-			}
-			return "", nil
-		})
+	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()}, compileLive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +441,7 @@ func TestGivenParams(t *testing.T) {
 
 // nameIn returns the name that the variable params has.
 func nameIn(p *Param) any {
-	object, _ := p.Value.Value().(map[string]any)
+	object, _ := view.ValueOf(p.Object.Read(new(codec.Object))).Value().(map[string]any)
 	metadata, _ := object["metadata"].(map[string]any)
 	return metadata["name"]
 }

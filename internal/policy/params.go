@@ -1,17 +1,21 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
-	"github.com/google/cel-go/common/types/ref"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
 // Params gives access to the objects that policies use as parameters.
@@ -37,21 +41,31 @@ type ParamObjects interface {
 // A Param is an object that a policy uses as a parameter.
 type Param struct {
 	Namespace, Name string
-	// Value is the value of the variable params: the object with its apiVersion and
-	// kind. Only one goroutine at a time may read it, until the review is released.
-	Value ref.Val
+	// Object is the object with its apiVersion and kind. Several goroutines may use it.
+	Object Readable
 }
 
-// value returns the variable params.
-func (p *Param) value() ref.Val {
+// Readable is JSON text that an Object of the caller reads.
+type Readable interface {
+	// Read resets into to the text and returns its value, which is valid until into is reset.
+	Read(into *codec.Object) codec.Value
+}
+
+// paramReaders has *codec.Objects, each for the parameters of one review.
+var paramReaders = sync.Pool{New: func() any { return new(codec.Object) }}
+
+// SetParam sets the variable params, until it is called again or the review ends. If p is nil,
+// params is null. Call Prepare before.
+func (d *Dispatch) SetParam(p *Param) {
 	if p == nil {
-		return nil
+		d.Input.Params = nil
+		return
 	}
-	return p.Value
+	if d.param == nil {
+		d.param = paramReaders.Get().(*codec.Object)
+	}
+	d.Input.Params = view.ValueOf(p.Object.Read(d.param))
 }
-
-// SetParam sets the variable params. If p is nil, params is null. Call Prepare before.
-func (d *Dispatch) SetParam(p *Param) { d.Input.Params = p.value() }
 
 // withoutParams is the result for a policy without parameters.
 var withoutParams = []*Param{nil}
@@ -121,7 +135,7 @@ func find(ctx context.Context, objects ParamObjects, ref *admissionregistrationv
 	}
 	params, err := objects.List(ctx, namespace, selector)
 	slices.SortFunc(params, func(a, b *Param) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return params, err
 }

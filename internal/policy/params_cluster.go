@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/cluster"
-	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
 const (
@@ -193,12 +191,9 @@ func (o paramObjects) ready(ctx context.Context, has func(wanted) bool) (*cluste
 		return nil, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission: the paramRef is new", o.kind.String())
 	}
 	objects := watched.objects
-	if _, isCall := ctx.Deadline(); isCall {
-		waiting, cancel := context.WithTimeout(ctx, paramsWait)
-		defer cancel()
-		ctx = waiting
+	if objects.Err() != nil {
+		awaitList(ctx, objects)
 	}
-	awaitList(ctx, objects)
 	if err := objects.Err(); err != nil {
 		if apierrors.IsNotFound(err) { // of the resource: the object may exist
 			err = errors.New(err.Error())
@@ -208,8 +203,14 @@ func (o paramObjects) ready(ctx context.Context, has func(wanted) bool) (*cluste
 	return objects, nil
 }
 
-// awaitList waits for the first list of a kind, until it fails or ctx ends.
+// awaitList waits for the first list of a kind, until it fails or ctx ends. A call does not wait
+// longer than paramsWait.
 func awaitList(ctx context.Context, objects *cluster.DynamicKind) {
+	if _, isCall := ctx.Deadline(); isCall {
+		waiting, cancel := context.WithTimeout(ctx, paramsWait)
+		defer cancel()
+		ctx = waiting
+	}
 	for objects.Err() != nil && objects.Fault() == nil {
 		select {
 		case <-objects.Synced():
@@ -262,9 +263,6 @@ func (o paramObjects) List(ctx context.Context, namespace string, selector label
 	return params, nil
 }
 
-// newParam returns a copy of the object for one review. Reading it stores positions in the copy.
 func newParam(object *cluster.JSON) *Param {
-	return &Param{
-		Namespace: object.GetNamespace(), Name: object.GetName(), Value: view.ValueOf(object.Read(new(codec.Object))),
-	}
+	return &Param{object.GetNamespace(), object.GetName(), object}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
 // GivenParams returns Params for the objects in admission.Setup.Params, nil if kinds is nil.
@@ -59,9 +58,15 @@ func (g givenObjects) List(_ context.Context, namespace string, selector labels.
 	return params, nil
 }
 
-// givenParam returns a copy of an object for one review. Reading it stores positions in the copy.
 func givenParam(given *admission.ParamObject) *Param {
-	object := new(codec.Object)
-	object.Reset(given.JSON)
-	return &Param{Namespace: given.Namespace, Name: given.Name, Value: view.ValueOf(object.Root())}
+	return &Param{given.Namespace, given.Name, (*givenObject)(given)}
+}
+
+// A givenObject implements Readable.
+type givenObject admission.ParamObject
+
+// Read implements Readable.
+func (g *givenObject) Read(into *codec.Object) codec.Value {
+	into.Reset(g.JSON)
+	return into.Root()
 }

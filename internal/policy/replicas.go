@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/internal/wake"
@@ -238,8 +239,10 @@ func (h *heard) isGone(now time.Time) bool { return now.Sub(h.at) >= goneAfter }
 // newHeard reads a report. A report without a valid status has no plugin.
 func newHeard(object *cluster.JSON, now time.Time) *heard {
 	h := &heard{name: object.GetName(), version: object.GetResourceVersion(), at: now}
-	var says struct{ Status report }
-	if text, err := object.MarshalJSON(); err != nil || json.Unmarshal(text, &says) != nil {
+	var says struct {
+		Status report `json:"status"`
+	}
+	if text, err := object.MarshalJSON(); err != nil || kjson.UnmarshalCaseSensitivePreserveInts(text, &says) != nil {
 		return h
 	}
 	h.plugin, h.host = says.Status.Plugin, says.Status.Host

@@ -134,7 +134,8 @@ func TestTypeChecking(t *testing.T) {
 		expression+"batch/v1, Kind=Job: "+undefined)
 	f(rule(`""`, `"v1"`, `"jobs"`), of("object.foo > 1"), expression+"batch/v1, Kind=Job: "+undefined) // any group
 	f(deployments+","+deployments, of("object.foo > 1"), expression+"apps/v1, Kind=Deployment: "+undefined)
-	f(deployments+","+rule(`"batch"`, `"v1"`, `"jobs"`)+","+rule(`"apps"`, `"v1"`, `"daemonsets"`), of("object.foo > 1"), // in a fixed order
+	f(deployments+","+rule(`"batch"`, `"v1"`, `"jobs"`)+","+rule(`"apps"`, `"v1"`, `"daemonsets"`),
+		of("object.foo > 1"), // in a fixed order
 		expression+"apps/v1, Kind=DaemonSet: "+undefined, expression+"apps/v1, Kind=Deployment: "+undefined,
 		expression+"batch/v1, Kind=Job: "+undefined)
 	f(rule(`"apps"`, `"v1"`, `"daemonset"`), of("object.foo > 1"), // the guessed singular

@@ -68,12 +68,14 @@ func TestFindUnserved(t *testing.T) {
 	f(nil, rule("certificates.k8s.io", "v1", "requests"))
 	f(nil, rule("certificates.k8s.io", "*", "bundles"))
 	f(nil, rule("", "v1", "pods"), rule("scheduling.k8s.io", "v1", "podgroups")) // it has something to do
-	const missed = "requests for bundles.certificates.k8s.io pass without it, because the API server serves version v2 and its rules name v1"
+	const missed = "requests for bundles.certificates.k8s.io pass without it, because the API server serves version v2 and " +
+		"its rules name v1"
 	f([]Unserved{{"P", missed, true}}, rule("certificates.k8s.io", "v1", "bundles"))
 	f([]Unserved{{"P", missed, true}}, rule("", "v1", "pods"), rule("certificates.k8s.io", "v1", "bundles"))
 	f([]Unserved{{"P", "it has nothing to do, because the API server does not serve podgroups.scheduling.k8s.io, x.example.com", false}},
 		rule("scheduling.k8s.io", "v1", "podgroups"), rule("example.com", "v1", "x"))
-	if _, err := FindUnserved(t.Context(), d, []*admission.Plugin{{Name: "P", Rules: []admission.Rule{rule("broken", "v1", "x")}}}); err == nil ||
+	if _, err := FindUnserved(t.Context(), d,
+		[]*admission.Plugin{{Name: "P", Rules: []admission.Rule{rule("broken", "v1", "x")}}}); err == nil ||
 		err.Error() != "cannot find out which resources of plugin P are served: broken" {
 		t.Errorf("got %v, want the error of discovery", err)
 	}

@@ -124,8 +124,9 @@ func (p *patient) reviewMemory(most int64) {
 func (p *patient) answer(t *testing.T, code int) {
 	t.Helper()
 	response, body := p.Open(t).Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
-	if response.StatusCode != code || code == http.StatusTooManyRequests && (!strings.Contains(string(body), "no memory for an answer of ") ||
-		response.Header.Get("Retry-After") != "1") {
+	if response.StatusCode != code ||
+		code == http.StatusTooManyRequests && (!strings.Contains(string(body), "no memory for an answer of ") ||
+			response.Header.Get("Retry-After") != "1") {
 		t.Errorf("got %s %.300s, want %d", response.Status, body, code)
 	}
 }
@@ -213,14 +214,13 @@ func TestHeadersCount(t *testing.T) {
 	raw := servertest.Request("/validate", body, lines[:len(lines)-2])
 	head := raw[:len(raw)-len(body)]
 	var one int64
-	begin := func(x *servertest.Exchange) *servertest.Exchange {
+	begin := func(x *servertest.Exchange) {
 		t.Helper()
 		before := p.server.load.bytes.Load()
 		if _, err := x.Conn.Write(head); err != nil {
 			t.Fatal(err)
 		}
 		servertest.Until(t, "the header counts", func() bool { return p.server.load.bytes.Load() > before })
-		return x
 	}
 	known := p.Open(t)
 	known.Answers(false)

@@ -198,7 +198,8 @@ func TestSlowSendersGiveWay(t *testing.T) {
 		}
 	}
 	ask(http.StatusTooManyRequests)
-	p.Open(t).Send(servertest.Request("/validate", corpus.MustRead(servertest.PodCreate))) // a body that fits into a read buffer needs no capacity
+	p.Open(t).Send(servertest.Request("/validate",
+		corpus.MustRead(servertest.PodCreate))) // a body that fits into a read buffer needs no capacity
 	p.server.load.mu.Lock()
 	p.server.load.grace = 0
 	p.server.load.mu.Unlock()

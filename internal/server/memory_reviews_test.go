@@ -467,7 +467,8 @@ func TestLargeAnswer(t *testing.T) {
 	}
 	const patched = 2 + 2 + 1 // x.answers has a patch as well
 	gone := s.Open(t)
-	if err := gone.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not buffer all of it
+	// So that the kernel does not buffer all of it.
+	if err := gone.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := gone.Conn.Write(servertest.Request("/mutate", body)); err != nil {

@@ -55,7 +55,8 @@ func TestFree(t *testing.T) {
 		c.now = time.Unix(1, 0)
 		all := newTurns(1, c.read)
 		w := begun(t, all, "a")
-		if err := c.run(t, t.Context(), w, freeMax+time.Duration(more)); err != nil || w.hasTurn != (more > 0) || all.free != 1-max(more, 0) {
+		if err := c.run(t, t.Context(), w, freeMax+time.Duration(more)); err != nil || w.hasTurn != (more > 0) ||
+			all.free != 1-max(more, 0) {
 			t.Errorf("%+d ns: got %v, a turn %v, and %d left", more, err, w.hasTurn, all.free)
 		}
 		w.Leave()

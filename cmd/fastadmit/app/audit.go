@@ -38,6 +38,7 @@ type auditOptions struct {
 	namespaces   []string
 	all          bool
 	workloadPods bool
+	trustOwners  bool
 	chunkSize    int64
 	qps          float32
 	writeReports string
@@ -104,6 +105,8 @@ func (a *auditOptions) addAuditFlags(cmd *cobra.Command) {
 	flags.BoolVar(&a.all, "all", false, "also print objects that are allowed without a patch or warning")
 	flags.BoolVar(&a.workloadPods, "workload-pods", false,
 		"also review the objects that controllers would create from workloads, as review does; most of their pods exist already")
+	flags.BoolVar(&a.trustOwners, "trust-owner-references", false,
+		"review objects that controllers own as the controller only; whoever may create an object may write its ownerReferences")
 	flags.Int64Var(&a.chunkSize, "chunk-size", audit.DefaultPageSize, "number of objects to list in one request")
 	flags.Float32Var(&a.qps, "kube-api-qps", auditQPS, "maximum of requests a second to the API server, without the lookups of plugins")
 	flags.StringVar(&a.writeReports, "write-reports", "",
@@ -284,7 +287,7 @@ func (a *auditOptions) prepared(ctx context.Context, stderr io.Writer) (*audit.O
 	if err := audit.Ask(ctx, config); err != nil {
 		return nil, failed(err)
 	}
-	reviewed.Chain, reviewed.DryRun = loaded.chain, true
+	reviewed.Chain, reviewed.DryRun, reviewed.TrustOwners = loaded.chain, true, a.trustOwners
 	return &audit.Options{
 		Review: *reviewed, Config: config, Webhooks: webhooksOf(registered), NamespaceLabels: &a.cluster.namespaces,
 		Namespaces: a.namespaces, PageSize: a.chunkSize,

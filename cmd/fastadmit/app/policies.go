@@ -20,7 +20,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 	}
 	var items []manifest.Item
 	if len(r.policyFiles) > 0 {
-		items = manifest.Read(r.policyFiles, nil)
+		items = manifest.Read(r.policyFiles, nil, r.trees())
 		var faults []error
 		for i := range items {
 			fault := items[i].Fault

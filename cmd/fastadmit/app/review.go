@@ -97,7 +97,7 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review the objects that controllers would create from workloads")
 	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "skip documents that are not Kubernetes objects, and unknown kinds")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
-	r.addCallsFlag(flags)
+	r.addTrustFlags(flags)
 	r.addSharedFlags(cmd)
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update), string(codec.Delete))
 	completeFiles(cmd, "filename", manifestExtensions()...)
@@ -140,9 +140,9 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	if len(r.old) > 0 {
-		o.Old = manifest.Read(r.old, cmd.InOrStdin())
+		o.Old = manifest.Read(r.old, cmd.InOrStdin(), r.trees())
 	}
-	items := manifest.Read(paths, cmd.InOrStdin())
+	items := manifest.Read(paths, cmd.InOrStdin(), r.trees())
 	if o.State, err = r.readPolicies(items); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
 )
@@ -39,8 +40,11 @@ type selection struct {
 	// plugin.
 	images bool
 	// untrusted is true if a stranger may have written the configuration. Then a plugin
-	// that calls the addresses in it is an error, unless allowCalls is true.
-	untrusted, allowCalls bool
+	// that calls the addresses in it is an error, unless allowCalls is true, and so is a
+	// link out of a folder, unless allowOutside is true.
+	untrusted, allowCalls, allowOutside bool
+	// tree has the files of the configuration.
+	tree files.Tree
 	// keep, if it is set, returns whether an enabled plugin runs.
 	keep func(*admission.Plugin) bool
 }
@@ -121,12 +125,15 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	source := config.Source{
 		File: s.configFile, AdmissionFile: s.admissionFile, Known: names, NotHere: notHere(), Namespaces: &s.cluster.namespaces,
-		Compile: s.compileConditions, NoKubeconfigs: s.untrusted && !s.allowCalls,
+		Compile: s.compileConditions, NoKubeconfigs: s.untrusted && !s.allowCalls, Tree: s.tree,
 	}
-	if s.cluster.imagined {
+	if s.cluster.imagined && s.tree == "" {
 		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
 	}
 	loaded, wrong := config.Read(source)
+	if s.cluster.dir != "" {
+		wrong = errors.Join(wrong, s.trees()(s.cluster.dir).CheckLinks())
+	}
 	if s.enable != nil { // by the flag
 		loaded.EnableAdmissionPlugins = s.enable
 	}
@@ -186,11 +193,22 @@ func refuseCalls(table []admission.Plugin, enabled map[string]admission.Enabled,
 	return errors.Join(errs...)
 }
 
-// addCallsFlag adds the flag that allows calls to a command whose input may be a stranger's.
-func (s *selection) addCallsFlag(flags *pflag.FlagSet) {
+// addTrustFlags adds the flags that allow more to a command whose input may be a stranger's.
+func (s *selection) addTrustFlags(flags *pflag.FlagSet) {
 	s.untrusted = true
+	flags.BoolVar(&s.allowOutside, "allow-files-outside", false,
+		"read files outside of the given folders: those that suites name, and those to which symbolic links lead; only for files that you trust")
 	flags.BoolVar(&s.allowCalls, "allow-plugin-calls", false,
 		"let plugins call the addresses that their configuration files name, and run the commands of kubeconfig files; only for files that you trust")
+}
+
+// trees returns the function that returns the files that may be read for a path of the
+// command line.
+func (s *selection) trees() func(path string) files.Tree {
+	if s.untrusted && !s.allowOutside {
+		return files.TreeOf
+	}
+	return files.Everywhere
 }
 
 // compileConditions implements config.Source.Compile. The variable authorizer asks the cluster.

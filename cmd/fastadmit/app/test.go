@@ -19,7 +19,7 @@ import (
 
 type testOptions struct {
 	*options
-	calls    selection // for its flag
+	trust    selection // for its flags
 	run      string
 	output   string
 	failFast bool
@@ -33,8 +33,9 @@ func newTestCommand(o *options) *cobra.Command {
 		Short: "Run test suites of policies and plugin configurations",
 		Long: `Runs test suites: the given files, and the files in the given folders that are named fastadmit-test.yaml
 or end with .test.yaml. Without arguments, it searches the current folder. A suite names policies and
-plugin configurations, and has cases: an object, and the expected result. It needs no cluster, and no
-plugin calls an address or runs a command, except with --allow-plugin-calls.
+plugin configurations, and has cases: an object, and the expected result. The files that it names must be
+in the given folder, or for a given file in its folder, except with --allow-files-outside. It needs no
+cluster, and no plugin calls an address or runs a command, except with --allow-plugin-calls.
 
 Prints the failed cases with their differences, and a summary.
 
@@ -60,7 +61,7 @@ command is wrong.`,
 	flags.StringVarP(&t.output, "output", "o", "text", "format: "+strings.Join(suite.Formats(), ", "))
 	flags.BoolVar(&t.failFast, "fail-fast", false, "stop after the first case that fails")
 	flags.BoolVarP(&t.verbose, "verbose", "v", false, "with -o text, also print the cases that pass")
-	t.calls.addCallsFlag(flags)
+	t.trust.addTrustFlags(flags)
 	completeValues(cmd, "output", suite.Formats()...)
 	return cmd
 }
@@ -79,7 +80,7 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	files, err := suite.Find(paths)
+	files, err := suite.Find(paths, t.trust.allowOutside)
 	if err != nil {
 		return failed(err)
 	}
@@ -108,9 +109,12 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	r := &reviewOptions{
 		selection: selection{
 			options: &own, enable: s.EnableAdmissionPlugins, admissionFile: s.AdmissionFile, configFile: s.ConfigFile,
-			cluster: knownCluster{kinds: own.kinds()}, untrusted: true, allowCalls: t.calls.allowCalls,
+			cluster: knownCluster{kinds: own.kinds()}, untrusted: true, allowCalls: t.trust.allowCalls,
 		},
 		namespace: s.Namespace, operation: string(s.Operation), user: s.User, noPods: !s.WorkloadPods, bindPolicies: s.BindPolicies,
+	}
+	if !t.trust.allowCalls { // by which a configuration can read any file
+		r.tree = s.Tree
 	}
 	o, err := r.prepared()
 	if err != nil {

@@ -140,3 +140,55 @@ func TestUntrusted(t *testing.T) {
 	reviewed(t, "", 0, []string{"2 allowed"}, nil,
 		"pod.yaml", "--enable-admission-plugins=ValidatingAdmissionWebhook,MutatingAdmissionWebhook")
 }
+
+// TestFilesOutside shows that review and test read no file outside of what the command line
+// names because of what a stranger's files say, unless the user allows it.
+func TestFilesOutside(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"tree", "state", "policies", "manifests"} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servertest.WriteFile(t, "secret.yaml", "secret: value-of-it\n")
+	servertest.WriteFile(t, "manifests/webhooks.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: value-of-it}\n")
+	for _, link := range []string{"tree/link.yaml", "state/link.yaml", "policies/link.yaml", "manifests/link.yaml"} {
+		if err := os.Symlink("../secret.yaml", link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servertest.WriteFile(t, "tree/pod.yaml", latestPod)
+	const refused = "--allow-files-outside allows others"
+	f := func(plugins, config, allowed string) {
+		t.Helper()
+		servertest.WriteFile(t, "tree/a.test.yaml", suiteHead+"enableAdmissionPlugins: ["+plugins+"]\n"+config+
+			"\ncases: [{name: a, object: pod.yaml, expect: {decision: allowed}}]\n")
+		tested(t, 2, []string{refused}, []string{"value-of-it"}, "tree")
+		tested(t, 2, []string{allowed}, []string{refused}, "tree", "--allow-files-outside")
+	}
+	admission := func(name, member string) string {
+		servertest.WriteFile(t, "tree/admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
+			"plugins: [{name: "+name+", "+member+"}]\n")
+		return "admissionControlConfigFile: admission.yaml"
+	}
+	f("AlwaysPullImages", "config: ../secret.yaml", "secret: unknown field")
+	f("AlwaysPullImages", "config: link.yaml", "secret: unknown field")
+	f("AlwaysPullImages", "admissionControlConfigFile: ../secret.yaml", "secret: unknown field")
+	f("PodSecurity", admission("PodSecurity", "path: ../secret.yaml"), "secret.yaml")
+	f("PodSecurity", admission("PodSecurity", "path: link.yaml"), "link.yaml")
+	f("ValidatingAdmissionPolicy", admission("ValidatingAdmissionPolicy",
+		"configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, "+
+			"staticManifestsDir: ../manifests}"),
+		"manifests")
+
+	review := func(code int, allowed string, args ...string) {
+		t.Helper()
+		args = append(args, "--enable-admission-plugins=NamespaceExists")
+		reviewed(t, "", code, []string{refused}, []string{"value-of-it"}, args...)
+		reviewed(t, "", 2, []string{allowed}, []string{refused}, append(args, "--allow-files-outside")...)
+	}
+	review(2, "link.yaml:1: broken: not a Kubernetes object", "tree")
+	review(2, "link.yaml", "tree/pod.yaml", "--cluster-state-dir=state")
+	review(2, "no policy in policies", "tree/pod.yaml", "--policies=policies")
+	review(2, "link.yaml:1: broken: not a Kubernetes object", "tree/pod.yaml", "--old=state")
+}

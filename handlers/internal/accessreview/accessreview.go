@@ -2,11 +2,11 @@
 package accessreview
 
 import (
-	"encoding/json"
 	"fmt"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -19,7 +19,7 @@ func Spec(review *codec.Review, attributes *authorizationv1.ResourceAttributes) 
 		return nil, review.Err()
 	}
 	var user authenticationv1.UserInfo
-	if err := json.Unmarshal([]byte(review.UserInfo().JSON()), &user); err != nil {
+	if err := json.UnmarshalCaseSensitivePreserveInts([]byte(review.UserInfo().JSON()), &user); err != nil {
 		return nil, fmt.Errorf("cannot decode userInfo: %w", err)
 	}
 	spec := &authorizationv1.SubjectAccessReviewSpec{User: user.Username, UID: user.UID, Groups: user.Groups, ResourceAttributes: attributes}

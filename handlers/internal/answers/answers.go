@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -42,7 +43,7 @@ var errNoObject = errors.New("the answer is not a JSON object")
 func (f Fields) Append(dst, text []byte) ([]byte, error) {
 	if !json.Valid(text) {
 		var syntax struct{}
-		err := json.Unmarshal(text, &syntax)
+		err := kjson.UnmarshalCaseSensitivePreserveInts(text, &syntax)
 		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err) // upstream's words
 	}
 	o := new(codec.Object)

@@ -4,7 +4,6 @@ package jsonclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/json"
 )
 
 // ErrNotFound means that the server answered with code 404.
@@ -103,7 +103,7 @@ func (c *Client) do(request *http.Request, into any) error {
 	case int64(len(body)) > c.answerMax:
 		return fmt.Errorf("%s: got an answer of more than %d bytes, want fewer", c.url, c.answerMax)
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := json.UnmarshalCaseSensitivePreserveInts(body, into); err != nil {
 		return fmt.Errorf("%s: got %.200q, want JSON: %w", c.url, body, err)
 	}
 	return nil

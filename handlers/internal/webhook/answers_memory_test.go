@@ -72,7 +72,8 @@ func TestAnswersMemory(t *testing.T) {
 			chain := b.chain(phase, upstreamConfig, hook{name: "a.example.com", path: path, more: `"timeoutSeconds":30`})
 			var r result
 			peak := peakOf(t, func() { r = ask(t, chain, phase, pod) })
-			if failed := strings.Contains(r.message, "failed calling webhook"); peak > most || failed != (path == "/error" || path == "/yaml") {
+			if failed := strings.Contains(r.message, "failed calling webhook"); peak > most ||
+				failed != (path == "/error" || path == "/yaml") {
 				t.Errorf("%s: got %d MiB and %s, want %d MiB at most", path, peak>>20, r.message, most>>20)
 			}
 		}
@@ -100,11 +101,13 @@ func TestNoMemoryForAnswers(t *testing.T) {
 	})
 	f := func(phase admission.Phase, path string, fits bool) {
 		t.Helper()
-		const config = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":1,"pause":"10m"}}`
+		const config = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration",` +
+			`"circuit":{"failures":1,"pause":"10m"}}`
 		chain := b.chain(phase, config, hook{name: "a.example.com", path: path, more: `"failurePolicy":"Ignore"`})
 		ctx := context.WithValue(t.Context(), codec.LenderKey{}, lender{})
 		for range 2 {
-			if r := askIn(ctx, t, chain, phase, pod); fits != (r.message == "") || !fits && !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
+			if r := askIn(ctx, t, chain, phase, pod); fits != (r.message == "") ||
+				!fits && !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
 				t.Errorf("%v %s: got %+v, want memory for it: %v", phase, path, r, fits)
 			}
 		}

@@ -332,7 +332,8 @@ func TestCircuitOfTenants(t *testing.T) {
 	})
 	const config = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"WebhookAdmissionConfiguration","circuit":{"failures":2,"pause":"10m"}}`
 	for _, path := range []string{"/error", "/nonsense", "/hangs"} {
-		chain := b.chain(admission.Validate, config, hook{name: "a.example.com", path: path, more: `"failurePolicy":"Ignore","timeoutSeconds":1`})
+		chain := b.chain(admission.Validate, config,
+			hook{name: "a.example.com", path: path, more: `"failurePolicy":"Ignore","timeoutSeconds":1`})
 		for _, f := range []struct {
 			user      string
 			n, called int64
@@ -355,7 +356,8 @@ func TestCircuitOfTenants(t *testing.T) {
 	}
 	var series strings.Builder
 	b.series.WritePrometheus(&series)
-	if want := `fastadmit_webhook_circuit_open{plugin="ValidatingAdmissionWebhook",webhook="a.example.com"} 1`; !strings.Contains(series.String(), want) {
+	want := `fastadmit_webhook_circuit_open{plugin="ValidatingAdmissionWebhook",webhook="a.example.com"} 1`
+	if !strings.Contains(series.String(), want) {
 		t.Errorf("got %s\nwant %s", series.String(), want)
 	}
 }

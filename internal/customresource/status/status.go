@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
@@ -45,10 +46,12 @@ func Of(object *cluster.JSON) *Status {
 
 // read reads the status of an object; ok is false if it cannot be decoded.
 func read(object *cluster.JSON) (has *Status, ok bool) {
-	var o struct{ Status Status }
+	var o struct {
+		Status Status `json:"status"`
+	}
 	text, err := object.MarshalJSON()
 	if err == nil {
-		err = json.Unmarshal(text, &o)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &o)
 	}
 	return &o.Status, err == nil
 }

@@ -279,6 +279,7 @@ func TestReviews(t *testing.T) {
 	}
 	got := make(chan seen, 2)
 	o := s.options(chainOf(t, watcher(got)), "pods")
+	o.Review.TrustOwners = true
 	var results []*report.Result
 	emit := func(r *report.Result) error { results = append(results, r); return nil }
 	if err := Run(t.Context(), o, emit); err != nil {

@@ -75,7 +75,7 @@ func (c *client) get(ctx context.Context, path string, into any) (found bool, er
 		return false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, into)
 	}
 	return true, err
 }
@@ -91,7 +91,6 @@ type listMeta struct {
 type listing struct {
 	path   string
 	params url.Values
-	accept string // a media type
 	// visit is called with each object, in the order of their keys. It owns the
 	// text.
 	visit func(text json.RawMessage) error
@@ -182,9 +181,6 @@ func (c *client) page(ctx context.Context, l *listing, token string) (meta listM
 	if token != "" {
 		request.Param("continue", token)
 	}
-	if l.accept != "" {
-		request.SetHeader("Accept", l.accept)
-	}
 	body, err := request.Stream(ctx)
 	if err != nil {
 		return meta, err
@@ -255,17 +251,25 @@ func want(d *json.Decoder, delimiter json.Delim) error {
 	return err
 }
 
+// A head identifies an object in a list.
+type head struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+func headOf(text []byte) head {
+	var object struct {
+		Metadata head `json:"metadata"`
+	}
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &object) // its review reports errors
+	return object.Metadata
+}
+
 // keyOf returns the key by which etcd, and so a list, sorts an object.
 func keyOf(text []byte) string {
-	var head struct {
-		Metadata struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-		} `json:"metadata"`
+	h := headOf(text)
+	if h.Namespace == "" {
+		return h.Name
 	}
-	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &head) // its review reports errors
-	if head.Metadata.Namespace == "" {
-		return head.Metadata.Name
-	}
-	return head.Metadata.Namespace + "/" + head.Metadata.Name
+	return h.Namespace + "/" + h.Name
 }

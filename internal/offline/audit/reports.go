@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
@@ -52,10 +52,6 @@ const (
 	reportManager = "fastadmit-audit"
 	managedBy     = "app.kubernetes.io/managed-by"
 
-	// hashAnnotation has the digest of a report, so that an unchanged report is not
-	// written again.
-	hashAnnotation = "fastadmit.io/report-hash"
-
 	// reportSource is what readers group and filter results by.
 	reportSource = "fastadmit"
 
@@ -83,8 +79,32 @@ type Reports struct {
 type reportKey struct{ namespace, name string }
 
 type knownReport struct {
-	hash string
-	seen bool // is one of this run
+	digest digest
+	seen   bool // is one of this run
+}
+
+// A digest identifies the content of a report.
+type digest [16]byte
+
+// digestOf returns the digest of a report, be it read or about to be written, without the
+// times at which its findings were found, and without what other programs add: labels and
+// annotations. It is made of the content, so that a report that somebody changed is written
+// again, whatever it says about itself. That of what is no report is zero.
+func digestOf(text []byte) (d digest) {
+	var o reportObject
+	if kjson.UnmarshalCaseSensitivePreserveInts(text, &o) != nil {
+		return d
+	}
+	o.Metadata.Labels = map[string]string{managedBy: o.Metadata.Labels[managedBy]}
+	for i := range o.Results {
+		o.Results[i].Timestamp = metav1.Timestamp{}
+	}
+	canonical, err := json.Marshal(o)
+	if err != nil {
+		return d
+	}
+	sum := sha256.Sum256(canonical)
+	return digest(sum[:len(d)])
 }
 
 // NewReports returns Reports for a cluster and lists the reports of earlier runs. version
@@ -131,19 +151,9 @@ func (r *Reports) read(ctx context.Context, namespaces []string) error {
 	for _, at := range paths {
 		err := r.client.list(ctx, &listing{
 			path: at, params: url.Values{"labelSelector": {managedBy + "=" + reportManager}},
-			accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
 			visit: func(text json.RawMessage) error {
-				var object struct {
-					Metadata struct {
-						Namespace, Name string
-						Annotations     map[string]string
-					}
-				}
-				if err := json.Unmarshal(text, &object); err != nil {
-					return err
-				}
-				m := &object.Metadata
-				r.known[reportKey{m.Namespace, m.Name}] = &knownReport{hash: m.Annotations[hashAnnotation]}
+				m := headOf(text)
+				r.known[reportKey{m.Namespace, m.Name}] = &knownReport{digest: digestOf(text)}
 				return nil
 			},
 		})
@@ -182,11 +192,10 @@ type (
 		Results    []finding      `json:"results"`
 	}
 	reportMetadata struct {
-		Name        string                  `json:"name"`
-		Namespace   string                  `json:"namespace,omitempty"`
-		Labels      map[string]string       `json:"labels"`
-		Annotations map[string]string       `json:"annotations"`
-		Owners      []metav1.OwnerReference `json:"ownerReferences"`
+		Name      string                  `json:"name"`
+		Namespace string                  `json:"namespace,omitempty"`
+		Labels    map[string]string       `json:"labels"`
+		Owners    []metav1.OwnerReference `json:"ownerReferences"`
 	}
 	objectRef struct {
 		APIVersion string `json:"apiVersion"`
@@ -220,30 +229,25 @@ func (r *Reports) Write(ctx context.Context, result *report.Result) error {
 		return nil
 	}
 	o := r.report(result)
-	text, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	digest := sha256.Sum256(text)
-	hash, key := hex.EncodeToString(digest[:16]), reportKey{o.Metadata.Namespace, o.Metadata.Name}
-	if known := r.known[key]; known != nil && known.hash == hash {
-		known.seen = true
-		return nil
-	}
-	o.Metadata.Annotations = map[string]string{hashAnnotation: hash}
 	found := r.now()
 	for i := range o.Results {
 		o.Results[i].Timestamp = metav1.Timestamp{Seconds: found.Unix(), Nanos: int32(found.Nanosecond())}
 	}
-	if text, err = json.Marshal(o); err != nil {
+	text, err := json.Marshal(o)
+	if err != nil {
 		return err
+	}
+	content, key := digestOf(text), reportKey{o.Metadata.Namespace, o.Metadata.Name}
+	if known := r.known[key]; known != nil && known.digest == content {
+		known.seen = true
+		return nil
 	}
 	err = r.client.rest.Patch(types.ApplyPatchType).AbsPath(r.at(key)).
 		Param("fieldManager", reportManager).Param("force", "true").Body(text).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("cannot write the %s of %s: %w", o.Kind, result.Object(), err)
 	}
-	r.known[key] = &knownReport{hash, true}
+	r.known[key] = &knownReport{content, true}
 	return nil
 }
 
@@ -267,6 +271,9 @@ func (r *Reports) report(result *report.Result) *reportObject {
 		properties := map[string]string{"operation": part.Operation}
 		if depth > 0 {
 			properties["object"] = part.Object()
+		}
+		if part.User != "" {
+			properties["user"] = part.User
 		}
 		switch part.Decision {
 		case report.Denied:

@@ -99,6 +99,53 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// TestReportsChanged changes reports as somebody may who can edit them. The next audit writes
+// them again.
+func TestReportsChanged(t *testing.T) {
+	const at = openReports + "/namespaces/ns0/reports/fastadmit-uid-a"
+	f := func(old, changed string, want bool) {
+		t.Helper()
+		s := newStand(t)
+		s.serveReports(openReports, "reports", "clusterreports")
+		result := denied("a")
+		result.Message, result.Warnings = "no \xff\n<ä>", []report.Finding{{Plugin: "A", Message: "w"}}
+		audit := func() {
+			r, err := NewReports(t.Context(), s.config(), "", nil)
+			if err == nil {
+				err = r.Write(t.Context(), result)
+			}
+			if removed, failed := r.RemoveOld(t.Context()); err != nil || failed != nil || removed != 0 {
+				t.Fatalf("got %v, %v and %d removed", err, failed, removed)
+			}
+		}
+		audit()
+		stored := strings.Replace(s.written[at], old, changed, 1)
+		if stored == s.written[at] && old != changed {
+			t.Fatalf("%s is not in %s", old, stored)
+		}
+		s.lists[openReports+"/reports"], s.writes = []string{stored}, nil
+		audit()
+		if got := len(s.writes) > 0; got != want {
+			t.Errorf("%s instead of %s: got a write %t, want %t", changed, old, got, want)
+		}
+	}
+	f("", "", false)
+	f(`"results":[`, `"other":[],"results":[`, false)
+	f(`"labels":{`, `"annotations":{"a":"b"},"resourceVersion":"7","labels":{"a":"b",`, false)
+	f(`"message":"w","timestamp":{"seconds":`, `"message":"w","timestamp":{"seconds":1`, false)
+	f(`"results":[`, `"results":[],"Results":[`, true)
+	f(`"results":[`, `"x":[`, true)
+	f(`"result":"fail"`, `"result":"pass"`, true)
+	f(`"fail":1`, `"fail":0`, true)
+	f(`"message":"w"`, `"message":"v"`, true)
+	f(`"message":"w"`, `"message":7`, true)
+	f(`"scored":true,`, ``, true)
+	f(`"operation":"CREATE"`, `"operation":"UPDATE"`, true)
+	f(`"policy":"A"`, `"policy":"B"`, true)
+	f(`"scope":{`, `"scope":{"name":"x"},"y":{`, true)
+	f(`"uid":"uid-a"}]`, `"uid":"uid-b"}]`, true)
+}
+
 // TestReportAPIs chooses where reports are written.
 func TestReportAPIs(t *testing.T) {
 	s := newStand(t)

@@ -40,7 +40,7 @@ func unpack(source Source, text []byte, known places, depth int) []Item {
 		return refuse("got a member items in the kind %q: kubectl reads the items instead of the object; want a kind that ends with List", list.Kind)
 	case depth == listDepthMax:
 		return refuse("got lists in lists, %d deep, want at most %d", depth+1, listDepthMax)
-	case json.Unmarshal(list.Items, &elements) != nil:
+	case kjson.UnmarshalCaseSensitivePreserveInts(list.Items, &elements) != nil:
 		return refuse("got the items %s, want a list", shortened(list.Items))
 	}
 	if err := checkCase(text); err != nil {
@@ -73,7 +73,7 @@ func (h *Head) typed(element []byte) []byte {
 		return element
 	}
 	var object map[string]json.RawMessage
-	if json.Unmarshal(element, &object) != nil || object == nil {
+	if kjson.UnmarshalCaseSensitivePreserveInts(element, &object) != nil || object == nil {
 		return element
 	}
 	object["kind"], _ = json.Marshal(kind) // strings can be marshalled

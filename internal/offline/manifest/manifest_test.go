@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/files"
 )
 
 // shown has a line for each item.
@@ -78,7 +80,8 @@ kind: List
 metadata:
   resourceVersion: ""
 `, "f:3 v1 Pod/a", "f:10 v1 Pod/b")
-	f("kind: PodList\napiVersion: v1\nitems:\n  -\n    metadata:\n      name: a\n  - metadata: {name: b}\n", "f:4 v1 Pod/a", "f:7 v1 Pod/b")
+	f("kind: PodList\napiVersion: v1\nitems:\n  -\n    metadata:\n      name: a\n  - metadata: {name: b}\n", "f:4 v1 Pod/a",
+		"f:7 v1 Pod/b")
 	f("kind: List\napiVersion: v1\nitems:\n- &a {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- *a\n", "f:4 v1 Pod/a", "f:5 v1 Pod/a")
 	f("kind: List\napiVersion: v1\nitems: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]}]\n",
 		"f:1 v1 Pod/a")
@@ -140,12 +143,13 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := shown(Read([]string{filepath.Join(dir, "d"), "-", filepath.Join(dir, "no.yaml"), filepath.Join(dir, "e"), plain},
-		strings.NewReader(pod("in"))))
+		strings.NewReader(pod("in")), files.TreeOf))
 	want := strings.ReplaceAll(`DIR/d/.dir/broken.yaml:1: cannot be read: did not find expected node content
 DIR/d/.hidden.yaml:3 v1 Pod/hidden
 DIR/d/a.yaml:1 v1 Pod/a
 DIR/d/b.yml:1 v1 Pod/b
-DIR/d/link.yaml:1 v1 Pod/plain
+DIR/d/link.yaml: read DIR/d/link.yaml: the path, or a symbolic link in it, leads out of the folder "DIR/d"`+
+		`; want a file in this folder, and relative links; --allow-files-outside allows others
 DIR/d/sub/bad.yaml:1: cannot be read: did not find expected node content
 DIR/d/sub/c.json:1 v1 Pod/c
 stdin:1 v1 Pod/in
@@ -155,14 +159,21 @@ DIR/plain.txt:1 v1 Pod/plain`, "DIR", dir)
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	got = shown(Read([]string{filepath.Join(dir, "d/link.yaml")}, nil, files.TreeOf))
+	if want := "d/link.yaml:1 v1 Pod/plain"; !strings.HasSuffix(got, want) {
+		t.Errorf("got %s of a link that the user names, want %s", got, want)
+	}
+	if got := shown(Read([]string{filepath.Join(dir, "d")}, nil, files.Everywhere)); !strings.Contains(got, "d/link.yaml:1 v1 Pod/plain") {
+		t.Errorf("got %s, want the file to which the link leads", got)
+	}
 	t.Chdir(filepath.Join(dir, "e"))
 	write("e/.x.yaml", "x: y")
-	if got := shown(Read([]string{"."}, nil)); got != "" {
+	if got := shown(Read([]string{"."}, nil, files.TreeOf)); got != "" {
 		t.Errorf("got %s of a hidden file that is no object", got)
 	}
 	write("e/x.yaml", "x: y")
-	if got, want := shown(Read([]string{"."}, nil)), `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want `+
-		`both`; got != want {
+	got = shown(Read([]string{"."}, nil, files.TreeOf))
+	if want := `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want both`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

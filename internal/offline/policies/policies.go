@@ -136,7 +136,7 @@ func (s *Set) Add(items []manifest.Item) (added int) {
 // asKubernetes returns the text of a document with Kubernetes' apiVersion.
 func asKubernetes(item *manifest.Item) []byte {
 	var members map[string]json.RawMessage
-	if item.GroupVersionKind().Group == kubernetesGroup || json.Unmarshal(item.JSON, &members) != nil {
+	if item.GroupVersionKind().Group == kubernetesGroup || kjson.UnmarshalCaseSensitivePreserveInts(item.JSON, &members) != nil {
 		return item.JSON
 	}
 	members["apiVersion"] = json.RawMessage(`"` + kubernetesVersion + `"`)

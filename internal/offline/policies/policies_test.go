@@ -16,6 +16,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
@@ -277,7 +278,7 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := new(Set)
-	s.Add(manifest.Read([]string{file}, nil))
+	s.Add(manifest.Read([]string{file}, nil, files.Everywhere))
 	at := func(path string, index int) *field.Path {
 		return field.NewPath("spec").Child("validations").Index(index).Child(path)
 	}
@@ -324,7 +325,7 @@ func TestLocateMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := new(Set)
-	s.Add(manifest.Read([]string{file}, nil))
+	s.Add(manifest.Read([]string{file}, nil, files.Everywhere))
 	var errs []error
 	for i := range n {
 		err := errors.New(`unknown field "spec"`)

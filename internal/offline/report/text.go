@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // text is for people.
@@ -74,7 +76,7 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 		}
 	}
 	var operations []json.RawMessage
-	if r.Decision == Patched && json.Unmarshal(r.Patch, &operations) == nil {
+	if r.Decision == Patched && kjson.UnmarshalCaseSensitivePreserveInts(r.Patch, &operations) == nil {
 		for _, operation := range operations {
 			fmt.Fprintf(b, "%s  %s\n", indent, operation)
 		}

@@ -30,10 +30,12 @@ func NewLive(o Options) *Live {
 // Review reviews an object. text is its JSON as returned by the API server.
 //
 // With CREATE, the object is reviewed as if it were created now. Fields that the API server
-// sets are removed (uid, resourceVersion, status and so on). If a controller of
-// kube-controller-manager owns the object, it is the user of the request. With UPDATE, the
-// object is reviewed as an update without a change. An object that is being deleted is
-// skipped.
+// sets are removed (uid, resourceVersion, status and so on). If an object says that a
+// controller of kube-controller-manager owns it, it is reviewed with the controller as the
+// user, and again with the User of the options, unless TrustOwners is set: anybody who may
+// create an object may write an ownerReference. The result is the worse one of the two.
+// With UPDATE, the object is reviewed as an update without a change. An object that is
+// being deleted is skipped.
 func (l *Live) Review(ctx context.Context, kind schema.GroupVersionKind, resource discovery.Resource, text []byte) *report.Result {
 	r, object := l.reviewer, &l.object
 	object.Reset(typed(kind, text))
@@ -55,24 +57,62 @@ func (l *Live) Review(ctx context.Context, kind schema.GroupVersionKind, resourc
 		return result
 	}
 	var old []byte
+	owner := ""
 	if q.Operation == codec.Update {
 		old = object.Root().AppendJSON(nil)
 	} else {
-		if owner := controllerOf(object); owner != "" {
-			q.UserInfo = controllerUser(owner)
-			result.User = q.UserInfo.Username
-		}
+		owner = controllerOf(object)
 		asNew(object)
 	}
 	if err := object.Err(); err != nil {
 		result.Decision, result.Message = report.Broken, "cannot be read: "+err.Error()
 		return result
 	}
-	stored := r.ask(ctx, q, object.Root().AppendJSON(nil), old, result)
-	if stored != nil {
-		r.children(ctx, result, kind, resource.Resource, stored, &r.User)
+	created := object.Root().AppendJSON(nil)
+	if owner == "" {
+		l.ask(ctx, q, created, old, result)
+		return result
+	}
+	second := *result
+	q.UserInfo = controllerUser(owner)
+	result.User = q.UserInfo.Username
+	l.ask(ctx, q, created, nil, result)
+	if r.TrustOwners || severity(result) == severities-1 {
+		return result
+	}
+	q.UserInfo = &r.User
+	second.User = r.User.Username
+	if l.ask(ctx, q, created, nil, &second); severity(&second) > severity(result) {
+		return &second
 	}
 	return result
+}
+
+// ask has an object reviewed, and those that controllers create for it.
+func (l *Live) ask(ctx context.Context, q *request, object, old []byte, result *report.Result) {
+	if stored := l.reviewer.ask(ctx, q, object, old, result); stored != nil {
+		l.reviewer.children(ctx, result, schema.GroupVersionKind(q.Kind), q.Resource.Resource, stored, &l.reviewer.User)
+	}
+}
+
+// severities is the number of values of severity.
+const severities = 4
+
+// severity returns how bad a result is: 0 without findings, 1 with warnings, 2 if a review
+// was not possible, 3 for a denial.
+func severity(result *report.Result) (worst int) {
+	if result.IsNews() {
+		worst = 1
+	}
+	result.Walk(func(r *report.Result, _ int) {
+		switch r.Decision {
+		case report.Denied:
+			worst = severities - 1
+		case report.Failed, report.Broken:
+			worst = max(worst, 2)
+		}
+	})
+	return worst
 }
 
 // typed returns the object with its kind, which elements of typed lists do not
@@ -101,8 +141,8 @@ func asNew(object *codec.Object) {
 	object.Remove("status")
 }
 
-// controllerOf returns the controller of kube-controller-manager that made the
-// object, "" if it was made by somebody else.
+// controllerOf returns the controller of kube-controller-manager that made the object,
+// according to its ownerReferences, "" if none did.
 func controllerOf(object *codec.Object) string {
 	for _, owner := range object.Get("metadata", "ownerReferences").Elements() {
 		if owner.Get("controller").Bool() {

@@ -60,6 +60,9 @@ type Options struct {
 	// SkipUnknown skips documents that are not Kubernetes objects or have an unknown kind.
 	SkipUnknown bool
 
+	// TrustOwners lets Live review an owned object as its controller only.
+	TrustOwners bool
+
 	KeepObjects, KeepResponse bool // set Before and After, and Response, of the results
 
 	// Selects reports whether kube-apiserver would send a review. Others are skipped. Nil

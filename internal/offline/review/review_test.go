@@ -262,7 +262,8 @@ func TestLive(t *testing.T) {
 		t.Helper()
 		r := new(recorder)
 		live := NewLive(Options{Chain: r.chain(t), Operation: operation, User: User{Username: "admin"}})
-		resource := discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespaced: true}
+		resource := discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+			Namespaced: true}
 		got := live.Review(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, resource, []byte(object))
 		if got.Said() != want || strings.Join(r.seen, "") != wantSeen {
 			t.Errorf("%s: got %q and %q, want %q and %q", object, got.Said(), r.seen, want, wantSeen)
@@ -274,8 +275,58 @@ func TestLive(t *testing.T) {
 	f(codec.Create, `{"metadata":{"name":"a","deletionTimestamp":"x"}}`, "", "skipped: it is being deleted")
 	const owned = `{"metadata":{"name":"a","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r"%s}]}}`
 	f(codec.Create, fmt.Sprintf(owned, `,"controller":true`), "CREATE pods /a by "+
-		"system:serviceaccount:kube-system:replicaset-controller dry false object  old ", "allowed")
+		"system:serviceaccount:kube-system:replicaset-controller dry false object  old CREATE pods /a by admin dry false object  old ",
+		"allowed")
 	f(codec.Create, fmt.Sprintf(owned, ``), "CREATE pods /a by admin dry false object  old ", "allowed")
 	f(codec.Update, fmt.Sprintf(owned, `,"controller":true`), "UPDATE pods /a by admin dry false object  old ", "allowed")
 	f(codec.Create, `{`, "", "broken: cannot be read: invalid JSON at byte 1: got the end of the text, want ',' or a closing bracket")
+}
+
+// TestOwners shows that an ownerReference, which anybody may write, does not let an object
+// pass as that of a controller.
+func TestOwners(t *testing.T) {
+	const controller = "system:serviceaccount:kube-system:job-controller"
+	f := func(trust bool, controllers, others, want, wantUser string) {
+		t.Helper()
+		chain, err := admission.NewChain([]admission.Plugin{{
+			Name: "Test", Rules: []admission.Rule{admission.Any()}, Validates: true,
+			New: func(admission.Setup) (admission.Handler, error) {
+				return admission.Handler{Validate: func(_ context.Context, review *codec.Review) admission.Result {
+					does := others
+					if review.UserInfo().Get("username").String() == controller {
+						does = controllers
+					}
+					switch does {
+					case "denied":
+						return admission.Denied(errors.New("no"))
+					case "failed":
+						return admission.Errored(errors.New("no"))
+					case "warned":
+						review.Response.Warn("no")
+					}
+					return admission.Allowed()
+				}}, nil
+			},
+		}}, map[string]admission.Enabled{"Test": {}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live := NewLive(Options{Chain: chain, Operation: codec.Create, User: User{Username: "admin"}, TrustOwners: trust})
+		r := live.Review(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, discovery.Resource{}, []byte(
+			`{"metadata":{"name":"a","ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","controller":true}]}}`))
+		if got := string(r.Decision) + strings.Repeat(" warned", len(r.Warnings)); got != want || r.User != wantUser {
+			t.Errorf("as a controller %s, as others %s: got %s as %s, want %s as %s", controllers, others, got, r.User, want, wantUser)
+		}
+	}
+	f(false, "", "", "allowed", controller)
+	f(false, "", "denied", "denied", "admin")
+	f(false, "denied", "", "denied", controller)
+	f(false, "denied", "denied", "denied", controller)
+	f(false, "failed", "denied", "denied", "admin")
+	f(false, "warned", "failed", "failed", "admin")
+	f(false, "failed", "warned", "failed", controller)
+	f(false, "", "warned", "allowed warned", "admin")
+	f(false, "warned", "", "allowed warned", controller)
+	f(true, "", "denied", "allowed", controller)
+	f(true, "denied", "", "denied", controller)
 }

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
@@ -247,10 +248,10 @@ func (r *reviewer) recorded(ctx context.Context, t *target, result *report.Resul
 // dryRun makes the request of an AdmissionReview a dry run.
 func dryRun(document []byte) ([]byte, error) {
 	var review, request map[string]json.RawMessage
-	if err := json.Unmarshal(document, &review); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &review); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(review["request"], &request); err != nil || request == nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(review["request"], &request); err != nil || request == nil {
 		return document, nil // what is wrong with it is said where it is read
 	}
 	request["dryRun"] = json.RawMessage("true")
@@ -360,9 +361,11 @@ func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
 // noteAudits fills in the messages of denials that are audit annotations only.
 func noteAudits(answer []byte, result *report.Result) {
 	var review struct {
-		Response struct{ AuditAnnotations map[string]string }
+		Response struct {
+			AuditAnnotations map[string]string `json:"auditAnnotations"`
+		} `json:"response"`
 	}
-	if len(result.Audits) == 0 || json.Unmarshal(answer, &review) != nil {
+	if len(result.Audits) == 0 || kjson.UnmarshalCaseSensitivePreserveInts(answer, &review) != nil {
 		return
 	}
 	for i := range result.Audits {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/internal/offline/report"
@@ -136,9 +137,11 @@ func (e *Expect) compareAnnotations(r *report.Result) (differences []string) {
 		return nil
 	}
 	var review struct {
-		Response struct{ AuditAnnotations map[string]string }
+		Response struct {
+			AuditAnnotations map[string]string `json:"auditAnnotations"`
+		} `json:"response"`
 	}
-	_ = json.Unmarshal(r.Response, &review) // we wrote it; nothing means no annotations
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(r.Response, &review) // we wrote it; nothing means no annotations
 	got := review.Response.AuditAnnotations
 	for _, key := range slices.Sorted(maps.Keys(e.AuditAnnotations)) {
 		want := e.AuditAnnotations[key]
@@ -156,7 +159,7 @@ func (e *Expect) compareObject(r *report.Result) (differences []string) {
 	if e.Patch != nil {
 		var got []json.RawMessage
 		if r.Patch != nil {
-			_ = json.Unmarshal(r.Patch, &got) // we wrote it
+			_ = kjson.UnmarshalCaseSensitivePreserveInts(r.Patch, &got) // we wrote it
 		}
 		if !reflect.DeepEqual(values(got), values(*e.Patch)) {
 			differences = append(differences, "patch:\n"+unified(asYAML(*e.Patch), asYAML(got)))
@@ -164,8 +167,8 @@ func (e *Expect) compareObject(r *report.Result) (differences []string) {
 	}
 	if e.Object != nil {
 		var want, got any
-		_ = json.Unmarshal(e.Object, &want) // it was decoded with the suite
-		_ = json.Unmarshal(r.After, &got)   // we wrote it
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(e.Object, &want) // it was decoded with the suite
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(r.After, &got)   // we wrote it
 		if expected := overlaid(want, got); !reflect.DeepEqual(expected, got) {
 			differences = append(differences, "object:\n"+unified(asYAML(expected), asYAML(got)))
 		}
@@ -212,7 +215,7 @@ func overlaid(want, got any) any {
 func values(texts []json.RawMessage) []any {
 	all := make([]any, len(texts))
 	for i, text := range texts {
-		_ = json.Unmarshal(text, &all[i]) // they were decoded before
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &all[i]) // they were decoded before
 	}
 	return all
 }

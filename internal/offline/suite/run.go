@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
@@ -26,6 +27,8 @@ type Setup struct {
 	BindPolicies              string
 	EnableAdmissionPlugins    []string
 	AdmissionFile, ConfigFile string // "" for none
+	// Tree has these files and those that they name.
+	Tree files.Tree
 
 	User         review.User
 	Namespace    string
@@ -37,7 +40,7 @@ func (s *Suite) setup(c *Case) *Setup {
 	setup := &Setup{
 		Policies: slices.Clone(s.policies), State: slices.Concat(s.state, c.state), Objects: slices.Clone(c.object), Old: slices.Clone(c.old),
 		BindPolicies: s.BindPolicies, EnableAdmissionPlugins: s.EnableAdmissionPlugins,
-		AdmissionFile: s.path(s.AdmissionControlConfigFile), ConfigFile: s.path(s.Config),
+		AdmissionFile: s.path(s.AdmissionControlConfigFile), ConfigFile: s.path(s.Config), Tree: s.tree,
 		Namespace: cmp.Or(c.Namespace, s.Namespace, metav1.NamespaceDefault), Operation: c.Operation,
 	}
 	if user := cmp.Or(c.User, s.User); user != nil {
@@ -72,20 +75,20 @@ type Runner struct {
 	FailFast bool
 }
 
-// Run runs the suites in files, with one case per CPU at the same time. The outcomes are in
+// Run runs suites, with one case per CPU at the same time. The outcomes are in
 // the order of the files and cases. A suite that cannot be read is one outcome with Broken;
 // the other suites run nevertheless.
-func (r *Runner) Run(ctx context.Context, files []string) []Outcome {
+func (r *Runner) Run(ctx context.Context, suites []File) []Outcome {
 	type work struct {
 		suite *Suite
 		c     *Case
 	}
 	var outcomes []Outcome
 	var all []work
-	for _, file := range files {
+	for _, file := range suites {
 		s, err := Read(file)
 		if err != nil {
-			outcomes, all = append(outcomes, Outcome{Suite: file, File: file, Broken: err}), append(all, work{})
+			outcomes, all = append(outcomes, Outcome{Suite: file.Name, File: file.Name, Broken: err}), append(all, work{})
 			continue
 		}
 		for i := range s.Cases {

@@ -4,6 +4,7 @@ package suite
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/files"
@@ -51,6 +54,7 @@ type Suite struct {
 	Cases  []Case `json:"cases"`
 
 	file     string
+	tree     files.Tree
 	document *strictyaml.Document
 	policies []manifest.Item
 	state    []manifest.Item
@@ -99,7 +103,7 @@ func (g *Given) UnmarshalJSON(text []byte) error {
 		g.object = bytes.Clone(text)
 		return nil
 	}
-	if err := json.Unmarshal(text, &g.path); err != nil || g.path == "" {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &g.path); err != nil || g.path == "" {
 		return errors.New("want the path of a file, or an object")
 	}
 	return nil
@@ -110,18 +114,33 @@ func (g *Given) isSet() bool { return g.path != "" || g.object != nil }
 // patterns are the names of files with suites.
 var patterns = []string{"fastadmit-test.yaml", "fastadmit-test.yml", "*.test.yaml", "*.test.yml"}
 
-// Find returns the names of files with suites, sorted and without duplicates. Paths of files
-// are returned unchanged. In folders and their subfolders, it finds files with the name
-// fastadmit-test.yaml or a name that ends with .test.yaml; .yml is possible too. Hidden files
-// and folders are skipped. It is an error if a folder contains no suite.
-func Find(paths []string) (found []string, err error) {
+// File is a file with a suite.
+type File struct {
+	Name string
+	// Tree has the files that the suite may name.
+	Tree files.Tree
+}
+
+// Find returns the files with suites, sorted by name and without duplicates. In folders and
+// their subfolders, it finds files with the name fastadmit-test.yaml or a name that ends with
+// .test.yaml; .yml is possible too. Hidden files and folders are skipped. It is an error if a
+// folder contains no suite. The suites of a folder may name files in it, and a path that is a
+// file may name those of its folder; with outside, all may name any file.
+func Find(paths []string, outside bool) (found []File, err error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
 		}
+		tree := files.Tree(path)
 		if !info.IsDir() {
-			found = append(found, path)
+			tree = files.Tree(filepath.Dir(path))
+		}
+		if outside {
+			tree = ""
+		}
+		if !info.IsDir() {
+			found = append(found, File{path, tree})
 			continue
 		}
 		before := len(found)
@@ -133,7 +152,7 @@ func Find(paths []string) (found []string, err error) {
 			case isHidden && entry.IsDir():
 				return fs.SkipDir
 			case !isHidden && !entry.IsDir() && isSuite(entry.Name()):
-				found = append(found, name)
+				found = append(found, File{name, tree})
 			}
 			return nil
 		})
@@ -144,8 +163,10 @@ func Find(paths []string) (found []string, err error) {
 			return nil, fmt.Errorf("%s: there is no suite: no file has one of the names %s", path, strings.Join(patterns, ", "))
 		}
 	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
+	slices.SortStableFunc(found, func(a, b File) int { // the larger one of two trees first, which has the shorter path
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(len(a.Tree), len(b.Tree)))
+	})
+	return slices.CompactFunc(found, func(a, b File) bool { return a.Name == b.Name }), nil
 }
 
 func isSuite(name string) bool {
@@ -157,13 +178,13 @@ func isSuite(name string) bool {
 
 // Read reads a suite and the files that it names. The error joins all errors, with file and
 // line.
-func Read(file string) (*Suite, error) {
-	content, err := files.Read(file)
+func Read(file File) (*Suite, error) {
+	content, err := file.Tree.Read(file.Name)
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{file: file}
-	if s.document, err = strictyaml.Parse(file, content); err != nil {
+	s := &Suite{file: file.Name, tree: file.Tree}
+	if s.document, err = strictyaml.Parse(file.Name, content); err != nil {
 		return nil, err
 	}
 	errs, decoded := s.document.Decode(s)
@@ -174,7 +195,7 @@ func Read(file string) (*Suite, error) {
 		return nil, errors.Join(errs...)
 	}
 	if s.Name == "" {
-		s.Name = file
+		s.Name = file.Name
 	}
 	return s, nil
 }
@@ -257,7 +278,7 @@ func (s *Suite) read(g *Given, path string) (items []manifest.Item, errs []error
 			items[i].Line = s.document.Line(path)
 		}
 	} else {
-		items = manifest.Read([]string{s.path(g.path)}, nil)
+		items = manifest.Read([]string{s.path(g.path)}, nil, func(string) files.Tree { return s.tree })
 	}
 	for i := range items {
 		fault := items[i].Fault
@@ -294,12 +315,12 @@ type Text struct {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *Text) UnmarshalJSON(text []byte) error {
-	if json.Unmarshal(text, &t.equals) == nil {
+	if kjson.UnmarshalCaseSensitivePreserveInts(text, &t.equals) == nil {
 		return nil
 	}
 	const want = `want a text, or {contains: "text"}, or {matches: "regular expression"}`
 	var given map[string]string
-	if json.Unmarshal(text, &given) != nil || len(given) != 1 {
+	if kjson.UnmarshalCaseSensitivePreserveInts(text, &given) != nil || len(given) != 1 {
 		return errors.New(want)
 	}
 	for how, text := range given {

@@ -38,7 +38,11 @@ func TestFind(t *testing.T) {
 	})
 	f := func(paths []string, wantErr string, want ...string) {
 		t.Helper()
-		got, err := Find(paths)
+		all, err := Find(paths, false)
+		var got []string
+		for _, file := range all {
+			got = append(got, file.Name)
+		}
 		if !slices.Equal(got, want) || (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
 			t.Errorf("%q: got %q, %v, want %q, %q", paths, got, err, want, wantErr)
 		}
@@ -49,6 +53,79 @@ func TestFind(t *testing.T) {
 	f([]string{"a", "b"}, "b: there is no suite: no file has one of the names fastadmit-test.yaml, fastadmit-test.yml, *.test.yaml, "+
 		"*.test.yml")
 	f([]string{"c"}, "no such file")
+}
+
+// TestOutside shows which files suites may name, and that others are not read.
+func TestOutside(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, map[string]string{
+		"secret.yaml": pod("secret"), "elsewhere/secret.yaml": pod("secret"),
+		"tree/pod.yaml": pod("a"), "tree/sub/pod.yaml": pod("b"),
+	})
+	for link, to := range map[string]string{
+		"tree/inside.yaml": "sub/pod.yaml", "tree/outside.yaml": "../secret.yaml", "tree/absolute.yaml": "/etc/hostname",
+		"tree/elsewhere": "../elsewhere", "tree/linked/secret.yaml": "../../secret.yaml", "tree/suite.test.yaml": "../secret.yaml",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(to, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(path, object string, outside bool, want string) {
+		t.Helper()
+		const name = "tree/sub/a.test.yaml"
+		write(t, map[string]string{name: head + "cases: [{name: a, object: " + object + ", expect: {decision: allowed}}]\n"})
+		found, err := Find([]string{path}, outside)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			if file.Name != name {
+				continue
+			}
+			s, err := Read(file)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = names(s.Cases[0].object)
+			}
+			if got != want && (want == "" || !strings.Contains(got, want)) {
+				t.Errorf("%s in %s: got %s, want %s", object, path, got, want)
+			}
+		}
+	}
+	const refused = `leads out of the folder "tree"; want a file in this folder, and relative links; --allow-files-outside allows others`
+	f("tree", "../pod.yaml", false, "Pod/a@1")
+	f("tree", "../../tree/pod.yaml", false, "Pod/a@1")
+	f("tree", dir+"/tree/pod.yaml", false, "Pod/a@1")
+	f("tree", "../inside.yaml", false, "Pod/b@1")
+	f("tree", "../../secret.yaml", false, "tree/sub/a.test.yaml:3: cases[0].object: secret.yaml: ")
+	f("tree", "../../secret.yaml", false, refused)
+	f("tree", dir+"/secret.yaml", false, refused)
+	f("tree", "/etc/hostname", false, refused)
+	f("tree", "../outside.yaml", false, refused)
+	f("tree", "../absolute.yaml", false, refused)
+	f("tree", "../elsewhere", false, refused)
+	f("tree", "../elsewhere/secret.yaml", false, refused)
+	f("tree", "../linked", false, refused)
+	f("tree", "'-'", false, "no such file")
+	f(".", "../../secret.yaml", false, "Pod/secret@1")
+	f("tree", "../../secret.yaml", true, "Pod/secret@1")
+	f("tree", "../elsewhere/secret.yaml", true, "Pod/secret@1")
+	// A file that the user names may name the files of its folder.
+	f("tree/sub/a.test.yaml", "pod.yaml", false, "Pod/b@1")
+	f("tree/sub/a.test.yaml", "../pod.yaml", false, `leads out of the folder "tree/sub"`)
+
+	if _, err := Read(File{Name: "tree/suite.test.yaml", Tree: "tree"}); err == nil || !strings.Contains(err.Error(), refused) {
+		t.Errorf("got %v of a link to a suite, want %s", err, refused)
+	}
+	// Of two arguments the larger folder counts.
+	found, err := Find([]string{"tree/sub/a.test.yaml", "tree"}, false)
+	if err != nil || found[0] != (File{"tree/sub/a.test.yaml", "tree"}) {
+		t.Errorf("got %v, %v, want the suite once, with all files of the folder", found, err)
+	}
 }
 
 const head = "apiVersion: fastadmit.io/v1alpha1\nkind: TestSuite\n"
@@ -64,7 +141,7 @@ func TestReadErrors(t *testing.T) {
 		t.Helper()
 		write(t, map[string]string{"s.yaml": content})
 		var got string
-		if s, err := Read("s.yaml"); err != nil {
+		if s, err := Read(File{Name: "s.yaml"}); err != nil {
 			got = err.Error()
 		} else {
 			got = fmt.Sprintf("%+v", s)
@@ -146,7 +223,7 @@ cases:
 		"dir/folder/x.yaml": pod("state") + "---\nno: object\n---\n" + head,
 		"dir/objects.yaml":  pod("one") + "---\n" + pod("two"),
 	})
-	s, err := Read("dir/s.yaml")
+	s, err := Read(File{Name: "dir/s.yaml"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +245,7 @@ cases:
 		t.Errorf("got the name %q and line %d", s.Name, s.Cases[1].line)
 	}
 	write(t, map[string]string{"t.yaml": head + "name: t\ncases:\n- {name: a, object: dir/p.yaml, expect: {decision: allowed}}\n"})
-	if s, err = Read("t.yaml"); err != nil {
+	if s, err = Read(File{Name: "t.yaml"}); err != nil {
 		t.Fatal(err)
 	}
 	if c := s.setup(&s.Cases[0]); c.Namespace != "default" || c.AdmissionFile != "" || c.ConfigFile != "" || c.WorkloadPods ||
@@ -177,8 +254,8 @@ cases:
 	}
 }
 
-// suites writes two suites and a broken one, and returns their names.
-func suites(t *testing.T) []string {
+// suites writes two suites and a broken one, and returns them.
+func suites(t *testing.T) []File {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	one := func(name, decision string) string {
@@ -190,7 +267,7 @@ func suites(t *testing.T) []string {
 		"2.yaml": "x: [",
 		"3.yaml": head + "cases:\n" + one("good", "allowed") + one("away", "allowed"),
 	})
-	return []string{"1.yaml", "2.yaml", "3.yaml"}
+	return []File{{Name: "1.yaml"}, {Name: "2.yaml"}, {Name: "3.yaml"}}
 }
 
 // reviews allows all but three names.
@@ -253,7 +330,7 @@ func TestFailFast(t *testing.T) {
 		calls <- s.Objects[0].Metadata.Name
 		return reviews(ctx, s)
 	}}
-	outcomes := runner.Run(t.Context(), []string{files[1], files[0], files[2]})
+	outcomes := runner.Run(t.Context(), []File{files[1], files[0], files[2]})
 	skipped := 0
 	for i := range outcomes {
 		if outcomes[i].Skipped {
@@ -351,7 +428,7 @@ func TestText(t *testing.T) {
 func TestFailFastInOrder(t *testing.T) {
 	files := suites(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	f := func(files []string, failFast bool, want ...bool) {
+	f := func(files []File, failFast bool, want ...bool) {
 		t.Helper()
 		var got []bool
 		for _, o := range (&Runner{Review: reviews, FailFast: failFast}).Run(t.Context(), files) {
@@ -380,7 +457,7 @@ func TestOperations(t *testing.T) {
 	f := func(cases string, want ...string) {
 		t.Helper()
 		write(t, map[string]string{"s.yaml": head + "cases:\n" + cases})
-		s, err := Read("s.yaml")
+		s, err := Read(File{Name: "s.yaml"})
 		var got string
 		if err != nil {
 			got = err.Error()
@@ -404,7 +481,7 @@ func TestOperations(t *testing.T) {
 		`s.yaml:4: cases[0].expect.message: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`)
 	f("- {name: a, object: {a: b}, expect: {decision: allowed}}\n",
 		`s.yaml:4: cases[0].object: not a Kubernetes object: got kind "" and apiVersion "", want both`)
-	if _, err := Read("nowhere.yaml"); err == nil {
+	if _, err := Read(File{Name: "nowhere.yaml"}); err == nil {
 		t.Error("got no error for a file that does not exist")
 	}
 	if got := Formats(); !slices.Equal(got, []string{"text", "junit"}) {

@@ -88,7 +88,8 @@ func TestCallsLists(t *testing.T) {
 	}
 	for _, other := range [...]string{"[dyn('a')]", "[dyn('a'), 1]", "[dyn('a'), 1, 2]", "[dyn('a'), 2]", "[object.bools.t]", "[]"} {
 		p.addf(
-			"[object.same == %s, %[1]s == object.same, [object.same] == [%[1]s], [[object.bools.f]] == [%[1]s], [object.same].exists(x, x "+
+			"[object.same == %s, %[1]s == object.same, [object.same] == [%[1]s], [[object.bools.f]] == [%[1]s], "+
+				"[object.same].exists(x, x "+
 				"== %[1]s)]",
 			other,
 		)
@@ -332,7 +333,8 @@ func TestCallsMemory(t *testing.T) {
 			got = "fails"
 		}
 		if got != want {
-			t.Errorf("%s: got %v, %v, the review's error %v: it %s, want that it %s", expression, err, fatal, review.Object.Err(), got, want)
+			t.Errorf("%s: got %v, %v, the review's error %v: it %s, want that it %s", expression, err, fatal,
+				review.Object.Err(), got, want)
 		}
 	}
 }

@@ -175,7 +175,8 @@ func liveBytes() int64 {
 func TestMemoryLimit(t *testing.T) {
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {
 		for _, expression := range []string{
-			"object.l.map(x, object.text.replace('a', 'bb')).size() > 0", "object.text + object.long != ''", "[dyn(object.kind), dyn('a')] == []",
+			"object.l.map(x, object.text.replace('a', 'bb')).size() > 0", "object.text + object.long != ''",
+			"[dyn(object.kind), dyn('a')] == []",
 			"object.text.split('a').size() > 0", "object.l.map(x, x).size() > 0", "object.l.filter(x, true).size() > 0",
 		} {
 			x, e := compiledWith(t, c, expression), begun(t, c, 100)
@@ -186,7 +187,8 @@ func TestMemoryLimit(t *testing.T) {
 			for more := -1; more <= 1; more++ {
 				e := begun(t, c, 100)
 				e.limits.Take(calls.BytesMax - makes + more)
-				if value, err, fatal := e.Evaluate(x); err != nil || (fatal != nil) != (more > 0) || fatal != nil && !errors.Is(fatal, errOutOfMemory) {
+				if value, err, fatal := e.Evaluate(x); err != nil || (fatal != nil) != (more > 0) ||
+					fatal != nil && !errors.Is(fatal, errOutOfMemory) {
 					t.Errorf("%s with %+d bytes: got %v, %v, %v", expression, more, value, err, fatal)
 				}
 			}
@@ -228,8 +230,9 @@ func TestMemoryOfVariables(t *testing.T) {
 		for i := range 9 {
 			c.AddVariable(fmt.Sprintf("v%d", i), "object.l.map(x, object.text + x)", Declarations{})
 		}
-		x := compiledWith(t, c, "variables.v0 != [] && variables.v1 != [] && variables.v2 != [] && variables.v3 != [] && variables.v4 != [] && "+
-			"variables.v5 != [] && variables.v6 != [] && variables.v7 != [] && variables.v8 != []")
+		x := compiledWith(t, c,
+			"variables.v0 != [] && variables.v1 != [] && variables.v2 != [] && variables.v3 != [] && variables.v4 != [] && "+
+				"variables.v5 != [] && variables.v6 != [] && variables.v7 != [] && variables.v8 != []")
 		if _, err, fatal := begun(t, c, 1000).Evaluate(x); !errors.Is(fatal, errOutOfMemory) {
 			t.Errorf("got %v, %v, want it out of memory", err, fatal)
 		}

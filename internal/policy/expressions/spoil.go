@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"strings"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // spoilt are values that a field may get instead of its own.
@@ -19,7 +21,7 @@ var spoilt = []string{
 // on the order of map entries. Spoil returns an error if content is not a JSON object.
 func Spoil(r *rand.Rand, content []byte) ([]byte, error) {
 	var root map[string]json.RawMessage
-	if err := json.Unmarshal(content, &root); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(content, &root); err != nil {
 		return nil, err
 	}
 	for range 1 + r.IntN(4) {
@@ -38,12 +40,12 @@ func spoil(r *rand.Rand, v json.RawMessage, depth int) json.RawMessage {
 	var object map[string]json.RawMessage
 	var list []json.RawMessage
 	switch {
-	case depth > 0 && json.Unmarshal(v, &object) == nil && len(object) > 0:
+	case depth > 0 && kjson.UnmarshalCaseSensitivePreserveInts(v, &object) == nil && len(object) > 0:
 		names := sorted(object)
 		name := names[r.IntN(len(names))]
 		object[name] = spoil(r, object[name], depth-1)
 		return encode(object)
-	case depth > 0 && json.Unmarshal(v, &list) == nil && len(list) > 0:
+	case depth > 0 && kjson.UnmarshalCaseSensitivePreserveInts(v, &list) == nil && len(list) > 0:
 		i := r.IntN(len(list))
 		list[i] = spoil(r, list[i], depth-1)
 		return encode(list)

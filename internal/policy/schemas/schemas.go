@@ -4,7 +4,6 @@ package schemas
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"sigs.k8s.io/json"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
@@ -212,7 +212,7 @@ func definitionsIn(text []byte, path string) (map[string]*spec.Schema, error) {
 			Schemas map[string]*spec.Schema `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.Unmarshal(text, &document); err != nil {
+	if err := json.UnmarshalCaseSensitivePreserveInts(text, &document); err != nil {
 		return nil, fmt.Errorf("the schemas at %q cannot be read: %w", path, err)
 	}
 	return document.Components.Schemas, nil

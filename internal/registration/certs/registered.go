@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
 )
 
 const (
@@ -80,7 +81,7 @@ func (o *Options) configurations(objects []runtime.Object) (all []*configuration
 			return nil, fmt.Errorf("cannot encode a webhook configuration: %w", err)
 		}
 		c := &configuration{object: new(unstructured.Unstructured)}
-		if err := json.Unmarshal(text, &c.object.Object); err != nil {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &c.object.Object); err != nil {
 			return nil, fmt.Errorf("cannot decode a webhook configuration: %w", err)
 		}
 		for _, kind := range configurationKinds {
@@ -265,7 +266,7 @@ func (r *registration) note(text []byte) error {
 	var live *unstructured.Unstructured
 	if text != nil {
 		live = new(unstructured.Unstructured)
-		if err := json.Unmarshal(text, &live.Object); err != nil {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &live.Object); err != nil {
 			return err
 		}
 	}

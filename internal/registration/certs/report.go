@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 )
 
 const (
@@ -139,7 +140,7 @@ func (m *Manager) makeEvent(ctx context.Context, now time.Time, kind, reason, me
 		err = errors.New("there is none")
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &about)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &about)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read Deployment %s/%s: %w", m.o.SecretNamespace, m.o.Deployment, err)

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 )
 
 // attemptsMax is how often a pass reads and changes the Secret. Changing everything takes three
@@ -96,7 +97,7 @@ func (m *Manager) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	text, err := m.client.get(ctx, secretsPath(m.o.SecretNamespace), m.o.SecretName)
 	secret := new(corev1.Secret)
 	if err == nil && text != nil {
-		err = json.Unmarshal(text, secret)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, secret)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read Secret %s: %w", m.o.SecretName, err)
@@ -150,7 +151,7 @@ func (m *Manager) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 		err = errors.New("there is none")
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &owner)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &owner)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read ClusterRole %s, the owner of the certificates and webhook configurations: %w", m.o.Owner, err)

@@ -2,7 +2,6 @@ package certs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/json"
 )
 
 func servicesPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/services" }
@@ -49,7 +49,7 @@ func (m *Manager) resolve(ctx context.Context, s service) (string, error) {
 		return "", fmt.Errorf("there is no Service %s: create it, or name another one in clientConfig", s)
 	}
 	if err == nil {
-		err = json.Unmarshal(text, found)
+		err = json.UnmarshalCaseSensitivePreserveInts(text, found)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read Service %s: %w", s, err)
