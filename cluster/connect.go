@@ -38,6 +38,7 @@ func (s *State) connect() error {
 	}
 	shared.RateLimiter = newFairLimiter(qps, burst, o.Metrics)
 	shared.WarningHandler = rest.NoWarnings{} // the default writes them to stderr, as text
+	BoundAnswers(shared)
 	connections, err := rest.HTTPClientFor(shared)
 	if err != nil {
 		return fmt.Errorf("cluster state: cannot make a client: %w", err)

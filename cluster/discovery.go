@@ -189,7 +189,7 @@ func (d *Discovery) document(ctx context.Context, url string) ([]byte, error) {
 	}
 	what := s.named("", url)
 	document, err := s.share(asCaller(ctx, d.plugin, ""), what, what, func(ctx context.Context) (runtime.Object, error) {
-		text, err := readAll(s.client.Get().RequestURI(url).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx))
+		text, err := readAll(s.client.Get().RequestURI(url).SetHeader("Accept", runtime.ContentTypeJSON).Stream(streamed(ctx)))
 		if apierrors.IsNotFound(err) { // the API server has no Status for a path that it does not know
 			err = apierrors.NewNotFound(s.kind.Resource(), url)
 		}

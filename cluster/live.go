@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 // getLive gets an object from the API server. It finds an object that was created before
@@ -29,46 +31,57 @@ func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Ob
 		return p.whole, nil
 	}
 	what := s.named(namespace, name)
-	return s.share(ctx, "get "+what, what, func(ctx context.Context) (runtime.Object, error) {
+	loan := codec.NewLoan(ctx)
+	got, err := s.share(ctx, "get "+what, what, func(ctx context.Context) (runtime.Object, error) {
+		defer loan.Return()
 		object := s.kind.object.DeepCopyObject()
-		err := s.client.Get().NamespaceIfScoped(namespace, s.kind.namespaced).Resource(s.kind.resource).Name(name).Do(ctx).Into(object)
+		err := s.client.Get().NamespaceIfScoped(namespace, s.kind.namespaced).Resource(s.kind.resource).Name(name).
+			Do(lentBy(ctx, loan)).Into(object)
 		return object, s.counted(verbGet, what, err)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return got, keepAnswer(ctx, memoryOf(got.(Object)))
 }
 
 // listLive gets the objects of a namespace, or all objects, from the API server. The list
 // is empty if no object can be in the namespace. The namespace may be a view of a review.
-func (s *store) listLive(ctx context.Context, namespace string) (runtime.Object, error) {
+func (s *store) listLive(ctx context.Context, namespace string) ([]runtime.Object, error) {
 	if namespace != "" {
 		switch err := s.kind.checkName(namespace, namespace); {
 		case apierrors.IsNotFound(err):
-			return s.kind.list.DeepCopyObject(), nil
+			return nil, nil
 		case err != nil:
 			return nil, err
 		}
 	}
 	if s.client == nil {
-		return s.files.list(namespace)
+		list, err := s.files.list(namespace)
+		if err != nil {
+			return nil, err
+		}
+		return meta.ExtractList(list)
 	}
 	namespace = strings.Clone(namespace) // for the shared request
 	what := s.kind.String()
 	if namespace != "" {
 		what += fmt.Sprintf(" in %q", namespace)
 	}
+	loan := codec.NewLoan(ctx)
 	got, err := s.share(ctx, "list "+what, what, func(ctx context.Context) (runtime.Object, error) {
-		list := s.kind.list.DeepCopyObject()
-		err := s.client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(s.kind.resource).Do(ctx).Into(list)
+		defer loan.Return()
+		list, err := s.askLive(ctx, namespace, loan)
 		return list, s.counted(verbList, what, err)
 	})
-	if err != nil || !s.hasPinned() {
-		return got, err
-	}
-	items, err := meta.ExtractList(got)
 	if err != nil {
 		return nil, err
 	}
-	list := s.kind.list.DeepCopyObject()
-	return list, meta.SetList(list, s.withPinned(namespace, items))
+	list := got.(*liveList)
+	if err := keepAnswer(ctx, list.bytes); err != nil || !s.hasPinned() {
+		return list.items, err
+	}
+	return s.withPinned(namespace, list.items), nil
 }
 
 // share sends a request to the API server once for all equal calls of the same caller at

@@ -152,13 +152,8 @@ func (s *store) receive(from *eventReader) (watch.Event, error) {
 // readList reads a list from the body of its response, one object at a time, and puts the
 // objects on the shelf for them.
 func (s *store) readList(body io.Reader) (*listOf[*arrived], error) {
-	in := bufio.NewReader(body)
-	prefix, err := in.Peek(len(messagePrefix))
-	if err != nil {
-		return nil, unexpected(err)
-	}
 	list := new(listOf[*arrived])
-	item := func(raw []byte, isMessage bool) error {
+	return list, s.readItems(body, list, func(raw []byte, isMessage bool) error {
 		a, err := s.decode(raw, isMessage)
 		if err != nil {
 			return err
@@ -166,6 +161,16 @@ func (s *store) readList(body io.Reader) (*listOf[*arrived], error) {
 		s.shelve(a)
 		list.Items = append(list.Items, a)
 		return nil
+	})
+}
+
+// readItems calls item for each object of a list in the body of its response. raw is valid
+// until item returns.
+func (s *store) readItems(body io.Reader, list *listOf[*arrived], item func(raw []byte, isMessage bool) error) error {
+	in := bufio.NewReader(body)
+	prefix, err := in.Peek(len(messagePrefix))
+	if err != nil {
+		return unexpected(err)
 	}
 	if bytes.Equal(prefix, messagePrefix) {
 		_, _ = in.Discard(len(prefix))
@@ -176,7 +181,7 @@ func (s *store) readList(body io.Reader) (*listOf[*arrived], error) {
 	if err == nil && list.Kind != s.kind.listName {
 		err = fmt.Errorf("got a %q, want a %s", list.Kind, s.kind.listName)
 	}
-	return list, unexpected(err)
+	return unexpected(err)
 }
 
 // readMessages reads a list in protobuf: the list is field 2 of an Unknown (k8s.io/apimachinery
@@ -310,7 +315,7 @@ func readDocument(in io.Reader, into *listOf[*arrived], item func(raw []byte, is
 		case "metadata":
 			err = value(&into.ListMeta)
 		case "items":
-			err = readItems(tokens, value, item)
+			err = readArray(tokens, value, item)
 		default:
 			var skipped json.RawMessage
 			err = value(&skipped)
@@ -323,8 +328,8 @@ func readDocument(in io.Reader, into *listOf[*arrived], item func(raw []byte, is
 	return err
 }
 
-// readItems reads the objects of a list. null is a list without objects.
-func readItems(tokens kjson.Decoder, value func(into any) error, item func(raw []byte, isMessage bool) error) error {
+// readArray reads the objects of a list. null is a list without objects.
+func readArray(tokens kjson.Decoder, value func(into any) error, item func(raw []byte, isMessage bool) error) error {
 	begin, err := tokens.Token()
 	if begin == nil || err != nil {
 		return err

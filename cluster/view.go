@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/VictoriaMetrics/metrics"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -202,21 +201,21 @@ func (o *Objects[T]) GetLive(ctx context.Context, namespace, name string) (objec
 	return found.(T), nil
 }
 
-// ListLive returns the objects of a namespace, or of all namespaces if it is empty, with
-// all fields from the API server, without using the cache. Concurrent equal calls share
-// a request.
+// ListLive returns the objects of a namespace, or of all namespaces if it is empty, from the
+// API server, without using the cache. It decodes the Fields of the kind. Concurrent equal
+// calls share a request. The objects may take 64 MiB; if they take more, or if there is no
+// memory for them, there is an error.
 func (o *Objects[T]) ListLive(ctx context.Context, namespace string) ([]T, error) {
 	o.must("list", "")
 	list, err := o.store.listLive(asCaller(ctx, o.plugin, namespace), namespace)
 	if err != nil {
 		return nil, err
 	}
-	objects := make([]T, 0, meta.LenList(list))
-	err = meta.EachListItem(list, func(item runtime.Object) error {
+	objects := make([]T, 0, len(list))
+	for _, item := range list {
 		objects = append(objects, item.(T))
-		return nil
-	})
-	return objects, err
+	}
+	return objects, nil
 }
 
 // Create creates an object and returns the API server's version of it. For a

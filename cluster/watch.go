@@ -128,7 +128,7 @@ func (s *store) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 
 // ask requests a list.
 func (s *store) ask(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	body, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Stream(ctx)
+	body, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Stream(streamed(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	}
 	watching, cancel := context.WithCancelCause(ctx)
 	quiet := time.AfterFunc(s.timing.quiet, func() { cancel(errQuiet) })
-	body, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Stream(watching)
+	body, err := s.client.Get().Resource(s.kind.resource).VersionedParams(&options, metav1.ParameterCodec).Stream(streamed(watching))
 	if err != nil {
 		quiet.Stop()
 		cancel(nil)

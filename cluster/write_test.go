@@ -157,7 +157,7 @@ func TestWrites(t *testing.T) {
 	s.find(Namespaces.Kind).timing.live = time.Minute
 	a.put(namespace("one"))
 	a.put(namespace("two"))
-	if got, err := n.ListLive(t.Context(), ""); err != nil || len(got) != 2 || got[0].ManagedFields == nil {
+	if got, err := n.ListLive(t.Context(), ""); err != nil || len(got) != 2 || got[0].Spec.Finalizers == nil && got[0].UID == "" {
 		t.Errorf("got %v, %v, want both, whole", got, err)
 	}
 }

@@ -26,35 +26,10 @@ const (
 
 // A Loan is memory that answers to the calls for a review take, lent from that of the reviews.
 // Only one goroutine at a time may use it. It may outlive the review.
-type Loan struct {
-	lender codec.MemoryLender // nil where memory is not bounded
-	parts  []func()
-	bytes  int64 // in all
-}
+type Loan struct{ codec.Loan }
 
 // NewLoan returns an empty Loan for the review whose context is ctx.
-func NewLoan(ctx context.Context) *Loan {
-	l := new(Loan)
-	l.lender, _ = ctx.Value(codec.LenderKey{}).(codec.MemoryLender)
-	return l
-}
-
-// Grow makes the Loan one of at least so many bytes. It waits for the first of them. If there is no
-// memory, the error is codec.ErrNoMemory.
-func (l *Loan) Grow(ctx context.Context, bytes int64) error {
-	more := bytes - l.bytes
-	if l.lender == nil || more <= 0 {
-		return nil
-	}
-	// Who has memory that others wait for does not wait: they would wait for each other.
-	giveBack, ok := l.lender.Lend(ctx, more, len(l.parts) == 0)
-	if !ok {
-		return codec.ErrNoMemory
-	}
-	l.parts = append(l.parts, giveBack)
-	l.bytes = bytes
-	return nil
-}
+func NewLoan(ctx context.Context) *Loan { return &Loan{*codec.NewLoan(ctx)} }
 
 // Add makes the Loan larger by so many bytes, for what is made of the answer. The first bytes are
 // free, as those of an answer.
@@ -62,24 +37,16 @@ func (l *Loan) Add(ctx context.Context, bytes int64) error {
 	if bytes <= freeBytes*memoryOfByte {
 		return nil
 	}
-	return l.Grow(ctx, l.bytes+bytes)
+	return l.Grow(ctx, l.Bytes()+bytes)
 }
 
 // Keep borrows so many bytes until the end of the review, for a part of the answer that stays in
-// its object.
+// its object. The first bytes are free.
 func (l *Loan) Keep(bytes int64) error {
-	if l.lender != nil && bytes > freeBytes*memoryOfByte && !l.lender.Keep(bytes) {
-		return codec.ErrNoMemory
+	if bytes <= freeBytes*memoryOfByte {
+		return nil
 	}
-	return nil
-}
-
-// Return gives the memory back. What was read with it must not be used any more.
-func (l *Loan) Return() {
-	for _, giveBack := range l.parts {
-		giveBack()
-	}
-	l.parts, l.bytes = nil, 0
+	return l.Loan.Keep(bytes)
 }
 
 type loanKey struct{}

@@ -126,16 +126,16 @@ func (c *call) deadlineFrom(now time.Time) time.Time {
 
 func (c *call) failed(reason error, code int32) error { return &CallError{c.Name, reason, code} }
 
-var errBusy = fmt.Errorf("%d calls to this webhook are in flight, and none ended in time", callsMax)
+var errBusy = fmt.Errorf("%d calls to this webhook, or %d for this user in this namespace, are in flight, and none ended in time",
+	callsMax, tenantCallsMax)
 
 func (c *call) send(ctx context.Context) (*Answer, error) {
-	select {
-	case c.calls <- struct{}{}:
-	case <-ctx.Done():
+	release, ok := c.calls.take(ctx, c.caller.key)
+	if !ok {
 		c.metrics.limited()
 		return nil, c.failed(fmt.Errorf("failed to call webhook: %w", errBusy), http.StatusServiceUnavailable)
 	}
-	defer func() { <-c.calls }()
+	defer release()
 	client, err := c.clientOf()
 	if err != nil {
 		return nil, c.failed(fmt.Errorf("could not get REST client: %w", err), http.StatusInternalServerError)

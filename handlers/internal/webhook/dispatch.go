@@ -103,9 +103,7 @@ type Call struct {
 // error.
 func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
 	c = &Call{ctx: d.Ctx, call: call{Webhook: w, uid: newUID(), mutating: mutating, loan: answers.NewLoan(d.Ctx)}}
-	if w.circuit.settings != nil {
-		c.caller = newCaller(d.Username(), d.Namespace())
-	}
+	c.caller = newCaller(d.Username(), d.Namespace())
 	if deadline, ok := d.Ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		c.deadline = deadline.Add(-min(left/10, reserveMax))

@@ -16,11 +16,6 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
-// callsMax is the maximum number of concurrent calls of a webhook. Each has a connection
-// with about 80 KiB of buffers, so these take 16 MiB; a webhook that answers within 10 ms
-// gets 20,000 calls per second. Further calls wait until their timeout.
-const callsMax = 200
-
 // A Webhook is a compiled webhook of a configuration. Several goroutines may use it at the
 // same time.
 type Webhook struct {
@@ -43,7 +38,7 @@ type Webhook struct {
 	timeout    time.Duration
 	config     admissionregistrationv1.WebhookClientConfig
 	metrics    *webhookMetrics
-	calls      chan struct{} // has an element for each call in flight
+	calls      *slots
 	circuit    circuit
 
 	mu     sync.Mutex
@@ -59,7 +54,7 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 		Reinvokes: *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy,
 		rules:     len(w.Rules) > 0,
 		timeout:   time.Duration(*w.TimeoutSeconds) * time.Second,
-		calls:     make(chan struct{}, callsMax),
+		calls:     newSlots(),
 	}
 	if made.Ignores {
 		made.circuit.settings = s.config.Circuit

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/fastadmit/fastadmit/cluster"
 )
 
 const (
@@ -36,6 +38,7 @@ type client struct{ rest *rest.RESTClient }
 
 func newClient(config *rest.Config) (*client, error) {
 	config = rest.CopyConfig(config)
+	cluster.BoundAnswers(config)
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // the Status of an error
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
