@@ -138,6 +138,8 @@ type Summary struct {
 	Broken   int `json:"broken"`
 	Skipped  int `json:"skipped"`
 	Warnings int `json:"warnings"`
+	// EmulatedVersion is the release of Kubernetes that the plugins behave as.
+	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 }
 
 // Add counts a result and its Created.
