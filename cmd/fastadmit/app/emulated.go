@@ -167,5 +167,5 @@ func (e *emulated) hear(v admission.Version) (changed bool) {
 
 // check is a check of /readyz, which shows the version and does not fail.
 func (e *emulated) check() server.Check {
-	return server.Check{Name: "emulated version", Ask: func() (bool, string) { return true, e.inUse.Load().String() }}
+	return server.Check{Name: "version", Ask: func() (bool, string) { return true, e.inUse.Load().String() }}
 }

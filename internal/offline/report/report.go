@@ -190,6 +190,9 @@ func (s *Summary) String() string {
 	if s.Warnings > 0 {
 		text += ", " + counted(s.Warnings, "warning")
 	}
+	if s.EmulatedVersion != "" {
+		text += ", as Kubernetes " + s.EmulatedVersion
+	}
 	return text
 }
 
