@@ -10,7 +10,6 @@ import (
 	"io"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -64,7 +63,50 @@ func Parse(file string, content []byte) (*Document, error) {
 		return nil, &Error{File: file, Want: strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
 	d.root = document.Content[0]
+	counter := counter{inside: make(map[*yaml.Node]bool)}
+	if at, want := counter.refuse(d.root); at != nil {
+		return nil, &Error{File: file, Line: at.Line, Want: want}
+	}
 	return d, nil
+}
+
+const (
+	// valuesMax is the maximum number of values in a document, those of aliases counted each
+	// time: a list of 10,000 numbers that another list names 10,000 times is 100,000,000 values.
+	valuesMax = 1 << 20
+	// membersMax is the maximum number of members of a mapping. The time for decoding grows
+	// with the square of it (go.yaml.in/yaml/v3 compares all keys): 0.1 s for so many.
+	membersMax = 10_000
+)
+
+// A counter counts the values of a document.
+type counter struct {
+	values int
+	inside map[*yaml.Node]bool // aliases around the value; one that contains itself is not followed again
+}
+
+// refuse returns the value that exceeds a limit, and the limit; nil if there is none.
+func (c *counter) refuse(node *yaml.Node) (at *yaml.Node, want string) {
+	if node.Kind == yaml.AliasNode {
+		if node = node.Alias; c.inside[node] {
+			return nil, ""
+		}
+		c.inside[node] = true
+		defer delete(c.inside, node)
+	}
+	c.values++
+	switch members := len(node.Content) / 2; {
+	case c.values > valuesMax:
+		return node, fmt.Sprintf("got more than %d values, those of aliases counted each time", valuesMax)
+	case node.Kind == yaml.MappingNode && members > membersMax:
+		return node, fmt.Sprintf("got an object with %d members, want at most %d", members, membersMax)
+	}
+	for _, below := range node.Content {
+		if at, want = c.refuse(below); at != nil {
+			return at, want
+		}
+	}
+	return nil, ""
 }
 
 // Unread returns an empty Document. It is for errors in a file that Parse cannot parse.
@@ -173,11 +215,22 @@ type checker struct {
 	depth    int
 }
 
-// depthMax is the maximum depth of a document: several times that of any configuration.
-// It also ends the check of aliases that contain themselves.
-const depthMax = 64
+const (
+	// depthMax is the maximum depth of a document: several times that of any configuration.
+	// It also ends the check of aliases that contain themselves.
+	depthMax = 64
+
+	// errorsMax is the maximum number of errors that are reported of a document.
+	errorsMax = 100
+)
 
 func (c *checker) refuse(node *yaml.Node, path, format string, args ...any) {
+	switch {
+	case len(c.errs) > errorsMax:
+		return
+	case len(c.errs) == errorsMax:
+		path, format, args = "", "more than %d errors, of which these are the first", []any{errorsMax}
+	}
 	c.errs = append(c.errs, &Error{File: c.document.file, Line: node.Line, Path: path, Want: fmt.Sprintf(format, args...)})
 }
 
@@ -185,6 +238,7 @@ var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
 	if c.depth++; c.depth > depthMax {
+		c.depth--
 		c.refuse(node, path, "nested deeper than %d", depthMax)
 		return
 	}
@@ -274,15 +328,15 @@ func (c *checker) eachMember(node *yaml.Node, path string, f func(name string, v
 	if !c.expect(node, path, yaml.MappingNode, "an object") {
 		return
 	}
-	var seen []string
+	seen := make(map[string]bool)
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		below := strings.TrimPrefix(path+"."+key.Value, ".")
-		if slices.Contains(seen, key.Value) {
+		if seen[key.Value] {
 			c.refuse(key, below, "given twice")
 			continue
 		}
-		seen = append(seen, key.Value)
+		seen[key.Value] = true
 		f(key.Value, value, below)
 	}
 }

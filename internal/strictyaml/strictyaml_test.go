@@ -3,6 +3,7 @@ package strictyaml
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,52 @@ func TestDecodeRefuses(t *testing.T) {
 	f("name: "+strings.Repeat("x", 100)+"\nkind: {}", "file.yaml:2: kind: got an object, want a string")
 	f("items: &a\n- *a", "file.yaml:1: items[0]: got a list, want an object")
 	f("any: &a {x: *a}", "file.yaml:1: any: got an object: yaml: anchor 'a' value contains itself")
+}
+
+// TestLimits parses documents with as many values, members and errors as there may be, and more.
+func TestLimits(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		_, err := Parse("file.yaml", []byte(text))
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != "file.yaml:1: "+want) {
+			t.Errorf("%.40s: got %v, want %s", text, err, want)
+		}
+	}
+	members := func(n int) string {
+		var text strings.Builder
+		for i := range n {
+			fmt.Fprintf(&text, "k%d: 1\n", i)
+		}
+		return text.String()
+	}
+	f(members(membersMax-1), "")
+	f(members(membersMax), "")
+	f(members(membersMax+1), "got an object with 10001 members, want at most 10000")
+	// The document, the first list with 1,023 numbers, and the second, which has n of these lists.
+	values := func(n, more int) string {
+		return "[&x [" + strings.Repeat("1,", 1023) + "], [" + strings.Repeat("*x,", n) + strings.Repeat("1,", more) + "]]"
+	}
+	f(values(1022, 1021), "")
+	f(values(1022, 1022), "")
+	f(values(1022, 1023), "got more than 1048576 values, those of aliases counted each time")
+
+	errs := func(n int) []error {
+		d, err := Parse("file.yaml", []byte("items: ["+strings.Repeat("1,", n)+"]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := d.Decode(new(document))
+		return all
+	}
+	for n, want := range map[int]int{errorsMax - 1: errorsMax - 1, errorsMax: errorsMax, errorsMax + 1: errorsMax + 1, 1000: errorsMax + 1} {
+		got := errs(n)
+		if len(got) != want {
+			t.Errorf("%d errors: got %d, want %d", n, len(got), want)
+		}
+		if want := "more than 100 errors, of which these are the first"; n > errorsMax && !strings.HasSuffix(got[errorsMax].Error(), want) {
+			t.Errorf("%d errors: got %v in the end, want %s", n, got[errorsMax], want)
+		}
+	}
 }
 
 func TestLocate(t *testing.T) {
