@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/json"
 )
 
 // versionMax is how long the API server may take to answer with its version: the answer is made
@@ -43,8 +43,13 @@ func (a *VersionAsker) Ask(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cluster state: cannot get the version of the API server: %w", err)
 	}
-	var v struct{ Major, Minor, EmulationMajor, EmulationMinor string }
-	if err := json.Unmarshal(text, &v); err != nil {
+	var v struct {
+		Major          string `json:"major"`
+		Minor          string `json:"minor"`
+		EmulationMajor string `json:"emulationMajor"`
+		EmulationMinor string `json:"emulationMinor"`
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(text, &v); err != nil {
 		return "", fmt.Errorf("cluster state: cannot read the version of the API server: %w", err)
 	}
 	if v.EmulationMajor != "" && v.EmulationMinor != "" {
