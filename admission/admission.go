@@ -52,8 +52,12 @@ type Plugin struct {
 	// NeedsOf returns additional needs that depend on the configuration file. config is
 	// nil if there is no file, and may be invalid. NeedsOf may be nil.
 	NeedsOf func(config []byte) []cluster.Need
-	// OnByDefault is true if kube-apiserver v1.36 runs the plugin by default.
+	// OnByDefault is true if kube-apiserver runs the plugin by default, in the release that is
+	// emulated.
 	OnByDefault bool
+	// FirstRelease is the first Kubernetes minor release that had the plugin, empty if all
+	// releases that can be emulated have it.
+	FirstRelease string
 	// LastRelease is the last Kubernetes minor release that had the plugin,
 	// empty if v1.36 has it.
 	LastRelease string
@@ -87,6 +91,8 @@ type Setup struct {
 	Kubeconfig []byte
 	// InterpretCEL makes cel-go's interpreter evaluate all CEL expressions, for debugging.
 	InterpretCEL bool
+	// Version is the release of Kubernetes whose behavior the plugin has.
+	Version Version
 	// Metrics is the set for the plugin's own metrics. It is never nil.
 	Metrics *metrics.Set
 	// Cluster gives access to the kinds in the plugin's Needs. It is nil if there are

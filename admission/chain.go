@@ -96,6 +96,8 @@ type Enabled struct {
 	Kubeconfig []byte
 	// InterpretCEL makes cel-go's interpreter evaluate all CEL expressions, see Setup.
 	InterpretCEL bool
+	// Version is the release of Kubernetes whose behavior the plugin has, see Setup.
+	Version Version
 	// Metrics is the set for the plugin's own metrics, nil for none.
 	Metrics  *metrics.Set
 	Settings Settings
@@ -107,6 +109,7 @@ func (e *Enabled) isSame(other *Enabled) bool {
 		return false
 	}
 	return bytes.Equal(e.Config, other.Config) && bytes.Equal(e.Kubeconfig, other.Kubeconfig) && e.InterpretCEL == other.InterpretCEL &&
+		e.Version == other.Version &&
 		slices.EqualFunc(e.Manifests, other.Manifests, func(a, b File) bool {
 			return a.Name == b.Name && a.FromAPI == b.FromAPI && bytes.Equal(a.Content, b.Content)
 		})
@@ -184,7 +187,7 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 	}
 	handler, err := plugin.New(Setup{
 		Config: e.Config, Manifests: e.Manifests, Params: e.Params, Kubeconfig: e.Kubeconfig,
-		InterpretCEL: e.InterpretCEL, Metrics: series, Cluster: view,
+		InterpretCEL: e.InterpretCEL, Version: e.Version, Metrics: series, Cluster: view,
 	})
 	if err != nil {
 		return Handler{}, nil, err

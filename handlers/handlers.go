@@ -60,6 +60,8 @@ import (
 // configuration file.
 type Options struct {
 	Tolerations defaulttolerationseconds.Options
+	// Version is the release of Kubernetes that is emulated.
+	Version admission.Version
 }
 
 // DefaultOptions returns the default values of kube-apiserver's flags.
@@ -70,8 +72,19 @@ func DefaultOptions() Options {
 // InTree returns the plugins in the order in which they run. The order is that of
 // kube-apiserver (k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go
 // AllOrderedPlugins). A plugin that was removed from Kubernetes has the place that it
-// had in its last release.
+// had in its last release. A plugin that is newer than options.Version stays in the table, and is
+// not on by default.
 func InTree(options Options) []admission.Plugin {
+	table := all(options)
+	for i := range table {
+		if first := table[i].FirstRelease; first != "" {
+			table[i].OnByDefault = table[i].OnByDefault && options.Version.Has(first)
+		}
+	}
+	return table
+}
+
+func all(options Options) []admission.Plugin {
 	return []admission.Plugin{
 		alwaysadmit.Plugin(),
 		securitycontextdeny.Plugin(),

@@ -21,12 +21,13 @@ import (
 // Plugin returns the plugin, for the table of package plugins.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
-		Name:        "JobValidation",
-		Summary:     "denies changes of the parallelism of Jobs whose pods are scheduled as a gang",
-		Rules:       []admission.Rule{admission.NewRule("batch", "v1", "jobs", codec.Update)},
-		Validates:   true,
-		OnByDefault: true,
-		Needs:       []cluster.Need{cluster.PodGroups.Watched()},
+		Name:         "JobValidation",
+		Summary:      "denies changes of the parallelism of Jobs whose pods are scheduled as a gang",
+		Rules:        []admission.Rule{admission.NewRule("batch", "v1", "jobs", codec.Update)},
+		Validates:    true,
+		OnByDefault:  true,
+		FirstRelease: "1.36",
+		Needs:        []cluster.Need{cluster.PodGroups.Watched()},
 		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{groups: cluster.PodGroups.In(setup.Cluster)}
 			return admission.Handler{Validate: p.validate}, nil

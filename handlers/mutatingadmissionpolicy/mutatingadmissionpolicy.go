@@ -46,7 +46,7 @@ type plugin struct {
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
 	source, err := policy.NewSource(policy.MutatingKind, setup, func(p *admissionregistrationv1.MutatingAdmissionPolicy) (*mutator, error) {
-		return newMutator(p, setup.InterpretCEL)
+		return newMutator(p, &setup)
 	})
 	if err != nil {
 		return admission.Handler{}, err

@@ -6,6 +6,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy"
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
@@ -43,10 +44,10 @@ type memory interface {
 }
 
 // newMutator compiles a policy. The error joins the errors of all expressions.
-func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, interpretCEL bool) (*mutator, error) {
+func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, setup *admission.Setup) (*mutator, error) {
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
-	c := policy.NewSpecCompiler(spec.Variables, all, interpretCEL)
+	c := policy.NewSpecCompiler(spec.Variables, all, setup)
 	m := &mutator{
 		compiler:        c.Compiler,
 		reinvokes:       spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy,

@@ -117,6 +117,11 @@ func (d *dispatch) apply(c *webhook.Call, index int) (changed bool, err error) {
 	}
 	operations, err := jsonpatch.DecodePatch(answer.Patch)
 	if err != nil {
+		// Kubernetes v1.33 answers with an internal error, whatever the failure policy
+		// (k8s.io/apiserver pkg/admission/plugin/webhook/mutating/dispatcher.go callAttrMutatingHook).
+		if !d.Version().AtLeast(1, 34) {
+			return false, apierrors.NewInternalError(err)
+		}
 		return false, w.Unusable(fmt.Errorf("received undecodable patch in webhook response: %w", err))
 	}
 	if len(operations) == 0 {

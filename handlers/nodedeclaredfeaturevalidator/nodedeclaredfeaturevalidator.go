@@ -33,11 +33,12 @@ func Plugin() admission.Plugin {
 			Operations: []codec.Operation{codec.Update}, Groups: []string{""}, Versions: []string{"v1"},
 			Resources: []string{"pods", "pods/resize"},
 		}},
-		Validates:   true,
-		OnByDefault: true,
-		Needs:       []cluster.Need{cluster.Nodes.Watched()},
+		Validates:    true,
+		OnByDefault:  true,
+		FirstRelease: "1.35",
+		Needs:        []cluster.Need{cluster.Nodes.Watched()},
 		New: func(setup admission.Setup) (admission.Handler, error) {
-			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster), release: version.MustParseSemantic("1.36.3")}
+			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster), release: version.MajorMinor(1, uint(setup.Version.Minor()))}
 			return admission.Handler{Validate: p.validate}, nil
 		},
 	}

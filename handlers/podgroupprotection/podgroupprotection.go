@@ -26,8 +26,9 @@ func Plugin() admission.Plugin {
 			Operations: []codec.Operation{codec.Create}, Groups: []string{"scheduling.k8s.io"},
 			Versions: []string{"v1beta1", "v1alpha3", "v1alpha2"}, Resources: []string{"podgroups"},
 		}},
-		Mutates:     true,
-		OnByDefault: true,
+		Mutates:      true,
+		OnByDefault:  true,
+		FirstRelease: "1.36",
 		New: func(admission.Setup) (admission.Handler, error) {
 			return admission.Handler{Admit: admit}, nil
 		},

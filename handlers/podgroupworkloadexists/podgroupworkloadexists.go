@@ -22,12 +22,13 @@ import (
 // Plugin returns the plugin, for the table of package plugins.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
-		Name:        "PodGroupWorkloadExists",
-		Summary:     "denies PodGroups of Workloads, or of templates in them, that do not exist",
-		Rules:       []admission.Rule{admission.NewRule("scheduling.k8s.io", "v1alpha2", "podgroups", codec.Create)},
-		Validates:   true,
-		OnByDefault: true,
-		Needs:       []cluster.Need{cluster.Workloads.Watched()},
+		Name:         "PodGroupWorkloadExists",
+		Summary:      "denies PodGroups of Workloads, or of templates in them, that do not exist",
+		Rules:        []admission.Rule{admission.NewRule("scheduling.k8s.io", "v1alpha2", "podgroups", codec.Create)},
+		Validates:    true,
+		OnByDefault:  true,
+		FirstRelease: "1.36",
+		Needs:        []cluster.Need{cluster.Workloads.Watched()},
 		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{workloads: cluster.Workloads.In(setup.Cluster)}
 			return admission.Handler{Validate: p.validate}, nil

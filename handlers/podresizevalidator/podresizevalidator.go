@@ -31,12 +31,13 @@ const (
 // Plugin returns the plugin, for the table of package plugins.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
-		Name:        "PodResizeValidator",
-		Summary:     "denies the resize of pods to more than their node has",
-		Rules:       []admission.Rule{admission.NewRule("", "v1", "pods/resize", codec.Update)},
-		Validates:   true,
-		OnByDefault: true,
-		Needs:       []cluster.Need{cluster.Nodes.Watched()},
+		Name:         "PodResizeValidator",
+		Summary:      "denies the resize of pods to more than their node has",
+		Rules:        []admission.Rule{admission.NewRule("", "v1", "pods/resize", codec.Update)},
+		Validates:    true,
+		OnByDefault:  true,
+		FirstRelease: "1.36",
+		Needs:        []cluster.Need{cluster.Nodes.Watched()},
 		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster)}
 			return admission.Handler{Validate: p.validate}, nil

@@ -68,7 +68,7 @@ type plugin struct {
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
-	p, err := newPlugin(setup.Config)
+	p, err := newPlugin(setup.Config, setup.Version)
 	if err != nil {
 		return admission.Handler{}, err
 	}
@@ -76,7 +76,7 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 	return admission.Handler{Validate: p.validate}, nil
 }
 
-func newPlugin(config []byte) (*plugin, error) {
+func newPlugin(config []byte, version admission.Version) (*plugin, error) {
 	configuration, err := load.LoadFromData(config)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,9 @@ func newPlugin(config []byte) (*plugin, error) {
 	if p.defaults, err = admissionapi.ToPolicy(configuration.Defaults); err != nil {
 		return nil, err
 	}
-	p.evaluator, err = policy.NewEvaluator(policy.DefaultChecks(), nil)
+	// A label latest, or with a newer version, means the emulated version: a server has checks for
+	// none that is newer than itself (k8s.io/pod-security-admission/policy/registry.go NewEvaluator).
+	p.evaluator, err = policy.NewEvaluator(policy.DefaultChecks(), new(api.MajorMinorVersion(1, version.Minor())))
 	return p, err
 }
 

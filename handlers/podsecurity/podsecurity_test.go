@@ -109,7 +109,7 @@ func knowing(t *testing.T, known cluster.Options) *plugin {
 	if err := state.Follow(t.Context(), needs...); err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPlugin(nil)
+	p, err := newPlugin(nil, admission.Newest())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,18 +33,26 @@ func Plugin() admission.Plugin {
 		OnByDefault: true,
 		Needs:       []cluster.Need{cluster.Nodes.Watched()},
 		New: func(setup admission.Setup) (admission.Handler, error) {
-			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster)}
+			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster), copied: copiedSince134}
+			if !setup.Version.AtLeast(1, 34) {
+				p.copied = copiedBefore134
+			}
 			return admission.Handler{Admit: p.admit}, nil
 		},
 	}
 }
 
 type plugin struct {
-	nodes *cluster.Objects[*corev1.Node]
+	nodes  *cluster.Objects[*corev1.Node]
+	copied [2]string // the labels that are copied
 }
 
-// copied are the labels that are copied.
-var copied = [...]string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
+// The labels that are copied (k8s.io/kubernetes plugin/pkg/admission/podtopologylabels/admission.go
+// topologyLabelKeys). Kubernetes v1.33 has other keys.
+var (
+	copiedSince134  = [2]string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
+	copiedBefore134 = [2]string{"topology.k8s.io/zone", "topology.k8s.io/region"}
+)
 
 // admit adds labels to a new pod with a node, or to a binding: kube-apiserver copies the
 // labels of a binding to the pod.
@@ -60,7 +68,7 @@ func (p *plugin) admit(_ context.Context, review *codec.Review) admission.Result
 	if !known {
 		return admission.Allowed() // as in-tree, an unknown node is not denied
 	}
-	for _, label := range copied {
+	for _, label := range p.copied {
 		if value, ok := node.Labels[label]; ok {
 			object.SetString(value, "metadata", "labels", label)
 		}

@@ -6,6 +6,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy"
@@ -26,7 +27,7 @@ func TestEvaluatedOnce(t *testing.T) {
 	v, err := newValidator(&admissionregistrationv1.ValidatingAdmissionPolicy{Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		ParamKind:   &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
 		Validations: []admissionregistrationv1.Validation{{Expression: "params != null && object.a == params"}},
-	}}, false)
+	}}, new(admission.Setup))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
@@ -16,7 +17,7 @@ func TestOutcomeOwnsItsMemory(t *testing.T) {
 	v, err := newValidator(&admissionregistrationv1.ValidatingAdmissionPolicy{Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		Validations:      []admissionregistrationv1.Validation{{Expression: "false", MessageExpression: name}},
 		AuditAnnotations: []admissionregistrationv1.AuditAnnotation{{Key: "a", ValueExpression: name}},
-	}}, false)
+	}}, new(admission.Setup))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ type plugin struct{ *source }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
 	source, err := policy.NewSource(policy.ValidatingKind, setup, func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*validator, error) {
-		return newValidator(p, setup.InterpretCEL)
+		return newValidator(p, &setup)
 	})
 	if err != nil {
 		return admission.Handler{}, err

@@ -12,6 +12,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/policy"
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
@@ -39,10 +40,10 @@ type annotation struct {
 }
 
 // newValidator compiles a policy. The error joins the errors of all expressions.
-func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, interpretCEL bool) (*validator, error) {
+func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, setup *admission.Setup) (*validator, error) {
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
-	c := policy.NewSpecCompiler(spec.Variables, all, interpretCEL)
+	c := policy.NewSpecCompiler(spec.Variables, all, setup)
 	v := &validator{
 		compiler:        c.Compiler,
 		ignoresErrors:   spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore,

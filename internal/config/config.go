@@ -40,6 +40,9 @@ type Configuration struct {
 	Kind       string `json:"kind"`
 	// EnableAdmissionPlugins are the plugins to run. The flag --enable-admission-plugins overrides this list.
 	EnableAdmissionPlugins []string `json:"enableAdmissionPlugins,omitempty"`
+	// EmulatedVersion is the minor release of Kubernetes that plugins behave as, as 1.34. The flag --emulated-version
+	// overrides it. Without both, it is that of the API server, or the newest without one.
+	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Server has the same settings as the flags of serve. A flag overrides its field. Changes take effect at the next
 	// start.
 	Server Server `json:"server,omitzero"`
@@ -256,6 +259,11 @@ func (r *reader) checkName(document *strictyaml.Document, path, name string, con
 
 func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configuration) map[string]admission.Settings {
 	r.checkType(document, c.APIVersion, c.Kind, Kind, APIVersion)
+	if c.EmulatedVersion != "" {
+		if _, _, err := admission.ParseVersion(c.EmulatedVersion); err != nil {
+			r.refuse(document.Errorf("emulatedVersion", "%s", err))
+		}
+	}
 	enabled := make(map[string][]byte)
 	for i, name := range c.EnableAdmissionPlugins {
 		r.checkName(document, fmt.Sprintf("enableAdmissionPlugins[%d]", i), name, enabled)

@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
@@ -18,11 +19,11 @@ type SpecCompiler struct {
 	errs         []error
 }
 
-// NewSpecCompiler returns a SpecCompiler and compiles the variables. interpretCEL is that of
-// the plugin's Setup.
-func NewSpecCompiler(variables []admissionregistrationv1.Variable, declared cel.Declarations, interpretCEL bool) *SpecCompiler {
+// NewSpecCompiler returns a SpecCompiler and compiles the variables. It takes InterpretCEL
+// and Version of the plugin's Setup.
+func NewSpecCompiler(variables []admissionregistrationv1.Variable, declared cel.Declarations, setup *admission.Setup) *SpecCompiler {
 	c := &SpecCompiler{Compiler: cel.NewCompiler(len(variables) > 0), hasVariables: len(variables) > 0}
-	c.InterpreterOnly = interpretCEL
+	c.InterpreterOnly, c.Version = setup.InterpretCEL, setup.Version
 	for i, v := range variables {
 		c.check(c.AddVariable(v.Name, v.Expression, declared), "variables[%d].expression", i)
 	}
@@ -34,6 +35,7 @@ func NewSpecCompiler(variables []admissionregistrationv1.Variable, declared cel.
 func (c *SpecCompiler) Conditions(conditions []admissionregistrationv1.MatchCondition, declared cel.Declarations) (all []*cel.Expression) {
 	const path = "matchConditions[%d].expression"
 	withoutVariables := cel.NewCompiler(false)
+	withoutVariables.Version = c.Version
 	for i, condition := range conditions {
 		x := c.Expression(condition.Expression, declared, cel.Bool, path, i)
 		if x.Err == nil && c.hasVariables {

@@ -14,7 +14,8 @@ var help = map[string]string{
 
 	"fastadmit_budget_overruns_total": "Calls whose answer was ready only after kube-apiserver had given up.",
 
-	"fastadmit_build_info": "1, with the version of the binary and of Go.",
+	"fastadmit_emulated_version_minor": "Minor release of Kubernetes 1 that plugins behave as, 34 for 1.34.",
+	"fastadmit_build_info":             "1, with the version of the binary and of Go.",
 
 	"fastadmit_certificate_expiry_timestamp_seconds": "Expiry of the signing CA, of the serving certificate, or of the caBundle in registered webhooks; 0 if there is none.",
 	"fastadmit_certificate_failures_total":           "Failed attempts to maintain the certificates, by what could not be read, written or reached.",

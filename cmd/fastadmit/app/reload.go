@@ -40,6 +40,7 @@ type reloader struct {
 	watched map[string]os.FileInfo // the folders at the time when the watch began
 	parts   []*part
 
+	changed  wake.Signal  // sent when the API server has another version
 	rules    wake.Signal  // sent when plugins need other reviews
 	register func() error // registers the webhooks again
 }
@@ -143,6 +144,8 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 			for _, p := range r.parts {
 				r.reload(ctx, p, true)
 			}
+		case <-r.changed:
+			r.report(r.parts[0], r.parts[0].reload(ctx)) // the configuration
 		case <-r.rules:
 			if err := r.register(); err != nil {
 				r.log.Error("cannot register the rules of the plugins, the previous ones stay registered", "error", err.Error())
@@ -175,6 +178,11 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 			break
 		}
 	}
+	r.report(p, err)
+}
+
+// report logs and counts what became of a part that was read again.
+func (r *reloader) report(p *part, err error) {
 	if err != nil {
 		text := err.Error()
 		p.refused.Store(&text)

@@ -33,6 +33,7 @@ type selection struct {
 	configFile      string
 	cluster         knownCluster
 	interpretCEL    bool
+	emulated        emulated
 	// policies are policies from --policies or the input, not from a folder of the
 	// configuration.
 	policies policies.Set
@@ -71,6 +72,7 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 	flags.Int64Var(&s.options.inTree.Tolerations.UnreachableTolerationSeconds, "default-unreachable-toleration-seconds",
 		s.options.inTree.Tolerations.UnreachableTolerationSeconds,
 		"tolerationSeconds of the toleration for unreachable:NoExecute that DefaultTolerationSeconds adds")
+	flags.StringVar(&s.emulated.flag, "emulated-version", "", emulatedUsage)
 	flags.BoolVar(&s.interpretCEL, "debug-cel-interpreter", false,
 		"evaluate all CEL expressions with cel-go's interpreter only, to find out whether fastadmit's own evaluator decides something else; slower")
 	completeLists(cmd, "enable-admission-plugins", s.options.names)
@@ -119,7 +121,7 @@ func (s *selected) names() []string {
 // until ctx ends, and does not wait for their objects. After an error, only the Files of
 // the result may be used. An error about flags is one of usage.
 func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, error) {
-	table, names := s.options.table(), s.options.names()
+	names := s.options.names()
 	if err := s.checkFlags(names); err != nil {
 		return selected{Loaded: new(config.Loaded)}, err
 	}
@@ -137,6 +139,10 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	if s.enable != nil { // by the flag
 		loaded.EnableAdmissionPlugins = s.enable
 	}
+	version, err := s.emulated.choose(ctx, loaded.EmulatedVersion, &s.cluster)
+	wrong = errors.Join(wrong, err)
+	s.options.inTree.Version = version
+	table := s.options.table()
 	enabled := make(map[string]admission.Enabled)
 	for _, name := range loaded.EnableAdmissionPlugins {
 		if !slices.Contains(s.disable, name) {
@@ -150,7 +156,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		wrong = errors.Join(wrong, fmt.Errorf("this binary does not have the plugins of some policies: %s", strings.Join(unknown, ", ")))
 	}
 	for name, e := range enabled {
-		e.InterpretCEL = s.interpretCEL
+		e.InterpretCEL, e.Version = s.interpretCEL, version
 		enabled[name] = e
 	}
 	if s.keep != nil {

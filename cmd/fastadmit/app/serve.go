@@ -99,6 +99,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	log, set := server.NewLog(stderr), metrics.NewSet()
 	set.NewGauge(fmt.Sprintf("fastadmit_build_info{version=%q,goversion=%q}", o.options.shownVersion(), runtime.Version()), func() float64 { return 1 })
 	o.cluster.log, o.cluster.metrics = log, set
+	o.emulated.log, o.emulated.changed = log, wake.NewSignal()
 	background, started, end := outlasting(ctx)
 	defer end()
 	in, err := o.load(background, nil)
@@ -119,6 +120,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	o.serveSelected(&in)
 	o.startPlugins(background, &in)
+	o.emulated.start(background, set)
 	o.served = newServedCheck(&o.cluster, log, set)
 	if err := o.served.start(background, func() []*admission.Plugin { return o.server.Chain().Plugins() }); err != nil {
 		return failed(err)
@@ -137,7 +139,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return failed(err)
 	}
-	ports.Ready = append(append([]server.Check{o.cluster.check(), o.served.check()}, reloader.checks()...), certificates.checks(ports.Webhooks.Addr())...)
+	ports.Ready = append(append([]server.Check{o.cluster.check(), o.served.check(), o.emulated.check()}, reloader.checks()...), certificates.checks(ports.Webhooks.Addr())...)
 	started()
 	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ports.Webhooks.Addr(), about, certificates.about)
 	err = o.server.Serve(ctx, ports)
@@ -209,6 +211,7 @@ func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
 
 // watchRules makes the reloader register again when plugins need other reviews.
 func (o *serveOptions) watchRules(r *reloader) *reloader {
+	r.changed = o.emulated.changed
 	r.rules, r.register = o.rules, func() error { return o.managed.reload(&o.managed.last, o.callers) }
 	return r
 }

@@ -117,6 +117,9 @@ func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
 	return c, true
 }
 
+// Version returns the release of Kubernetes that the plugin emulates.
+func (d *Dispatch) Version() admission.Version { return d.source.version }
+
 // Return gives back the memory that the Answer took. The Answer and the patch made of it must not
 // be used any more.
 func (c *Call) Return() {

@@ -28,8 +28,9 @@ type Source struct {
 	metrics     *sourceMetrics
 	resources   *resources // nil without custom resources
 
-	configured   bool // the plugin has a configuration file
-	interpretCEL bool // from Setup
+	configured   bool              // the plugin has a configuration file
+	interpretCEL bool              // from Setup
+	version      admission.Version // from Setup
 	static       []*Webhook
 	all          atomic.Pointer[[]*Webhook]
 }
@@ -44,8 +45,8 @@ func NewSource(plugin string, kind *Kind, setup admission.Setup) (*Source, error
 	}
 	s := &Source{
 		kind: kind, config: config, configured: setup.Config != nil, metrics: newSourceMetrics(plugin, setup.Cluster.Metrics()),
-		interpretCEL: setup.InterpretCEL,
-		cluster:      policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
+		interpretCEL: setup.InterpretCEL, version: setup.Version,
+		cluster: policy.Cluster{Namespaces: cluster.Namespaces.In(setup.Cluster), Access: cluster.AccessIn(setup.Cluster)},
 	}
 	own := config.APIVersion == customresource.OwnVersion
 	if own {

@@ -78,7 +78,7 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 		made.matcher = made.matcher.WithoutSelectors()
 	}
 	made.compiler = cel.NewCompiler(false)
-	made.compiler.InterpreterOnly = s.interpretCEL
+	made.compiler.InterpreterOnly, made.compiler.Version = s.interpretCEL, s.version
 	for i, condition := range w.MatchConditions {
 		compiled := made.compiler.Compile(condition.Expression, cel.Declarations{Authorizer: true}, cel.Bool)
 		if compiled.Err != nil {

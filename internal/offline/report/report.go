@@ -138,6 +138,8 @@ type Summary struct {
 	Broken   int `json:"broken"`
 	Skipped  int `json:"skipped"`
 	Warnings int `json:"warnings"`
+	// EmulatedVersion is the release of Kubernetes that the plugins behave as.
+	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 }
 
 // Add counts a result and its Created.
@@ -187,6 +189,9 @@ func (s *Summary) String() string {
 	}
 	if s.Warnings > 0 {
 		text += ", " + counted(s.Warnings, "warning")
+	}
+	if s.EmulatedVersion != "" {
+		text += ", as Kubernetes " + s.EmulatedVersion
 	}
 	return text
 }

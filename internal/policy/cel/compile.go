@@ -7,6 +7,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/closure"
 )
@@ -30,6 +31,9 @@ type Compiler struct {
 	// InterpreterOnly makes cel-go's interpreter evaluate the expressions that are compiled
 	// later. Nothing else changes: it is for debugging, see package closure.
 	InterpreterOnly bool
+	// Version is the release of Kubernetes whose libraries the expressions can use. Set it
+	// before the first expression is compiled.
+	Version admission.Version
 
 	variables     []variable
 	variablesType *apiservercel.DeclType // nil for a policy without variables
@@ -99,10 +103,10 @@ func (c *Compiler) Compile(text string, d Declarations, returns []*cel.Type) (e 
 
 func (c *Compiler) env(d Declarations) (env *cel.Env, err error) {
 	if c.variablesType == nil {
-		return sharedEnv(d)
+		return sharedEnv(d, c.Version)
 	}
 	if env = c.envs[d]; env == nil {
-		env, err = newEnv(d, c.variablesType)
+		env, err = newEnv(d, c.Version, c.variablesType)
 		c.envs[d] = env
 	}
 	return env, err

@@ -20,6 +20,8 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // Declarations are the variables that an expression can use in addition to those of all
@@ -38,30 +40,45 @@ var always = version.MajorMinor(1, 0) // as in kube-apiserver, for options that 
 // environments are shared by all policies without variables.
 var environments struct {
 	sync.Mutex
-	made map[Declarations]*cel.Env
+	made map[environmentKey]*cel.Env
+}
+
+type environmentKey struct {
+	Declarations
+	admission.Version
+}
+
+// baseOf returns the libraries that kube-apiserver of that release has for the expressions of stored
+// policies: those that came with it or before (k8s.io/apiserver pkg/cel/environment/base.go). Stored
+// expressions of kube-apiserver may use all libraries of its code, also the one that the next release
+// allows in new policies, so they are the new expressions of an API server with this compatibility
+// version.
+func baseOf(v admission.Version) *environment.EnvSet {
+	return environment.MustBaseEnvSet(version.MajorMinor(1, uint(v.Minor())))
 }
 
 // sharedEnv returns the environment of policies without variables.
-func sharedEnv(d Declarations) (*cel.Env, error) {
+func sharedEnv(d Declarations, v admission.Version) (*cel.Env, error) {
 	environments.Lock()
 	defer environments.Unlock()
-	if env := environments.made[d]; env != nil {
+	key := environmentKey{d, v}
+	if env := environments.made[key]; env != nil {
 		return env, nil
 	}
-	env, err := newEnv(d, apiservercel.NewObjectType(variablesTypeName, map[string]*apiservercel.DeclField{}))
+	env, err := newEnv(d, v, apiservercel.NewObjectType(variablesTypeName, map[string]*apiservercel.DeclField{}))
 	if err != nil {
 		return nil, err
 	}
 	if environments.made == nil {
-		environments.made = make(map[Declarations]*cel.Env)
+		environments.made = make(map[environmentKey]*cel.Env)
 	}
-	environments.made[d] = env
+	environments.made[key] = env
 	return env, nil
 }
 
 // newEnv returns an environment whose variable "variables" has the fields of a type, including
 // fields that are added to the type later.
-func newEnv(d Declarations, variables *apiservercel.DeclType) (*cel.Env, error) {
+func newEnv(d Declarations, v admission.Version, variables *apiservercel.DeclType) (*cel.Env, error) {
 	request, namespace := requestType(), namespaceType()
 	options := []cel.EnvOption{
 		cel.Variable("variables", variables.CelType()),
@@ -78,7 +95,7 @@ func newEnv(d Declarations, variables *apiservercel.DeclType) (*cel.Env, error) 
 			cel.Variable("authorizer", library.AuthorizerType),
 			cel.Variable("authorizer.requestResource", library.ResourceCheckType))
 	}
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
+	set, err := baseOf(v).Extend(environment.VersionedOptions{
 		IntroducedVersion: always,
 		EnvOptions:        options,
 		DeclTypes:         []*apiservercel.DeclType{variables, namespace, request},
@@ -92,7 +109,7 @@ func newEnv(d Declarations, variables *apiservercel.DeclType) (*cel.Env, error) 
 	if err != nil {
 		return nil, fmt.Errorf("environment misconfigured: %w", err)
 	}
-	return set.StoredExpressionsEnv(), nil
+	return set.NewExpressionsEnv(), nil
 }
 
 // fields are the fields of a declared type.

@@ -12,6 +12,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 )
@@ -88,7 +89,7 @@ func TestInterrupted(t *testing.T) {
 // TestInterruptedOften expects the context to be checked as often as in cel-go, also when an
 // expression is evaluated again, and when the interpreter starts over.
 func TestInterruptedOften(t *testing.T) {
-	env, err := sharedEnv(Declarations{})
+	env, err := sharedEnv(Declarations{}, admission.Newest())
 	if err != nil {
 		t.Fatal(err)
 	}

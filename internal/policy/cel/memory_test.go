@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 )
 
@@ -245,7 +246,7 @@ func TestMemoryOfVariables(t *testing.T) {
 // TestMemoryKnown has each function of the environment either charge what it makes, or among
 // those that return a part of their arguments or a value of constant size.
 func TestMemoryKnown(t *testing.T) {
-	env, err := sharedEnv(Declarations{Params: true, Authorizer: true, PatchTypes: true})
+	env, err := sharedEnv(Declarations{Params: true, Authorizer: true, PatchTypes: true}, admission.Newest())
 	if err != nil {
 		t.Fatal(err)
 	}
