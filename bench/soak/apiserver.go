@@ -134,23 +134,19 @@ func (a *apiServer) add(path string, objects ...stored) {
 	a.objects[path] = append(a.objects[path], objects...)
 }
 
-// publish sends an event to all watches of a path, or to all watches if the path is empty. It returns to
-// how many.
-func (a *apiServer) publish(path string, e event) int {
+// publish sends an event to all watches of a path, or to all watches if the path is empty.
+func (a *apiServer) publish(path string, e event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := 0
 	for watch, of := range a.watches {
 		if path != "" && path != of {
 			continue
 		}
 		select {
 		case watch <- e:
-			n++
 		default: // it has one already
 		}
 	}
-	return n
 }
 
 // expire answers all watches with 410, those that exist and new ones, until expire is called
@@ -183,7 +179,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		root = 3
 	}
 	if len(parts) <= root {
-		discover(w, r.URL.Path, strings.Join(parts[1:], "/"))
+		discover(w, strings.Join(parts[1:], "/"))
 		return
 	}
 	namespace, name, rest := "", "", parts[root:]
@@ -211,7 +207,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // discover answers with the resources of a version, or with the versions of a group.
-func discover(w io.Writer, path, version string) {
+func discover(w http.ResponseWriter, version string) {
 	list := []resource{}
 	for _, r := range served {
 		if r.version == version {
@@ -224,7 +220,7 @@ func discover(w io.Writer, path, version string) {
 		}
 	}
 	if len(list) == 0 {
-		fail(w.(http.ResponseWriter), http.StatusNotFound, "NotFound")
+		fail(w, http.StatusNotFound, "NotFound")
 		return
 	}
 	content, _ := json.Marshal(list) // strings only

@@ -149,12 +149,14 @@ func TestLimits(t *testing.T) {
 		all, _ := d.Decode(new(document))
 		return all
 	}
-	for n, want := range map[int]int{errorsMax - 1: errorsMax - 1, errorsMax: errorsMax, errorsMax + 1: errorsMax + 1, 1000: errorsMax + 1} {
+	for n, want := range map[int]int{errorsMax - 1: errorsMax - 1, errorsMax: errorsMax, errorsMax + 1: errorsMax + 1,
+		1000: errorsMax + 1} {
 		got := errs(n)
 		if len(got) != want {
 			t.Errorf("%d errors: got %d, want %d", n, len(got), want)
 		}
-		if want := "more than 100 errors, of which these are the first"; n > errorsMax && !strings.HasSuffix(got[errorsMax].Error(), want) {
+		if want := "more than 100 errors, of which these are the first"; n > errorsMax &&
+			!strings.HasSuffix(got[errorsMax].Error(), want) {
 			t.Errorf("%d errors: got %v in the end, want %s", n, got[errorsMax], want)
 		}
 	}

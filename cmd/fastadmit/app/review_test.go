@@ -55,7 +55,8 @@ func TestReview(t *testing.T) {
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "-q"}, 1,
 		"stdin:11: "+denied+"2 objects: 1 allowed, 1 denied, as Kubernetes 1.36\n")
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "--operation=UPDATE"}, 0,
-		"stdin:2: UPDATE Pod default/web: allowed\nstdin:11: UPDATE Service shop/s: allowed\n2 objects: 2 allowed, 0 denied, as Kubernetes 1.36\n")
+		"stdin:2: UPDATE Pod default/web: allowed\nstdin:11: UPDATE Service shop/s: allowed\n2 objects: 2 allowed, 0 "+
+			"denied, as Kubernetes 1.36\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysDeny", "--operation=delete"}, 1,
 		"stdin:2: DELETE Pod default/web: denied by AlwaysDeny (403 Forbidden): pods \"web\" is forbidden: admission "+
 			"control is denying all modifications\n"+
