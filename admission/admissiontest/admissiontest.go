@@ -44,6 +44,21 @@ func newChain(plugin admission.Plugin, enabled admission.Enabled, known cluster.
 	return admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: enabled}, state, nil)
 }
 
+// Emulating returns the plugin as it behaves with a version of Kubernetes, such as "1.34".
+func Emulating(t testing.TB, plugin admission.Plugin, version string) admission.Plugin {
+	t.Helper()
+	v, known, err := admission.ParseVersion(version)
+	if err != nil || !known {
+		t.Fatalf("version %q cannot be emulated: %v", version, err)
+	}
+	newHandler := plugin.New
+	plugin.New = func(setup admission.Setup) (admission.Handler, error) {
+		setup.Version = v
+		return newHandler(setup)
+	}
+	return plugin
+}
+
 // MustChain is NewChain, but fails the test instead of returning an error.
 func MustChain(t testing.TB, plugin admission.Plugin, config string, objects ...runtime.Object) *admission.Chain {
 	t.Helper()

@@ -396,3 +396,25 @@ func TestSpecOf(t *testing.T) {
 		t.Errorf("compared %d recordings, want more", compared)
 	}
 }
+
+// TestVersions reviews a Pod whose users are not those of the host. The restricted level allows it
+// to run as root since v1.35, and a server has no checks that are newer than itself
+// (k8s.io/pod-security-admission/policy check_runAsNonRoot.go, registry.go).
+func TestVersions(t *testing.T) {
+	const body = `{"metadata":{"name":"p"},"spec":{"hostUsers":false,"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}},` +
+		`"containers":[{"name":"c","image":"i","securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}]}}`
+	f := func(emulated, enforced string, want admission.Outcome) {
+		t.Helper()
+		config := `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +
+			`"defaults":{"enforce":"restricted","enforce-version":"` + enforced + `"}}`
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
+		chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), emulated), config, namespace)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(codec.Create, "v1/pods", body))
+	}
+	f("1.34", "latest", admission.OutcomeDenied)
+	f("1.35", "latest", admission.OutcomeAllowed)
+	f("1.36", "latest", admission.OutcomeAllowed)
+	f("1.34", "v1.35", admission.OutcomeDenied) // which means v1.34 there
+	f("1.35", "v1.34", admission.OutcomeDenied)
+	f("1.36", "v1.35", admission.OutcomeAllowed)
+}

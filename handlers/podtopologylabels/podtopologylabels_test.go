@@ -111,3 +111,19 @@ func BenchmarkMutate(b *testing.B) {
 	f("pod", admission.OutcomeAllowed, "pods-create-v1-1.json")
 	f("binding", admission.OutcomePatched, "pods-binding-create-v1-1.json")
 }
+
+// TestVersions has a node with the labels of both keys. Kubernetes v1.33 copies other ones than
+// later releases (plugin/pkg/admission/podtopologylabels/admission.go of v1.33.13 and v1.34.4).
+func TestVersions(t *testing.T) {
+	both := node("n", zone, "z", region, "r", "topology.k8s.io/zone", "old-z", "topology.k8s.io/region", "old-r")
+	f := func(version, labels string) {
+		t.Helper()
+		chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), version), "", both)
+		admissiontest.CheckAdmit(t, chain, "v1/pods", `{"spec":{"nodeName":"n"}}`,
+			`{"metadata":{"labels":`+labels+`},"spec":{"nodeName":"n"}}`)
+	}
+	const now = `{"` + zone + `":"z","` + region + `":"r"}`
+	f("1.33", `{"topology.k8s.io/zone":"old-z","topology.k8s.io/region":"old-r"}`)
+	f("1.34", now)
+	f("1.36", now)
+}

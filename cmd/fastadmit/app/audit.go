@@ -156,7 +156,7 @@ func (a *auditOptions) run(cmd *cobra.Command) error {
 	run := &auditRun{
 		auditOptions: a, ctx: cmd.Context(), out: out, writer: writer, terminal: terminalOf(cmd.ErrOrStderr()), metrics: newAuditMetrics(),
 	}
-	run.summary.EmulatedVersion = a.emulated.inUse.Load().String()
+	run.summary.EmulatedVersion = a.emulated.current().String()
 	if a.writeReports != "" {
 		if run.reports, err = audit.NewReports(cmd.Context(), o.Config, strings.TrimSuffix(a.writeReports, anyReports), a.namespaces); err != nil {
 			return failed(err)

@@ -30,8 +30,8 @@ const emulatedUsage = "minor release of Kubernetes to behave as, as 1.34; if emp
 // emulated is the release of Kubernetes that plugins behave as.
 type emulated struct {
 	flag    string
-	inUse   atomic.Pointer[admission.Version]
-	changed wake.Signal // the version of the API server is another one
+	inUse   atomic.Pointer[admission.Version] // nil before the first plugins are made
+	changed wake.Signal                       // the version of the API server is another one
 	log     *slog.Logger
 
 	mu sync.Mutex // for the following fields
@@ -65,8 +65,15 @@ func (e *emulated) choose(ctx context.Context, file string, c *knownCluster) (v 
 		}
 		v = e.answered
 	}
-	e.inUse.Store(&v)
 	return v, nil
+}
+
+// current returns the version of the plugins that are used now.
+func (e *emulated) current() admission.Version {
+	if v := e.inUse.Load(); v != nil {
+		return *v
+	}
+	return admission.Newest()
 }
 
 // connect makes the asker, and asks once. Without an API server, the newest version stays.
@@ -116,8 +123,8 @@ func (e *emulated) warn(ctx context.Context, message, reason string) {
 
 // start follows the version of the API server until ctx ends.
 func (e *emulated) start(ctx context.Context, set *metrics.Set) {
-	set.NewGauge("fastadmit_emulated_version_minor", func() float64 { return float64(e.inUse.Load().Minor()) })
-	e.log.InfoContext(ctx, "behaving as a release of Kubernetes", "version", e.inUse.Load().String())
+	set.NewGauge("fastadmit_emulated_version_minor", func() float64 { return float64(e.current().Minor()) })
+	e.log.InfoContext(ctx, "behaving as a release of Kubernetes", "version", e.current().String())
 	go func() {
 		ticks := time.NewTicker(emulatedInterval)
 		defer ticks.Stop()
@@ -167,5 +174,5 @@ func (e *emulated) hear(v admission.Version) (changed bool) {
 
 // check is a check of /readyz, which shows the version and does not fail.
 func (e *emulated) check() server.Check {
-	return server.Check{Name: "version", Ask: func() (bool, string) { return true, e.inUse.Load().String() }}
+	return server.Check{Name: "version", Ask: func() (bool, string) { return true, e.current().String() }}
 }

@@ -153,7 +153,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
 	}
-	summary := report.Summary{EmulatedVersion: r.emulated.inUse.Load().String()}
+	summary := report.Summary{EmulatedVersion: r.emulated.current().String()}
 	err = review.Run(cmd.Context(), *o, items, func(result *report.Result) error {
 		summary.Add(result)
 		if r.output == "response" && result.Decision == report.Broken {

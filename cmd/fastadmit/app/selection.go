@@ -180,6 +180,9 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		return selected{Loaded: loaded}, failed(err)
 	}
 	chain, err := admission.NewChain(table, enabled, s.cluster.state.Load(), last)
+	if err == nil {
+		s.emulated.inUse.Store(&version)
+	}
 	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
 }
 
