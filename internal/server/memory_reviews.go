@@ -285,7 +285,7 @@ func (s *Server) refuseNoMemory(ctx *fasthttp.RequestCtx, body []byte) {
 	s.metrics.noMemory.Inc()
 	ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, retryAfter)
 	s.refuse(ctx, fasthttp.StatusTooManyRequests, "TooManyRequests",
-		fmt.Sprintf("no memory for a review that may need %d bytes: %s", s.memory.needs(body), s.memory))
+		fmt.Sprintf("no memory for a review that may need %d bytes to be read, and more for what expressions and other servers return: %s", s.memory.needs(body), s.memory))
 }
 
 // extend makes r a reservation of so many bytes, if there is room now.

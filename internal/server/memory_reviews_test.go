@@ -311,7 +311,8 @@ func TestReviewMemoryRefuses(t *testing.T) {
 		response, body := x.Send(servertest.Request("/mutate?timeout=1s", large))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
 			!strings.Contains(string(body),
-				"no memory for a review that may need 937500 bytes: other reviews have reserved 937500 of 1000000 bytes, of "+
+				"no memory for a review that may need 937500 bytes to be read, and more for what expressions and "+
+					"other servers return: other reviews have reserved 937500 of 1000000 bytes, of "+
 					"which 62500 are only for small reviews") {
 			t.Errorf("got %s %v %s", response.Status, response.Header, body)
 		}
