@@ -12,7 +12,6 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +25,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/internal/answers"
 	"github.com/fastadmit/fastadmit/handlers/internal/kubeconfigclient"
+	"github.com/fastadmit/fastadmit/handlers/internal/slots"
 )
 
 const (
@@ -44,6 +44,9 @@ const (
 	// callsMax is the maximum number of concurrent requests to the backend: a tenth of
 	// the reviews in flight. Other requests wait.
 	callsMax = 100
+	// namespaceCallsMax is how many of them are for the Pods of one namespace at most: a
+	// quarter, so that images for which the backend is slow do not delay other namespaces.
+	namespaceCallsMax = callsMax / 4
 
 	// triesMax, backoffFactor and backoffJitter are those of k8s.io/apiserver
 	// pkg/util/webhook DefaultRetryBackoffWithInitialDelay.
@@ -71,7 +74,7 @@ type client struct {
 	allowTTL, denyTTL time.Duration
 	backoff           wait.Backoff
 	flights           singleflight.Group // equal questions at the same time share a request
-	calls             *semaphore.Weighted
+	calls             *slots.Slots
 	series            series
 }
 
@@ -117,7 +120,7 @@ func newClient(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*client, er
 		backend: backend,
 		answers: cache.NewLRUExpireCache(answersMax), allowTTL: c.AllowTTL, denyTTL: c.DenyTTL,
 		backoff: wait.Backoff{Duration: c.RetryBackoff, Factor: backoffFactor, Jitter: backoffJitter, Steps: triesMax},
-		calls:   semaphore.NewWeighted(callsMax),
+		calls:   slots.New(callsMax, namespaceCallsMax),
 		series:  newSeries(set),
 	}, nil
 }
@@ -133,7 +136,8 @@ func askUntil(ctx context.Context) time.Time {
 
 // ask returns what the backend says to a question, which may be cached. The error is
 // that of the last try.
-func (a *client) ask(ctx context.Context, question []byte) (status, error) {
+func (a *client) ask(ctx context.Context, namespace string, question []byte) (status, error) {
+	tenant := sha256.Sum256([]byte(namespace))
 	key := sha256.Sum256(question)
 	if cached, ok := a.answers.Get(key); ok {
 		a.series.cached.Inc()
@@ -143,16 +147,17 @@ func (a *client) ask(ctx context.Context, question []byte) (status, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	if a.allowTTL == 0 || a.denyTTL == 0 { // without a cache, each pod gets its own request
-		return a.fetch(ctx, loan, question, key)
+		return a.fetch(ctx, loan, tenant, question, key)
 	}
-	return a.share(ctx, loan, until, question, key)
+	return a.share(ctx, loan, until, tenant, question, key)
 }
 
 // share asks a question once for all who ask it at the same time. Each waits as long
 // as its own context allows. Who asks does it until its own time is over, in a
 // goroutine that may outlive the call by the time it takes to give up, and that has
 // nothing of its review.
-func (a *client) share(ctx context.Context, loan *answers.Loan, until time.Time, question []byte, key answerKey) (status, error) {
+func (a *client) share(ctx context.Context, loan *answers.Loan, until time.Time, tenant slots.Tenant, question []byte,
+	key answerKey) (status, error) {
 	for {
 		own := false
 		flight := a.flights.DoChan(string(key[:]), func() (got any, err error) {
@@ -164,7 +169,7 @@ func (a *client) share(ctx context.Context, loan *answers.Loan, until time.Time,
 			}()
 			asking, cancel := context.WithDeadline(context.Background(), until)
 			defer cancel()
-			return a.fetch(asking, loan, question, key)
+			return a.fetch(asking, loan, tenant, question, key)
 		})
 		select {
 		case <-ctx.Done():
@@ -183,11 +188,12 @@ func (a *client) share(ctx context.Context, loan *answers.Loan, until time.Time,
 
 // fetch asks the backend, up to five times if its failure is one that may pass, and
 // keeps what it says. The answer takes its memory from loan.
-func (a *client) fetch(ctx context.Context, loan *answers.Loan, question []byte, key answerKey) (status, error) {
-	if err := a.calls.Acquire(ctx, 1); err != nil {
-		return status{}, fmt.Errorf("%w: %d requests wait for one: %w", errNoAnswer, callsMax, err)
+func (a *client) fetch(ctx context.Context, loan *answers.Loan, tenant slots.Tenant, question []byte, key answerKey) (status, error) {
+	release, ok := a.calls.Take(ctx, tenant)
+	if !ok {
+		return status{}, fmt.Errorf("%w: %d requests are in flight, or %d for the namespace: %w", errNoAnswer, callsMax, namespaceCallsMax, ctx.Err())
 	}
-	defer a.calls.Release(1)
+	defer release()
 	defer loan.Return()
 	ctx = klog.NewContext(answers.With(ctx, loan), logr.Discard()) // otherwise client-go logs to stderr
 	result := a.try(ctx, question)

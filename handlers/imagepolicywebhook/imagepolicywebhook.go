@@ -81,7 +81,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	if err != nil {
 		return admission.Errored(err)
 	}
-	status, err := p.client.ask(ctx, question)
+	status, err := p.client.ask(ctx, review.Namespace(), question)
 	if errors.Is(err, codec.ErrNoMemory) {
 		review.Object.Root().Refuse(codec.ErrNoMemory)
 		return admission.Errored(err)

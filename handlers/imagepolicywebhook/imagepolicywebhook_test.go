@@ -303,6 +303,39 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestNamespaceCalls fills the share of a namespace with images for which the backend is slow.
+// Other namespaces get answers, and one more Pod of the namespace does not reach the backend.
+func TestNamespaceCalls(t *testing.T) {
+	release := make(chan struct{})
+	b := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		question, _ := io.ReadAll(r.Body)
+		if bytes.Contains(question, []byte(`"slow`)) {
+			<-release
+		}
+		says(`{"allowed":true}`)(w, r)
+	})
+	chain, _ := b.chain(t, "")
+	var all sync.WaitGroup
+	for i := range namespaceCallsMax {
+		all.Go(func() {
+			admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, image(fmt.Sprint("slow", i)))
+		})
+	}
+	for b.tries.Load() < namespaceCallsMax {
+		time.Sleep(time.Millisecond)
+	}
+	if got, err := review(t, chain, image("more"), time.Second); got != admission.OutcomeDenied || err != nil {
+		t.Errorf("one more of the namespace: got %s, %v, want a denial", got, err)
+	}
+	other := bytes.Replace(image("other"), []byte(`"namespace":"namespace"`), []byte(`"namespace":"other"`), 1)
+	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeAllowed, other)
+	if got := b.tries.Load(); got != namespaceCallsMax+1 {
+		t.Errorf("got %d requests, want %d", got, namespaceCallsMax+1)
+	}
+	close(release)
+	all.Wait()
+}
+
 // review asks with that much time until the deadline of the plugin.
 func review(t testing.TB, chain *admission.Chain, body []byte, budget time.Duration) (admission.Outcome, error) {
 	r := codec.Acquire()

@@ -130,7 +130,7 @@ var errBusy = fmt.Errorf("%d calls to this webhook, or %d for this user in this 
 	callsMax, tenantCallsMax)
 
 func (c *call) send(ctx context.Context) (*Answer, error) {
-	release, ok := c.calls.take(ctx, c.caller.key)
+	release, ok := c.calls.Take(ctx, c.caller.key)
 	if !ok {
 		c.metrics.limited()
 		return nil, c.failed(fmt.Errorf("failed to call webhook: %w", errBusy), http.StatusServiceUnavailable)

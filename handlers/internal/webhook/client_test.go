@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/handlers/internal/slots"
 )
 
 // mustReadCredentials reads a kubeconfig file with these users, as JSON.
@@ -242,11 +243,11 @@ func TestWebhooksMeasured(t *testing.T) {
 		if i >= webhooksMeasuredMax {
 			want = otherName
 		}
-		if got := m.of(&Webhook{Name: name, calls: newSlots()}); got.name != want {
+		if got := m.of(&Webhook{Name: name, calls: slots.New(callsMax, tenantCallsMax)}); got.name != want {
 			t.Errorf("webhook %d is measured as %s, want %s", i, got.name, want)
 		}
 	}
-	m.of(&Webhook{Name: "w0", calls: newSlots()}).took.Update(1)
+	m.of(&Webhook{Name: "w0", calls: slots.New(callsMax, tenantCallsMax)}).took.Update(1)
 	var text strings.Builder
 	set.WritePrometheus(&text)
 	for bound, n := range map[string]int{"0.005": 0, "0.025": 0, "0.1": 0, "0.5": 0, "1": 1, "2.5": 1, "10": 1, "25": 1, "+Inf": 1} {
@@ -255,7 +256,7 @@ func TestWebhooksMeasured(t *testing.T) {
 			t.Errorf("want %s", want)
 		}
 	}
-	again := &Webhook{Name: "w0", calls: newSlots()}
+	again := &Webhook{Name: "w0", calls: slots.New(callsMax, tenantCallsMax)}
 	if got := m.of(again); got.name != "w0" || got.current() != again {
 		t.Errorf("got %s, want the series that there are, of the new webhook", got.name)
 	}
@@ -266,7 +267,7 @@ func TestMeasuredAnew(t *testing.T) {
 	set := metrics.NewSet()
 	for i := range 2 {
 		m := newSourceMetrics("P", set)
-		m.of(&Webhook{Name: "w", calls: newSlots()}).current().calls.all <- struct{}{}
+		m.of(&Webhook{Name: "w", calls: slots.New(callsMax, tenantCallsMax)}).current().calls.Take(t.Context(), slots.Tenant{})
 		m.countInvalid(func() float64 { return float64(i) })
 		var text strings.Builder
 		set.WritePrometheus(&text)

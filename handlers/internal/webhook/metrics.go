@@ -75,7 +75,7 @@ func (m *webhookMetrics) makeGauges() {
 	set := m.of.set
 	set.UnregisterMetric(fmt.Sprintf(`fastadmit_webhook_calls_inflight{plugin=%q,webhook=%q}`, m.of.plugin, m.name)) // that of a configuration before
 	set.NewGauge(fmt.Sprintf(`fastadmit_webhook_calls_inflight{plugin=%q,webhook=%q}`, m.of.plugin, m.name), func() float64 {
-		return float64(len(m.current().calls.all))
+		return float64(m.current().calls.InFlight())
 	})
 	set.UnregisterMetric(fmt.Sprintf(`fastadmit_webhook_circuit_open{plugin=%q,webhook=%q}`, m.of.plugin, m.name))
 	set.NewGauge(fmt.Sprintf(`fastadmit_webhook_circuit_open{plugin=%q,webhook=%q}`, m.of.plugin, m.name), func() float64 {

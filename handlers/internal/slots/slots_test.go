@@ -1,17 +1,19 @@
-package webhook
+package slots
 
 import (
 	"context"
+	"crypto/sha256"
 	"strconv"
 	"testing"
 )
 
-// TestSlots has as many calls as one tenant may have, one fewer and one more, and then as many
+// TestSlots takes as many slots as one tenant may have, one less and one more, and then as many
 // as all may have.
 func TestSlots(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := newSlots()
+	const most, eachMost = 20, 5
+	s := New(most, eachMost)
 	var releases []func()
 	f := func(who string, want bool) {
 		t.Helper()
@@ -19,7 +21,7 @@ func TestSlots(t *testing.T) {
 		if !want {
 			ctx = ended
 		}
-		release, ok := s.take(ctx, user(who).key)
+		release, ok := s.Take(ctx, sha256.Sum256([]byte(who)))
 		if ok != want {
 			t.Fatalf("call %d, of %s: got %v, want %v", len(releases)+1, who, ok, want)
 		}
@@ -27,19 +29,19 @@ func TestSlots(t *testing.T) {
 			releases = append(releases, release)
 		}
 	}
-	for range tenantCallsMax {
+	for range eachMost {
 		f("slow", true)
 	}
 	f("slow", false)
-	for i := range callsMax - tenantCallsMax - 1 {
-		f(strconv.Itoa(i/tenantCallsMax), true)
+	for i := range most - eachMost - 1 {
+		f(strconv.Itoa(i/eachMost), true)
 	}
 	f("last", true)
 	f("other", false)
 	for _, release := range releases {
 		release()
 	}
-	if len(s.all) != 0 || len(s.tenants) != 0 {
-		t.Errorf("got %d slots taken and %d tenants after all calls", len(s.all), len(s.tenants))
+	if s.InFlight() != 0 || len(s.tenants) != 0 {
+		t.Errorf("got %d slots taken and %d tenants after all calls", s.InFlight(), len(s.tenants))
 	}
 }
