@@ -70,6 +70,10 @@ metadata: {name: default, namespace: mallory}
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: web, namespace: mallory}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default, namespace: kube-system}
 `
 
 // tenants are the namespaces of attackers.
