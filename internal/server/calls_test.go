@@ -239,7 +239,9 @@ func TestLiveness(t *testing.T) {
 		t.Helper()
 		s.stuck.Store(stuck)
 		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/livez", nil))
+		request := httptest.NewRequest(http.MethodGet, "/livez", nil)
+		request.RemoteAddr = "127.0.0.1:1" // others do not get the reason
+		handler.ServeHTTP(recorder, request)
 		if recorder.Code != code || !strings.Contains(recorder.Body.String(), want) {
 			t.Errorf("%d stuck calls: got %d %s, want %d", stuck, recorder.Code, recorder.Body, code)
 		}
