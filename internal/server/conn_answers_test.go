@@ -87,8 +87,10 @@ func TestUnreadAnswers(t *testing.T) {
 			response, _ := p.Open(t).Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
 			return response.StatusCode == http.StatusOK
 		})
-		if got := p.server.metrics.webhooks.evictedUnread.Get(); got != closed+2 {
-			t.Errorf("closed %d connections, want 2", got-closed)
+		// One that is closed makes enough room. Whether the other one is found in the same look depends
+		// on the time.
+		if got := p.server.metrics.webhooks.evictedUnread.Get(); got < closed+1 || got > closed+2 {
+			t.Errorf("closed %d connections, want 1 or 2", got-closed)
 		}
 		p.closeAll(t)
 	}
