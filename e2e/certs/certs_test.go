@@ -218,7 +218,9 @@ func prepare(t *testing.T, s *cluster.APIServer, port int) {
 		}
 	}
 	s.MustKubectl(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: fastadmit, namespace: fastadmit},
-spec: {clusterIP: %s, ports: [{port: %d}]}}`, serviceIP, port), "apply", "-f", "-")
+spec: {clusterIP: %s, ports: [{port: %d}]}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: fastadmit-certs, namespace: fastadmit}}`, serviceIP, port), "apply", "-f", "-")
 }
 
 // create makes a ConfigMap, as a dry run, for which all webhooks are called.

@@ -15,6 +15,10 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
+// otherBytesMax is the longest answer that is not a JSON object and is decoded all the same: several
+// times that of a backend which answers in YAML.
+const otherBytesMax = 16 << 10
+
 // listedMax is how many elements of all lists of an answer are decoded. Later ones are dropped.
 // Of warnings 4,096 characters reach the user, of causes 24 KiB, so at most 1,755, and of audit
 // annotations 32 KiB. An answer of 8 MiB has 2,800,000 elements of three bytes, which took
@@ -113,7 +117,8 @@ func (a *appender) listed(v codec.Value) {
 }
 
 // NewSerializer returns a serializer for the types of scheme that decodes the Fields of answers
-// which are JSON. Answers in YAML and protobuf, which client-go accepts too, are errors.
+// which are JSON objects. Others, such as YAML, which client-go accepts too, are decoded as they are
+// if they are short, and are errors otherwise.
 func NewSerializer(scheme *runtime.Scheme, f Fields, versions ...schema.GroupVersion) runtime.NegotiatedSerializer {
 	codecs := serializer.NewCodecFactory(scheme).LegacyCodec(versions...)
 	return serializer.NegotiatedSerializerWrapper(runtime.SerializerInfo{Serializer: bounded{codecs, f}})
@@ -128,7 +133,11 @@ type bounded struct {
 // Decode implements runtime.Decoder.
 func (b bounded) Decode(text []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	part, err := b.fields.Append(nil, text)
-	if err != nil {
+	switch {
+	case err == nil:
+	case len(text) <= otherBytesMax:
+		part = text
+	default:
 		return nil, nil, err
 	}
 	return b.Codec.Decode(part, defaults, into)
