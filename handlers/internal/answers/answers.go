@@ -3,6 +3,7 @@
 package answers
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ import (
 // otherBytesMax is the longest answer that is not a JSON object and is decoded all the same: several
 // times that of a backend which answers in YAML.
 const otherBytesMax = 16 << 10
+
+// anchor is in all YAML with anchors, whose aliases can make megabytes of a few KiB.
+var anchor = []byte("&")
 
 // listedMax is how many elements of all lists of an answer are decoded. Later ones are dropped.
 // Of warnings 4,096 characters reach the user, of causes 24 KiB, so at most 1,755, and of audit
@@ -118,7 +122,7 @@ func (a *appender) listed(v codec.Value) {
 
 // NewSerializer returns a serializer for the types of scheme that decodes the Fields of answers
 // which are JSON objects. Others, such as YAML, which client-go accepts too, are decoded as they are
-// if they are short, and are errors otherwise.
+// if they are short and have no anchors, and are errors otherwise.
 func NewSerializer(scheme *runtime.Scheme, f Fields, versions ...schema.GroupVersion) runtime.NegotiatedSerializer {
 	codecs := serializer.NewCodecFactory(scheme).LegacyCodec(versions...)
 	return serializer.NegotiatedSerializerWrapper(runtime.SerializerInfo{Serializer: bounded{codecs, f}})
@@ -135,7 +139,7 @@ func (b bounded) Decode(text []byte, defaults *schema.GroupVersionKind, into run
 	part, err := b.fields.Append(nil, text)
 	switch {
 	case err == nil:
-	case len(text) <= otherBytesMax:
+	case len(text) <= otherBytesMax && !bytes.Contains(text, anchor):
 		part = text
 	default:
 		return nil, nil, err

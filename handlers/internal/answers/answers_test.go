@@ -6,6 +6,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 var fields = Fields{"kind": nil, "response": {"warnings": Listed, "annotations": Listed, "status": Status(), "allowed": nil}}
@@ -92,4 +95,30 @@ func TestListed(t *testing.T) {
 	f(0, listedMax+1, 0, 0, listedMax, 0)
 	f(0, 0, listedMax+1, 0, 0, listedMax)
 	f(listedMax-6, 5, 3, listedMax-6, 3, 3) // annotations come first
+}
+
+// TestOthers decodes answers that are not JSON objects: short ones without anchors.
+func TestOthers(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	answers := Fields{"kind": nil, "apiVersion": nil, "status": {"allowed": nil, "reason": nil}}
+	info := NewSerializer(scheme, answers, imagepolicyv1alpha1.SchemeGroupVersion).SupportedMediaTypes()[0]
+	f := func(text, want string) {
+		t.Helper()
+		review := new(imagepolicyv1alpha1.ImageReview)
+		_, _, err := info.Serializer.Decode([]byte(text), nil, review)
+		if want == "" && (err != nil || !review.Status.Allowed) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.80s: got %v, %v, want %q", text, review.Status, err, want)
+		}
+	}
+	const yaml = "apiVersion: imagepolicy.k8s.io/v1alpha1\nkind: ImageReview\nstatus: {allowed: true}\n"
+	padded := func(n int) string { return yaml + "#" + strings.Repeat("x", n-len(yaml)-1) }
+	f(`{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","status":{"allowed":true,"reason":"&a"}}`, "")
+	f(yaml, "")
+	f(padded(otherBytesMax-1), "")
+	f(padded(otherBytesMax), "")
+	f(padded(otherBytesMax+1), "json parse error")
+	f(yaml+"a: &a [1]\nb: [*a, *a]\n", "json parse error")
 }
