@@ -166,14 +166,20 @@ func (x *Index) inNamespace(ctx context.Context, review *codec.Review, a *admiss
 	return found
 }
 
-// ofObject adds the places that a label of an object has.
+// ofObject adds the places that a label of an object has, once for each label: a caller other than
+// an API server may send the same label many times.
 func (x *labelIndex) ofObject(o *codec.Object, found []int32) []int32 {
 	all := o.Get("metadata").Get("labels")
 	if !areLabels(all) {
 		return found
 	}
+	added := make(map[label]bool)
 	for key, value := range all.Members() {
-		found = append(found, x.byLabel[label{key, value.String()}]...)
+		l := label{key, value.String()}
+		if places := x.byLabel[l]; len(places) > 0 && !added[l] {
+			added[l] = true
+			found = append(found, places...)
+		}
 	}
 	return found
 }

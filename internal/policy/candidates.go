@@ -61,13 +61,16 @@ type Candidate[E any] struct {
 // candidates are the policies that may match requests with some attributes.
 type candidates[E any] struct {
 	all   []Candidate[E] // in the order of the Set
-	index *match.Index
+	index *match.Index   // nil for those that are not stored
 }
 
 // Find returns the policies that may match the review, in the order of the Set. The caller must
 // not change the result.
 func (x *Index[E]) Find(d *Dispatch) []Candidate[E] {
 	c := x.of(&d.Request)
+	if c.index == nil {
+		return c.all
+	}
 	places := c.index.Find(d.Ctx, d.Review, &d.sent, d)
 	if len(places) == len(c.all) {
 		return c.all
@@ -88,22 +91,20 @@ func (x *Index[E]) of(r *Request) *candidates[E] {
 		}
 	}
 	c := new(candidates[E])
-	var entries []match.Entry
 	for _, p := range x.all {
 		if len(p.bindings()) == 0 {
 			continue
 		}
 		if verdict := p.matcher.verdict(r); verdict != unselected {
 			c.all = append(c.all, Candidate[E]{p, verdict == selected})
-			entries = append(entries, p.matcher.entry())
 		}
 	}
-	c.index = match.NewIndex(entries)
 	x.store(a, c)
 	return c
 }
 
-// store stores the candidates, unless there are too many already.
+// store indexes and stores the candidates, unless there are too many already: for one request, an
+// index costs more than it saves.
 func (x *Index[E]) store(a attributes, c *candidates[E]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -114,6 +115,11 @@ func (x *Index[E]) store(a attributes, c *candidates[E]) {
 	if (*last)[a] != nil || len(*last) >= attributesMax || x.size+len(c.all) > candidatesMax {
 		return
 	}
+	entries := make([]match.Entry, len(c.all))
+	for i := range c.all {
+		entries[i] = c.all[i].matcher.entry()
+	}
+	c.index = match.NewIndex(entries)
 	x.size += len(c.all)
 	known := make(map[attributes]*candidates[E], len(*last)+1)
 	maps.Copy(known, *last)

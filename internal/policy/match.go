@@ -152,10 +152,12 @@ func (m *Matcher) verdict(r *Request) verdict {
 			named = true
 		}
 	}
-	unnamed := Matcher{exact: m.exact}
-	for i := range m.rules {
-		named = named || len(m.rules[i].names) > 0
-		unnamed.rules = append(unnamed.rules, rule{Rule: m.rules[i].Rule})
+	unnamed := m
+	if slices.ContainsFunc(m.rules, func(r rule) bool { return len(r.names) > 0 }) {
+		named, unnamed = true, &Matcher{exact: m.exact}
+		for i := range m.rules {
+			unnamed.rules = append(unnamed.rules, rule{Rule: m.rules[i].Rule})
+		}
 	}
 	switch matched, err := unnamed.matchesRules(r); {
 	case err == nil && !matched:
