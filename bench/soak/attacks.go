@@ -160,6 +160,11 @@ func (a *attacks) postTo(ctx context.Context, from, endpoint, token string, body
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
+	return statusOf(transport, request)
+}
+
+// statusOf sends a request, reads its answer and returns the HTTP status, 0 without an answer.
+func statusOf(transport *http.Transport, request *http.Request) int {
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return 0

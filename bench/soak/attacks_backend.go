@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -82,15 +81,7 @@ func get(ctx context.Context, from, url string) int {
 	if err != nil {
 		return 0
 	}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return 0
-	}
-	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return 0
-	}
-	return response.StatusCode
+	return statusOf(transport, request)
 }
 
 // many attacks n times at once. It returns the highest status, 0 if one attack has no answer.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/fastadmit/fastadmit/handlers/internal/slots"
 )
 
 const (
@@ -33,19 +35,16 @@ type circuit struct {
 
 	mu      sync.Mutex
 	all     breaker // of failures to connect
-	tenants map[tenantKey]*tenant
+	tenants map[slots.Tenant]*tenant
 	success int // how many calls succeeded
 }
-
-// A tenantKey is the digest of a user and a namespace.
-type tenantKey [sha256.Size]byte
 
 // A tenant is a user in a namespace.
 type tenant struct {
 	breaker
 	// namespace is the digest of the namespace, or of the user of an object without one:
 	// controllers act for all namespaces.
-	namespace tenantKey
+	namespace slots.Tenant
 	opened    int // the value of success when its circuit was opened
 }
 
@@ -72,7 +71,7 @@ func (b *breaker) failed(now time.Time, failuresMax int, pause time.Duration) {
 }
 
 // A caller is the tenant of a call.
-type caller struct{ key, namespace tenantKey }
+type caller struct{ key, namespace slots.Tenant }
 
 func newCaller(user, namespace string) caller {
 	group := "namespace " + namespace
@@ -147,7 +146,7 @@ func (c *circuit) tenant(who caller) *tenant {
 		return of
 	}
 	if len(c.tenants) >= circuitTenantsMax {
-		var least tenantKey
+		var least slots.Tenant
 		for key, of := range c.tenants {
 			if least = key; of.until.IsZero() {
 				break
@@ -156,7 +155,7 @@ func (c *circuit) tenant(who caller) *tenant {
 		delete(c.tenants, least)
 	}
 	if c.tenants == nil {
-		c.tenants = make(map[tenantKey]*tenant)
+		c.tenants = make(map[slots.Tenant]*tenant)
 	}
 	of := &tenant{namespace: who.namespace}
 	c.tenants[who.key] = of
@@ -165,7 +164,7 @@ func (c *circuit) tenant(who caller) *tenant {
 
 // independent returns how many namespaces have open circuits, if no call has succeeded since.
 func (c *circuit) independent() int {
-	namespaces := make(map[tenantKey]bool)
+	namespaces := make(map[slots.Tenant]bool)
 	for _, of := range c.tenants {
 		if !of.until.IsZero() && of.opened == c.success {
 			namespaces[of.namespace] = true
