@@ -71,13 +71,13 @@ func allow(t *testing.T, servers []*cluster.APIServer, name string, o *certs.Opt
 		}
 		cluster.Await(t, "the rules", func() error {
 			_, err := manager.CoreV1().Secrets(o.SecretNamespace).Get(ctx, o.SecretName, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
+			if err == nil { // prepare has made it
 				_, err = manager.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "fastadmit.io", metav1.GetOptions{})
 			}
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("got %w, want that there is none", err)
+			return fmt.Errorf("got %w, want the Secret, and no configuration", err)
 		})
 	}
 }
