@@ -289,8 +289,11 @@ func (c *callers) noneFailed(t *testing.T, replicas []*replica) {
 // noneForbidden checks that certs.Options.Rules allowed all requests.
 func noneForbidden(t *testing.T, log *cluster.Buffer) {
 	t.Helper()
-	if got := log.String(); strings.Contains(got, "forbidden") {
-		t.Errorf("the rules do not suffice:\n%s", got)
+	for line := range strings.Lines(log.String()) {
+		// While the Secret is deleted, a replica may try to make it.
+		if strings.Contains(line, "forbidden") && !strings.Contains(line, "there is no Secret "+secretName) {
+			t.Errorf("the rules do not suffice: %s", line)
+		}
 	}
 }
 
@@ -360,7 +363,14 @@ func TestManaged(t *testing.T) {
 			t.Errorf("after a %s Secret, the CA that leaves are of is gone", what)
 		}
 	}
-	healed("deleted", secret().UID, func() error { return secrets.Delete(ctx, secretName, metav1.DeleteOptions{}) })
+	healed("deleted", secret().UID, func() error {
+		if err := secrets.Delete(ctx, secretName, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		// An upgrade of the chart makes it again, without data. fastadmit may not.
+		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName}}, metav1.CreateOptions{})
+		return err
+	})
 	healed("spoiled", "", func() error {
 		_, err := secrets.Patch(ctx, secretName, types.MergePatchType, []byte(`{"data":{"ca.crt":"Z2FyYmFnZQ==","tls.key":null}}`),
 			metav1.PatchOptions{})
@@ -385,14 +395,15 @@ func TestManaged(t *testing.T) {
 	uninstall(t, servers[0])
 }
 
-// checkOwners checks which objects are deleted together with the ClusterRole.
+// checkOwners checks which objects are deleted together with the ClusterRole. The Secret is the
+// chart's, and has no owner.
 func checkOwners(t *testing.T, s *cluster.APIServer) {
 	t.Helper()
 	got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfiguration/fastadmit.io",
 		"validatingwebhookconfiguration/fastadmit.io",
 		"secret/"+secretName, "-o", `jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind} `+
 			`{.metadata.ownerReferences[*].name}{"\n"}{end}`)
-	if want := strings.Repeat("ClusterRole fastadmit\n", 3); got != want {
+	if want := strings.Repeat("ClusterRole fastadmit\n", 2) + " \n"; got != want {
 		t.Errorf("got owners\n%swant\n%s", got, want)
 	}
 }
@@ -403,7 +414,7 @@ func uninstall(t *testing.T, s *cluster.APIServer) {
 	s.StartControllerManager(t, "garbage-collector-controller")
 	s.MustKubectl(t, "", "delete", "clusterrole", "fastadmit")
 	gone := func() error {
-		got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations,secrets",
+		got := s.MustKubectl(t, "", "get", "-n", namespace, "mutatingwebhookconfigurations,validatingwebhookconfigurations",
 			"-o", "name")
 		if got != "" {
 			return fmt.Errorf("there are %s", got)
