@@ -383,16 +383,22 @@ func TestManaged(t *testing.T) {
 	})
 	time.Sleep(2 * propagation) // a failure would show in this time
 	c.noneFailed(t, replicas)
+	checkServing(t, replicas)
+	noneForbidden(t, log)
+	uninstall(t, servers[0])
+}
+
+// checkServing checks that all replicas are ready, and that each was called.
+func checkServing(t *testing.T, replicas []*replica) {
+	t.Helper()
 	for _, r := range replicas {
-		if err := r.Ready(ctx, r.address); err != nil {
+		if err := r.Ready(t.Context(), r.address); err != nil {
 			t.Error(err)
 		}
 		if r.calls.Load() == 0 {
 			t.Error("a replica was never called")
 		}
 	}
-	noneForbidden(t, log)
-	uninstall(t, servers[0])
 }
 
 // checkOwners checks which objects are deleted together with the ClusterRole. The Secret is the
