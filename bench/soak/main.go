@@ -128,7 +128,7 @@ func (o *options) run(ctx context.Context) error {
 	attacks.wait()
 	seen := <-watched
 	attacks.print()
-	return errors.Join(errors.Join(wrong...), seen.judge(), probes.judge(), through.judge(), server.settles(quiet))
+	return errors.Join(errors.Join(wrong...), seen.judge(), probes.judge(), through.judge(), server.settles(ctx, quiet))
 }
 
 // good is the load of a cluster's API servers: all recordings.
