@@ -73,6 +73,8 @@ func TestHealthWithholds(t *testing.T) {
 	for from, withheld := range map[string]bool{"10.0.0.1:1": true, "[fd00::1]:1": true, "": true, "127.0.0.1:1": false, "[::1]:1": false} {
 		response, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil)
 		request.RemoteAddr = from
+		request.Host = "127.0.0.1" // what a stranger can claim
+		request.Header = http.Header{"X-Forwarded-For": {"127.0.0.1"}, "X-Real-Ip": {"::1"}, "Forwarded": {"for=127.0.0.1"}}
 		health(checks)(response, request)
 		shown, want := strings.Count(response.Body.String(), secret), len(checks)
 		if withheld {

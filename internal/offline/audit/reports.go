@@ -318,11 +318,15 @@ func (o *reportObject) add(plugin, result, message string, properties map[string
 }
 
 // messageIn returns a message as it stands in a report, from which it reaches terminals: without
-// characters that are not printable.
-func messageIn(message string) string { return codec.TruncateString(report.Plain(message), messageMax) }
+// characters that are not printable. It is cut before those are escaped, which takes long, and after.
+func messageIn(message string) string {
+	return codec.TruncateString(report.Plain(codec.TruncateString(message, messageMax)), messageMax)
+}
 
 // nameIn returns a name as it stands in a report.
-func nameIn(name string) string { return codec.TruncateString(report.Word(name), nameMax) }
+func nameIn(name string) string {
+	return codec.TruncateString(report.Word(codec.TruncateString(name, nameMax)), nameMax)
+}
 
 // RemoveOld removes the reports of earlier runs for which Write was not called in this run,
 // and returns their number. The error joins the errors of all requests.

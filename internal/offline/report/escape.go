@@ -37,6 +37,7 @@ func escape(text string, lines bool) string {
 		return text
 	}
 	var b strings.Builder
+	var quoted [12]byte // "'\U0010ffff'"
 	for len(text) > 0 {
 		r, size := utf8.DecodeRuneInString(text)
 		switch {
@@ -45,7 +46,7 @@ func escape(text string, lines bool) string {
 		case codec.IsPrintable(r), lines && (r == '\n' || r == '\t'):
 			b.WriteRune(r)
 		default:
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			b.Write(bytes.Trim(strconv.AppendQuoteRuneToASCII(quoted[:0], r), "'"))
 		}
 		text = text[size:]
 	}
