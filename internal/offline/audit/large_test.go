@@ -28,6 +28,8 @@ func TestLargeResults(t *testing.T) {
 		if r.URL.Path != "/api/v1/pods" {
 			return false
 		}
+		s.mu.Unlock() // reports are written meanwhile
+		defer s.mu.Lock()
 		fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`)
 		for i := range objects {
 			if i > 0 {
@@ -70,6 +72,8 @@ func TestLargeResults(t *testing.T) {
 			if err := reports.Write(t.Context(), r); err != nil {
 				return err
 			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			clear(s.written)
 			return nil
 		})
