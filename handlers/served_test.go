@@ -106,5 +106,5 @@ func TestServed(t *testing.T) {
 	f("1.33", "ClusterTrustBundleAttest")
 	f("1.34", "ClusterTrustBundleAttest")
 	f("1.35", "ClusterTrustBundleAttest")
-	f("1.36", "PodGroupProtection", "PodGroupWorkloadExists", "ClusterTrustBundleAttest")
+	f("1.36", "PodGroupProtection", "ClusterTrustBundleAttest", "PodGroupWorkloadExists")
 }
