@@ -193,3 +193,33 @@ func (t *Table) askFor(version schema.GroupVersion) error {
 	}
 	return nil
 }
+
+// Plural returns the resource of a kind in any version of its group, "" if there is none. The
+// group "*" stands for all.
+func (t *Table) Plural(group, kind string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []string
+	for known, resource := range t.known {
+		if known.Kind == kind && (group == "*" || known.Group == group) && !slices.Contains(all, resource.Resource) {
+			all = append(all, resource.Resource)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return slices.Min(all)
+}
+
+// Groups returns the groups that have a kind, sorted.
+func (t *Table) Groups(kind string) (groups []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for known := range t.known {
+		if known.Kind == kind && !slices.Contains(groups, known.Group) {
+			groups = append(groups, known.Group)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}

@@ -121,7 +121,11 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 		return nil, nil, err
 	}
 	o.KeepObjects, o.KeepResponse, o.Old = true, true, s.Old
-	o.State = append(r.usePolicies(s.Policies, s.State, s.Objects), s.State...)
+	others, errs := r.usePolicies(s.Policies, s.State, s.Objects)
+	if errs != nil {
+		return nil, nil, errors.Join(errs...)
+	}
+	o.State = append(others, s.State...)
 	for i := range s.State {
 		if policies.IsPolicy(s.State[i].GroupVersionKind()) {
 			return nil, nil, fmt.Errorf("%s: a policy in the cluster is not evaluated; name it among the policies", s.State[i].Source)
