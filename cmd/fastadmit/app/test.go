@@ -10,7 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
@@ -120,7 +123,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	if err != nil {
 		return nil, nil, err
 	}
-	o.KeepObjects, o.KeepResponse, o.Old = true, true, s.Old
+	o.KeepObjects, o.KeepResponse, o.Old, o.NoDefaults = true, true, s.Old, s.NoDefaults
 	others, errs := r.usePolicies(s.Policies, s.State, s.Objects)
 	if errs != nil {
 		return nil, nil, errors.Join(errs...)
@@ -134,9 +137,23 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	if err := r.prepare(ctx, o); err != nil {
 		return nil, nil, err
 	}
+	if s.GuessKinds {
+		guessKinds(o.Resources, s.Objects)
+	}
 	err = review.Run(ctx, *o, s.Objects, func(result *report.Result) error {
 		results = append(results, result)
 		return nil
 	})
 	return results, r.policies.Notes(), err
+}
+
+// guessKinds adds the kinds of objects that a table does not have.
+func guessKinds(table *discovery.Table, items []manifest.Item) {
+	for i := range items {
+		kind := items[i].GroupVersionKind()
+		if _, err := table.Find(kind); err != nil {
+			guess, _ := meta.UnsafeGuessKindToResource(kind)
+			table.Add(kind.Kind, discovery.Resource{GroupVersionResource: guess, Namespaced: true})
+		}
+	}
 }

@@ -182,6 +182,14 @@ func (p *Policy) name() (name, kind string) {
 	return p.Validating.Name, "ValidatingAdmissionPolicy"
 }
 
+// Match returns what the policy selects.
+func (p *Policy) Match() *admissionregistrationv1.MatchResources {
+	if p.Mutating != nil {
+		return p.Mutating.Spec.MatchConstraints
+	}
+	return p.Validating.Spec.MatchConstraints
+}
+
 // ways out for kinds that are not translated.
 var waysOut = map[string]string{
 	"ImageValidatingPolicy":           "it verifies signatures, for which it asks registries; keep Kyverno for it, or an ImagePolicyWebhook",
@@ -224,11 +232,18 @@ func (t *translator) document(h *head) {
 }
 
 func (t *translator) refuse(h *head, field, format string, args ...any) {
-	t.Problems = append(t.Problems, &Problem{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...)})
+	t.say(&Problem{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+// say adds a problem. Variants of a policy have the same ones.
+func (t *translator) say(p *Problem) {
+	if !slices.ContainsFunc(t.Problems, func(said *Problem) bool { return *said == *p }) {
+		t.Problems = append(t.Problems, p)
+	}
 }
 
 func (t *translator) note(h *head, field, format string, args ...any) {
-	t.Problems = append(t.Problems, &Problem{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsNote: true})
+	t.say(&Problem{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsNote: true})
 }
 
 // faulty reports whether a document has an error.
