@@ -223,3 +223,15 @@ func (t *Table) Groups(kind string) (groups []string) {
 	slices.Sort(groups)
 	return groups
 }
+
+// KindOf returns the kind of a resource, "" if the table does not have it.
+func (t *Table) KindOf(resource schema.GroupVersionResource) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for known, found := range t.known {
+		if found.GroupVersionResource == resource {
+			return known.Kind
+		}
+	}
+	return ""
+}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,8 +10,10 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
+	"github.com/fastadmit/fastadmit/internal/offline/review"
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
@@ -115,9 +118,15 @@ func (f *foreignFile) gatekeeperCase(ctx context.Context, r *Runner, t *gatekeep
 		if err := trial.validating(policy.Validating, nil, manifest.Source{File: t.Constraint}); err != nil {
 			return nil, err
 		}
-		results, _, err := r.Review(ctx, &Setup{
+		setup := &Setup{
 			Policies: trial.items, State: inventory, Objects: objects, Tree: f.tree, Namespace: "default", GuessKinds: true, NoDefaults: true,
-		})
+		}
+		if objects[0].Kind == "AdmissionReview" {
+			if err := f.recorded(setup, path+".object"); err != nil {
+				return nil, err
+			}
+		}
+		results, _, err := r.Review(ctx, setup)
 		if err = errors.Join(err, unreviewed(results)); err != nil {
 			return nil, err
 		}
@@ -133,6 +142,38 @@ func (f *foreignFile) gatekeeperCase(ctx context.Context, r *Runner, t *gatekeep
 		}
 	}
 	return failures, nil
+}
+
+// recorded takes the object, operation and user of a setup from its AdmissionReview, which has
+// little else in such tests.
+func (f *foreignFile) recorded(setup *Setup, path string) error {
+	var given struct {
+		Request struct {
+			Object    json.RawMessage `json:"object"`
+			OldObject json.RawMessage `json:"oldObject"`
+			Operation codec.Operation `json:"operation"`
+			UserInfo  review.User     `json:"userInfo"`
+		} `json:"request"`
+	}
+	source := setup.Objects[0].Source
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(setup.Objects[0].JSON, &given); err != nil {
+		return f.document.Errorf(path, "%v", err)
+	}
+	parse := func(text []byte) []manifest.Item {
+		if len(text) == 0 || string(text) == "null" {
+			return nil
+		}
+		return manifest.Parse(source.File, text)
+	}
+	setup.Operation, setup.User = given.Request.Operation, given.Request.UserInfo
+	setup.Objects, setup.Old = parse(given.Request.Object), parse(given.Request.OldObject)
+	if setup.Operation == codec.Delete {
+		setup.Objects, setup.Old = setup.Old, nil
+	}
+	if len(setup.Objects) != 1 {
+		return f.document.Errorf(path, "got an AdmissionReview without an object; a DELETE needs an oldObject")
+	}
+	return nil
 }
 
 // compare returns how the messages of violations differ from an assertion, "" if they do not.

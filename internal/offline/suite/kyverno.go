@@ -38,6 +38,7 @@ type kyvernoTest struct {
 	Variables      string          `json:"variables"`
 	Values         *kyvernoValues  `json:"values"`
 	UserInfo       string          `json:"userinfo"`
+	Context        string          `json:"context"`
 	Results        []kyvernoResult `json:"results"`
 
 	TargetResources json.RawMessage `json:"targetResources"`
@@ -146,7 +147,7 @@ func (k *kyvernoRun) load() (err error) {
 			return err
 		}
 	}
-	if err := k.readUser(); err != nil {
+	if err := errors.Join(k.readUser(), k.readContext()); err != nil {
 		return err
 	}
 	k.items = append(k.items, exceptions...)
@@ -232,6 +233,29 @@ func (k *kyvernoRun) readUser() error {
 		return k.document.Errorf("userinfo", "%v", err)
 	}
 	k.user = given.UserInfo
+	return nil
+}
+
+// readContext reads the objects that policies may get from the cluster.
+func (k *kyvernoRun) readContext() error {
+	if k.test.Context == "" {
+		return nil
+	}
+	items, err := k.read("context", k.test.Context)
+	if err != nil || len(items) != 1 {
+		return cmp.Or(err, error(k.document.Errorf("context", "got %d documents, want one", len(items))))
+	}
+	var given struct {
+		Spec struct {
+			Resources []json.RawMessage `json:"resources"`
+		} `json:"spec"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(items[0].JSON, &given); err != nil {
+		return k.document.Errorf("context", "%v", err)
+	}
+	for _, text := range given.Spec.Resources {
+		k.state = append(k.state, manifest.Parse(items[0].File, text)...)
+	}
 	return nil
 }
 

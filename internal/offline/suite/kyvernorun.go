@@ -120,6 +120,9 @@ func (e *evaluation) compare(row *kyvernoResult, policy string, at int) (failure
 		}
 		isSure = isSure || isClassic || !dropsEmpty(p)
 		verdict, messages := e.verdict(p, at)
+		if isClassic && verdict == verdictError { // as Kyverno calls it
+			verdict = verdictFail
+		}
 		if verdict == verdictNone {
 			continue
 		}

@@ -69,6 +69,7 @@ func (t *translator) validatingPolicy(h *head) {
 		t.refuse(h, "spec.mutations", "a %s has no mutations: write a MutatingPolicy", h.Kind)
 	}
 	bound := t.check(h, &p.Spec)
+	params := t.parameters(h, &p.Spec)
 	if p.Spec.FailurePolicy != nil && *p.Spec.FailurePolicy == admissionregistrationv1.Ignore {
 		t.note(h, "spec.failurePolicy", "with Ignore, Kyverno denies when an expression of validations fails; Kubernetes allows")
 	}
@@ -83,11 +84,14 @@ func (t *translator) validatingPolicy(h *head) {
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 				MatchConstraints: v.spec.MatchConstraints, MatchConditions: v.spec.MatchConditions, Variables: v.spec.Variables,
 				Validations: v.spec.Validations, AuditAnnotations: v.spec.AuditAnnotations, FailurePolicy: v.spec.FailurePolicy,
+				ParamKind: params.kind,
 			},
 		}
 		translated := &Policy{Document: h.index, Rule: v.rule, Validating: policy, Moved: v.moved}
 		if bound {
-			translated.ValidatingBindings = []*admissionregistrationv1.ValidatingAdmissionPolicyBinding{binding(v.name, v.name, actions)}
+			b := binding(v.name, v.name, actions)
+			b.Spec.ParamRef = params.ref
+			translated.ValidatingBindings = []*admissionregistrationv1.ValidatingAdmissionPolicyBinding{b}
 		}
 		t.add(h, translated)
 	}
@@ -115,6 +119,7 @@ func (t *translator) mutatingPolicy(h *head) {
 		}
 	}
 	bound := t.check(h, &p.Spec)
+	params := t.parameters(h, &p.Spec)
 	for i := range p.Spec.MatchConditions { // in which Kubernetes has no variables
 		c := &p.Spec.MatchConditions[i]
 		c.Expression = inlined(c.Expression, p.Spec.Variables)
@@ -129,13 +134,14 @@ func (t *translator) mutatingPolicy(h *head) {
 			Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 				MatchConstraints: v.spec.MatchConstraints, MatchConditions: v.spec.MatchConditions, Variables: v.spec.Variables,
 				Mutations: v.spec.Mutations, FailurePolicy: v.spec.FailurePolicy, ReinvocationPolicy: v.spec.ReinvocationPolicy,
+				ParamKind: params.kind,
 			},
 		}
 		translated := &Policy{Document: h.index, Rule: v.rule, Mutating: policy, Moved: v.moved}
 		if bound {
 			translated.MutatingBindings = []*admissionregistrationv1.MutatingAdmissionPolicyBinding{{
 				TypeMeta: mutatingBindingType, ObjectMeta: metav1.ObjectMeta{Name: v.name},
-				Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: v.name},
+				Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: v.name, ParamRef: params.ref},
 			}}
 		}
 		t.add(h, translated)
