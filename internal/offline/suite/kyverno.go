@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
@@ -50,11 +51,11 @@ type kyvernoTest struct {
 
 type kyvernoValues struct {
 	NamespaceSelector []struct {
-		Name   string            `json:"name"`
-		Labels map[string]string `json:"labels"`
+		Name   string         `json:"name"`
+		Labels map[string]any `json:"labels"`
 	} `json:"namespaceSelector"`
-	Namespaces   []json.RawMessage `json:"namespaces"`
-	GlobalValues map[string]any    `json:"globalValues"`
+	Namespaces   []map[string]any `json:"namespaces"`
+	GlobalValues map[string]any   `json:"globalValues"`
 }
 
 type kyvernoResult struct {
@@ -181,41 +182,31 @@ func (k *kyvernoRun) useValues(values *kyvernoValues) error {
 	if operation, ok := values.GlobalValues["request.operation"].(string); ok {
 		k.operation = codec.Operation(operation)
 	}
-	add := func(name string, labels map[string]string) error {
-		object := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": labels}}
-		text, err := json.Marshal(object)
-		if err == nil {
-			k.state = append(k.state, manifest.Parse(k.file, text)...)
-		}
-		return err
-	}
 	var errs []error
-	for _, n := range values.NamespaceSelector {
-		errs = append(errs, add(n.Name, withName(n.Labels, n.Name)))
+	add := func(name string, object map[string]any) {
+		metadata, _ := object["metadata"].(map[string]any)
+		if metadata == nil {
+			metadata = make(map[string]any)
+		}
+		labels, _ := metadata["labels"].(map[string]any)
+		if labels == nil {
+			labels = make(map[string]any)
+		}
+		labels[corev1.LabelMetadataName] = name
+		metadata["name"], metadata["labels"] = name, labels
+		text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+		errs = append(errs, err)
+		k.state = append(k.state, manifest.Parse(k.file, text)...)
 	}
-	for _, text := range values.Namespaces {
-		var n struct {
-			Metadata struct {
-				Name   string            `json:"name"`
-				Labels map[string]string `json:"labels"`
-			} `json:"metadata"`
-		}
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &n); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, add(n.Metadata.Name, withName(n.Metadata.Labels, n.Metadata.Name)))
+	for _, n := range values.NamespaceSelector {
+		add(n.Name, map[string]any{"metadata": map[string]any{"labels": n.Labels}})
+	}
+	for _, n := range values.Namespaces {
+		metadata, _ := n["metadata"].(map[string]any)
+		name, _ := metadata["name"].(string)
+		add(name, n)
 	}
 	return errors.Join(errs...)
-}
-
-// withName adds the label with the name of a namespace.
-func withName(labels map[string]string, name string) map[string]string {
-	if labels == nil {
-		labels = make(map[string]string)
-	}
-	labels["kubernetes.io/metadata.name"] = name
-	return labels
 }
 
 func (k *kyvernoRun) readUser() error {
