@@ -1,6 +1,7 @@
 package app
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -48,6 +49,9 @@ plugins:
     kind: ValidatingAdmissionPolicyConfiguration
     staticManifestsDir: manifests
 `)
+	if err := os.Mkdir("manifests", 0o750); err != nil {
+		t.Fatal(err)
+	}
 	servertest.WriteFile(t, "manifests/latest.yaml", kyvernoLatest)
 	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n"
 	servertest.WriteFile(t, "deployment.yaml", deployment)
@@ -64,7 +68,7 @@ func TestConvertRefuses(t *testing.T) {
 	servertest.WriteFile(t, "pod.yaml", latestPod)
 	wrong := strings.Replace(kyvernoLatest, "object.spec.containers.all(c, !c.image.endsWith(':latest'))", "resource.List('v1', 'pods', '').items == []", 1)
 	servertest.WriteFile(t, "both.yaml", strings.Replace(kyvernoLatest, "name: no-latest", "name: other", 1)+"---\n"+wrong)
-	const located = `both.yaml:25: ValidatingPolicy "no-latest": spec.validations[0].expression: the function resource.List of Kyverno has no translation`
+	const located = `both.yaml:26: ValidatingPolicy "no-latest": spec.validations[0].expression: the function resource.List of Kyverno has no translation`
 	stdout, stderr, code := execute("", "convert", "both.yaml")
 	if code != 1 || stdout != "" || !strings.Contains(stderr, located) {
 		t.Errorf("got exit code %d, want 1, and %q, want %q", code, stdout+stderr, located)
@@ -116,6 +120,9 @@ spec:
 	servertest.WriteFile(t, "resources.yaml", latestPod+pod("good", "", good)+pod("skipped", ", labels: {a: b}", good)+pod("wrong", "", "containers: [{name: a}]")+
 		"---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: made}\nspec: {template: {spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n")
 	servertest.WriteFile(t, "patched.yaml", pod("good", ", namespace: default, annotations: {a: b}", good))
+	if err := os.Mkdir(".kyverno-test", 0o750); err != nil {
+		t.Fatal(err)
+	}
 	servertest.WriteFile(t, ".kyverno-test/kyverno-test.yaml", kyvernoSuite)
 	tested(t, 0, []string{"7 cases in 1 suite: 7 passed, 0 failed"}, nil, ".", "-v")
 	// Each expected result can fail.
@@ -138,7 +145,8 @@ spec:
     - engine: K8sNativeValidation
       source:
         validations:
-        - {expression: variables.params.labels.all(l, has(variables.anyObject.metadata.labels) && l in variables.anyObject.metadata.labels), message: a label is missing}
+        - expression: variables.params.labels.all(l, has(variables.anyObject.metadata.labels) && l in variables.anyObject.metadata.labels)
+          message: a label is missing
 ---
 apiVersion: constraints.gatekeeper.sh/v1beta1
 kind: K8sLabel
