@@ -118,7 +118,7 @@ spec:
 	}
 	good := "containers: [{name: a, image: 'nginx:1'}]"
 	servertest.WriteFile(t, "resources.yaml", latestPod+pod("good", "", good)+pod("skipped", ", labels: {a: b}", good)+pod("wrong", "", "containers: [{name: a}]")+
-		"---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: made}\nspec: {template: {spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n")
+		"---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: made}\nspec: {template: {metadata: {name: x}, spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n")
 	servertest.WriteFile(t, "patched.yaml", pod("good", ", namespace: default, annotations: {a: b}", good))
 	if err := os.Mkdir(".kyverno-test", 0o750); err != nil {
 		t.Fatal(err)
