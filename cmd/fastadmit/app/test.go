@@ -35,7 +35,8 @@ func newTestCommand(o *options) *cobra.Command {
 		Use:   "test [FILE|FOLDER]...",
 		Short: "Run test suites of policies and plugin configurations",
 		Long: `Runs test suites: the given files, and the files in the given folders that are named fastadmit-test.yaml
-or end with .test.yaml. Without arguments, it searches the current folder. A suite names policies and
+or end with .test.yaml. It also runs the tests of Kyverno (kyverno-test.yaml) and Gatekeeper (suite.yaml)
+whose policies are written in CEL. Without arguments, it searches the current folder. A suite names policies and
 plugin configurations, and has cases: an object, and the expected result. The files that it names must be
 in the given folder, or for a given file in its folder, except with --allow-files-outside. It needs no
 cluster, and no plugin calls an address or runs a command, except with --allow-plugin-calls.
