@@ -34,6 +34,10 @@ build: ## build bin/fastadmit
 demo: build ## replay recordings of a real kube-apiserver over HTTPS and show the decisions
 	go run ./bench/demo -binary bin/fastadmit
 
+.PHONY: suites
+suites: build ## run the tests of public repositories of policies below the folder SUITES=
+	go run ./internal/offline/suite/public -binary bin/fastadmit $(SUITESFLAGS) $(SUITES)
+
 .PHONY: test
 test: build ## run the unit tests: normally, with the race detector, with freed memory poisoned; those of policies without closures
 	bin/fastadmit test deploy/chart/policies

@@ -193,3 +193,45 @@ func (t *Table) askFor(version schema.GroupVersion) error {
 	}
 	return nil
 }
+
+// Plural returns the resource of a kind in any version of its group, "" if there is none. The
+// group "*" stands for all.
+func (t *Table) Plural(group, kind string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []string
+	for known, resource := range t.known {
+		if known.Kind == kind && (group == "*" || known.Group == group) && !slices.Contains(all, resource.Resource) {
+			all = append(all, resource.Resource)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return slices.Min(all)
+}
+
+// Groups returns the groups that have a kind, sorted.
+func (t *Table) Groups(kind string) (groups []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for known := range t.known {
+		if known.Kind == kind && !slices.Contains(groups, known.Group) {
+			groups = append(groups, known.Group)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}
+
+// KindOf returns the kind of a resource, "" if the table does not have it.
+func (t *Table) KindOf(resource schema.GroupVersionResource) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for known, found := range t.known {
+		if found.GroupVersionResource == resource {
+			return known.Kind
+		}
+	}
+	return ""
+}

@@ -131,7 +131,7 @@ type reader[P, B metav1.Object] struct {
 // Read reads policies and bindings from manifests. It returns an error for everything that
 // kube-apiserver rejects in a folder of manifests: unknown fields, other kinds, duplicate
 // names, bindings of policies that the manifests do not contain, parameters, and objects
-// that are invalid in the API. Unlike in kube-apiserver, names need not end with
+// that are invalid in the API. Policies of other engines are translated. Unlike in kube-apiserver, names need not end with
 // ".static.k8s.io". Files with FromAPI may have parameters and bindings of other policies.
 //
 // The error joins all errors. An error in one file is a *admission.FileError.
@@ -151,7 +151,8 @@ func ReadMutating(manifests []admission.File) (*Mutating, error) { return Mutati
 func (r *reader[P, B]) readAll(manifests []admission.File) error {
 	r.from = make(map[metav1.Object]*admission.File)
 	read := documents.Reader{APIVersions: apiVersions, Kinds: []string{r.Name, r.Name + bindingSuffix}, Add: r.add}
-	errs := read.Read(manifests)
+	manifests, errs := translated(manifests, r.Name)
+	errs = append(errs, read.Read(manifests)...)
 	slices.SortStableFunc(r.Policies, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
 	slices.SortStableFunc(r.Bindings, func(a, b B) int { return strings.Compare(a.GetName(), b.GetName()) })
 	if len(errs) == 0 {

@@ -4,6 +4,7 @@
 package strictyaml
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,6 +175,28 @@ func (d *Document) Line(path string) int {
 		node = next
 	}
 	return node.Line
+}
+
+// Comments returns the comments above the value at a path and behind it, "" if the value does
+// not exist.
+func (d *Document) Comments(path string) (above, behind string) {
+	node := resolve(d.root)
+	for _, token := range step.FindAllString(path, -1) {
+		next := child(node, token)
+		if next == nil {
+			return "", ""
+		}
+		above, behind = next.HeadComment, next.LineComment
+		if node.Kind == yaml.MappingNode {
+			for i := 0; i < len(node.Content); i += 2 {
+				if key := node.Content[i]; key.Value == token {
+					above, behind = key.HeadComment, cmp.Or(next.LineComment, key.LineComment)
+				}
+			}
+		}
+		node = next
+	}
+	return above, behind
 }
 
 func child(node *yaml.Node, token string) *yaml.Node {

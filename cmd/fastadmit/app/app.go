@@ -80,7 +80,7 @@ clusters whose API server flags you cannot set. Also evaluates admission policie
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(explainFlag)
-	root.AddCommand(newServeCommand(o), newReviewCommand(o), newAuditCommand(o), newTestCommand(o), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(), newVersionCommand(o))
+	root.AddCommand(newServeCommand(o), newReviewCommand(o), newAuditCommand(o), newTestCommand(o), newConvertCommand(o), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(), newVersionCommand(o))
 	return root
 }
 

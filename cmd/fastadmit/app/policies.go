@@ -38,7 +38,10 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 			return nil, failed(errors.Join(faults...))
 		}
 	}
-	others = r.usePolicies(items, nil, input)
+	others, errs := r.usePolicies(items, nil, input)
+	if errs != nil {
+		return nil, failed(errors.Join(errs...))
+	}
 	if len(r.policyFiles) > 0 && len(others) == len(items) {
 		return nil, failed(fmt.Errorf("--policies: there is no policy in %s", strings.Join(r.policyFiles, ", ")))
 	}
@@ -48,9 +51,10 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 // usePolicies evaluates the policies among given, which enables their plugins, and
 // those among the input if the plugins are enabled. Parameters are taken from all of
 // these objects, and from those of the state of the cluster. It returns the other
-// objects of given.
-func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others []manifest.Item) {
-	if r.policies.Add(given) > 0 {
+// objects of given, and what of the policies of other engines has no translation.
+func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others []manifest.Item, errs []error) {
+	translated, errs := r.policies.AddForeign(given)
+	if r.policies.Add(given)+translated > 0 {
 		r.policies.Enable()
 	}
 	r.policies.Add(input)
@@ -63,7 +67,7 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 			others = append(others, item)
 		}
 	}
-	return others
+	return others, errs
 }
 
 // isNoObject reports whether a document is not a Kubernetes object, such as a suite of

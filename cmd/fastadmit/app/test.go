@@ -10,7 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
@@ -32,7 +35,8 @@ func newTestCommand(o *options) *cobra.Command {
 		Use:   "test [FILE|FOLDER]...",
 		Short: "Run test suites of policies and plugin configurations",
 		Long: `Runs test suites: the given files, and the files in the given folders that are named fastadmit-test.yaml
-or end with .test.yaml. Without arguments, it searches the current folder. A suite names policies and
+or end with .test.yaml. It also runs the tests of Kyverno (kyverno-test.yaml) and Gatekeeper (suite.yaml)
+whose policies are written in CEL. Without arguments, it searches the current folder. A suite names policies and
 plugin configurations, and has cases: an object, and the expected result. The files that it names must be
 in the given folder, or for a given file in its folder, except with --allow-files-outside. It needs no
 cluster, and no plugin calls an address or runs a command, except with --allow-plugin-calls.
@@ -120,8 +124,12 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	if err != nil {
 		return nil, nil, err
 	}
-	o.KeepObjects, o.KeepResponse, o.Old = true, true, s.Old
-	o.State = append(r.usePolicies(s.Policies, s.State, s.Objects), s.State...)
+	o.KeepObjects, o.KeepResponse, o.Old, o.NoDefaults = true, true, s.Old, s.NoDefaults
+	others, errs := r.usePolicies(s.Policies, s.State, s.Objects)
+	if errs != nil {
+		return nil, nil, errors.Join(errs...)
+	}
+	o.State = append(others, s.State...)
 	for i := range s.State {
 		if policies.IsPolicy(s.State[i].GroupVersionKind()) {
 			return nil, nil, fmt.Errorf("%s: a policy in the cluster is not evaluated; name it among the policies", s.State[i].Source)
@@ -130,9 +138,23 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	if err := r.prepare(ctx, o); err != nil {
 		return nil, nil, err
 	}
+	if s.GuessKinds {
+		guessKinds(o.Resources, s.Objects)
+	}
 	err = review.Run(ctx, *o, s.Objects, func(result *report.Result) error {
 		results = append(results, result)
 		return nil
 	})
 	return results, r.policies.Notes(), err
+}
+
+// guessKinds adds the kinds of objects that a table does not have.
+func guessKinds(table *discovery.Table, items []manifest.Item) {
+	for i := range items {
+		kind := items[i].GroupVersionKind()
+		if _, err := table.Find(kind); err != nil {
+			guess, _ := meta.UnsafeGuessKindToResource(kind)
+			table.Add(kind.Kind, discovery.Resource{GroupVersionResource: guess, Namespaced: true})
+		}
+	}
 }

@@ -25,17 +25,34 @@ type position struct {
 // innermost existing field around it. If the file cannot be read again, or if the object is
 // an item of a list, it returns the line where the object begins.
 func (p *Positions) LineOf(o *Object, path string) int {
+	if d := p.document(o); d != nil && path != "" {
+		return d.parsed.Line(path) + d.line - 1
+	}
+	return o.Line
+}
+
+// CommentsOf returns the comments above a field of an object and behind it. Where LineOf does
+// not find the field, there are none.
+func (p *Positions) CommentsOf(o *Object, path string) (above, behind string) {
+	if d := p.document(o); d != nil {
+		return d.parsed.Comments(path)
+	}
+	return "", ""
+}
+
+// document returns the document of an object, nil if it cannot be found.
+func (p *Positions) document(o *Object) *position {
 	d := p.read(o.File)[o.Line]
-	if d == nil || path == "" {
-		return o.Line
+	if d == nil {
+		return nil
 	}
 	if d.parsed == nil {
 		d.parsed, _ = strictyaml.Parse(o.File, d.text) // Parse of this package reports errors
 	}
 	if d.parsed == nil || d.parsed.Text("kind") != o.Kind {
-		return o.Line
+		return nil
 	}
-	return d.parsed.Line(path) + d.line - 1
+	return d
 }
 
 // read returns the documents of a file.

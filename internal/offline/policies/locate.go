@@ -94,6 +94,11 @@ func (d *document) locate(positions *manifest.Positions, err error) error {
 	} else if match := inField.FindStringSubmatch(err.Error()); match != nil {
 		path = match[1]
 	}
+	if of := d.origin.object; of != nil {
+		path = d.origin.policy.Origin(path)
+		source.Line = positions.LineOf(of, path)
+		return fmt.Errorf("%s: %s %q, in its translation: %w", source, of.Kind, of.Metadata.Name, err)
+	}
 	source.Line = positions.LineOf(&d.item.Object, path)
 	return fmt.Errorf("%s: %s %q: %w", source, d.item.Kind, d.item.Metadata.Name, err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
 // kubernetesVersion is the version as which documents of customGroup are read.
@@ -52,8 +53,9 @@ func find(t schema.GroupVersionKind) *kind {
 	return nil
 }
 
-// IsPolicy reports whether objects of a kind are admission policies or bindings.
-func IsPolicy(t schema.GroupVersionKind) bool { return find(t) != nil }
+// IsPolicy reports whether objects of a kind are admission policies or bindings, or policies
+// of other engines.
+func IsPolicy(t schema.GroupVersionKind) bool { return find(t) != nil || translate.IsForeign(t) }
 
 // Unknown returns an error if a kind is in a group that has policies, and is nothing that
 // this group has: most likely it is misspelt.
@@ -89,6 +91,7 @@ func AddResources(table *discovery.Table) {
 type Set struct {
 	documents []document
 	params    []admission.ParamKind
+	notes     []string // of translations
 	enables   bool
 	applied   bool // to any plugin
 }
@@ -98,6 +101,7 @@ type document struct {
 	item   *manifest.Item
 	text   []byte
 	policy string // the name of the policy, of bindings too
+	origin origin // of a translation
 }
 
 func (d *document) isBinding() bool { return d.item.Kind == d.binding() }
@@ -231,15 +235,18 @@ func (s *Set) unbound() (all []*document) {
 }
 
 // Notes returns a sentence for each policy without a binding and each binding without a
-// policy. Plugins do not evaluate them, as in kube-apiserver. Before Apply, it returns nil.
+// policy. Plugins do not evaluate them, as in kube-apiserver. Before Apply, it returns only
+// what is to be known of translations.
 func (s *Set) Notes() (all []string) {
+	all = append(all, s.notes...)
 	if !s.applied {
-		return nil
+		return all
 	}
 	for _, d := range s.unbound() {
-		if d.isBinding() {
+		switch {
+		case d.isBinding():
 			all = append(all, fmt.Sprintf("%s is of %s %q, which does not exist, so it does nothing", d, d.kind.policy, d.policy))
-		} else {
+		case d.origin.object == nil: // the translation says why
 			all = append(all, fmt.Sprintf("%s has no binding, so it is not evaluated; --bind-policies evaluates it", d))
 		}
 	}

@@ -52,6 +52,8 @@ type Options struct {
 	// that plugins do not read are ignored.
 	State  []manifest.Item
 	DryRun bool
+	// NoDefaults reviews objects without the defaults that kube-apiserver sets.
+	NoDefaults bool
 
 	// WorkloadPods enables reviews of the objects that controllers create for objects.
 	// PodTemplatePaths are for kinds that are not built into Kubernetes.
@@ -311,16 +313,18 @@ func (s *session) operation(t *target) codec.Operation {
 // prepared returns an object as kube-apiserver passes it to plugins: with its namespace
 // and the defaults that plugins read.
 func (s *session) prepared(t *target, text []byte) []byte {
-	return prepare(t.GroupVersionKind(), t.resource.Namespaced, t.namespace, text)
+	return prepare(t.GroupVersionKind(), t.resource.Namespaced, t.namespace, text, !s.NoDefaults)
 }
 
-func prepare(gvk schema.GroupVersionKind, namespaced bool, namespace string, text []byte) []byte {
+func prepare(gvk schema.GroupVersionKind, namespaced bool, namespace string, text []byte, defaults bool) []byte {
 	var object codec.Object
 	object.Reset(text)
 	if namespaced && object.Get("metadata", "namespace").String() == "" {
 		object.SetString(namespace, "metadata", "namespace")
 	}
-	workload.SetDefaults(gvk, &object)
+	if defaults {
+		workload.SetDefaults(gvk, &object)
+	}
 	if object.Err() != nil || object.Changes() == 0 {
 		return text
 	}

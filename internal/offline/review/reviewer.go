@@ -153,7 +153,7 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 			from = controllerUser(child.Controller)
 			result.User = from.Username
 		}
-		text := prepare(child.Kind, true, child.Namespace, child.JSON)
+		text := prepare(child.Kind, true, child.Namespace, child.JSON, !r.NoDefaults)
 		if child.Name == "" {
 			var object codec.Object
 			object.Reset(text)

@@ -112,7 +112,7 @@ func (g *Given) UnmarshalJSON(text []byte) error {
 func (g *Given) isSet() bool { return g.path != "" || g.object != nil }
 
 // patterns are the names of files with suites.
-var patterns = []string{"fastadmit-test.yaml", "fastadmit-test.yml", "*.test.yaml", "*.test.yml"}
+var patterns = []string{"fastadmit-test.yaml", "fastadmit-test.yml", "*.test.yaml", "*.test.yml", kyvernoFile, "kyverno-test.yml", gatekeeperFile}
 
 // File is a file with a suite.
 type File struct {
@@ -123,7 +123,8 @@ type File struct {
 
 // Find returns the files with suites, sorted by name and without duplicates. In folders and
 // their subfolders, it finds files with the name fastadmit-test.yaml or a name that ends with
-// .test.yaml; .yml is possible too. Hidden files and folders are skipped. It is an error if a
+// .test.yaml; .yml is possible too. It also finds kyverno-test.yaml and suite.yaml, the tests of
+// Kyverno and Gatekeeper. Hidden files and folders are skipped, but for .kyverno-test. It is an error if a
 // folder contains no suite. The suites of a folder may name files in it, and a path that is a
 // file may name those of its folder; with outside, all may name any file.
 func Find(paths []string, outside bool) (found []File, err error) {
@@ -145,14 +146,16 @@ func Find(paths []string, outside bool) (found []File, err error) {
 		}
 		before := len(found)
 		err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-			isHidden := name != path && strings.HasPrefix(entry.Name(), ".")
+			isHidden := name != path && strings.HasPrefix(entry.Name(), ".") && entry.Name() != kyvernoFolder
 			switch {
 			case err != nil:
 				return err
 			case isHidden && entry.IsDir():
 				return fs.SkipDir
 			case !isHidden && !entry.IsDir() && isSuite(entry.Name()):
-				found = append(found, File{name, tree})
+				if file := (File{name, tree}); !isOther(file) {
+					found = append(found, file)
+				}
 			}
 			return nil
 		})

@@ -1,0 +1,91 @@
+package policies
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/policy/translate"
+)
+
+// A Translation has Kubernetes' policies and bindings in place of the policies of other engines.
+type Translation struct {
+	Policies []*translate.Policy
+	Items    []manifest.Item // the policies and their bindings
+	Errors   []error         // what has no translation, with file and line
+	Notes    []string        // what readers have to know
+
+	origins []origin // of Items
+}
+
+// An origin is what an item is translated from.
+type origin struct {
+	object *manifest.Object
+	policy *translate.Policy
+}
+
+// Translate translates the policies of other engines among items, and ignores other items.
+func Translate(items []manifest.Item, o translate.Options) (t Translation) {
+	var sources []*manifest.Object
+	var texts [][]byte
+	for i := range items {
+		if item := &items[i]; item.Fault == nil && translate.IsForeign(item.GroupVersionKind()) {
+			sources, texts = append(sources, &item.Object), append(texts, item.JSON)
+		}
+	}
+	if len(texts) == 0 {
+		return t
+	}
+	result := translate.Translate(texts, o)
+	t.Policies = result.Policies
+	var positions manifest.Positions
+	for _, problem := range result.Problems {
+		object := sources[problem.Document]
+		source := object.Source
+		source.Line = positions.LineOf(object, problem.Field)
+		err := fmt.Errorf("%s: %s %q: %w", source, object.Kind, object.Metadata.Name, problem)
+		if problem.IsNote {
+			t.Notes = append(t.Notes, err.Error())
+		} else {
+			t.Errors = append(t.Errors, err)
+		}
+	}
+	for _, p := range result.Policies {
+		objects, err := p.Objects()
+		source := sources[p.Document]
+		if err != nil {
+			t.Errors = append(t.Errors, fmt.Errorf("%s: %w", source.Source, err))
+			continue
+		}
+		for _, text := range objects {
+			for _, item := range manifest.Parse(source.File, text) {
+				item.Source = source.Source
+				t.Items, t.origins = append(t.Items, item), append(t.origins, origin{source, p})
+			}
+		}
+	}
+	return t
+}
+
+// AddForeign translates the policies of other engines among items and adds the results. It
+// returns how many documents there are, and what has no translation.
+func (s *Set) AddForeign(items []manifest.Item) (found int, errs []error) {
+	for i := range items {
+		if items[i].Fault == nil && translate.IsForeign(items[i].GroupVersionKind()) {
+			found++
+		}
+	}
+	t := Translate(items, translate.Options{Now: time.Now()})
+	s.notes = append(s.notes, t.Notes...)
+	s.AddTranslation(&t)
+	return found, t.Errors
+}
+
+// AddTranslation adds the policies of a translation.
+func (s *Set) AddTranslation(t *Translation) {
+	before := len(s.documents)
+	s.Add(t.Items)
+	for i := range s.documents[before:] {
+		s.documents[before+i].origin = t.origins[i]
+	}
+}

@@ -1,0 +1,322 @@
+package suite
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/policies"
+	"github.com/fastadmit/fastadmit/internal/offline/review"
+	"github.com/fastadmit/fastadmit/internal/policy/translate"
+)
+
+// The usual names of Kyverno's tests.
+const (
+	kyvernoFile   = "kyverno-test.yaml"
+	kyvernoFolder = ".kyverno-test"
+)
+
+// A kyvernoTest is a Test of cli.kyverno.io.
+type kyvernoTest struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Policies       []string        `json:"policies"`
+	Resources      []string        `json:"resources"`
+	Exceptions     []string        `json:"exceptions"`
+	ParamResources []string        `json:"paramResources"`
+	Variables      string          `json:"variables"`
+	Values         *kyvernoValues  `json:"values"`
+	UserInfo       string          `json:"userinfo"`
+	Context        string          `json:"context"`
+	Results        []kyvernoResult `json:"results"`
+
+	TargetResources json.RawMessage `json:"targetResources"`
+	JSONPayload     json.RawMessage `json:"jsonPayload"`
+	JSONPayloads    json.RawMessage `json:"jsonPayloads"`
+	HTTPPayloads    json.RawMessage `json:"httpPayloads"`
+	EnvoyPayloads   json.RawMessage `json:"envoyPayloads"`
+}
+
+type kyvernoValues struct {
+	NamespaceSelector []struct {
+		Name   string         `json:"name"`
+		Labels map[string]any `json:"labels"`
+	} `json:"namespaceSelector"`
+	Namespaces   []map[string]any `json:"namespaces"`
+	GlobalValues map[string]any   `json:"globalValues"`
+}
+
+type kyvernoResult struct {
+	Policy        string   `json:"policy"`
+	Rule          string   `json:"rule"`
+	Resources     []string `json:"resources"`
+	ResourceSpecs []struct {
+		Group     string `json:"group"`
+		Version   string `json:"version"`
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"resourceSpecs"`
+	Result          string `json:"result"`
+	Operation       string `json:"operation"`
+	PatchedResource string `json:"patchedResource"`
+	Patched         string `json:"patchedResources"`
+	FailOnMissing   bool   `json:"failOnMissingResources"`
+}
+
+// A kyvernoRun has the documents of a test, and what the policies said, by the operation.
+type kyvernoRun struct {
+	*foreignFile
+	test        *kyvernoTest
+	once        sync.Once
+	err         error
+	policies    []*translate.Policy
+	items       []manifest.Item // the policies' documents
+	objects     []manifest.Item
+	state       []manifest.Item
+	user        review.User
+	operation   codec.Operation
+	mu          sync.Mutex
+	evaluations map[codec.Operation]*evaluation
+}
+
+func (f *foreignFile) kyverno() (cases []check, err error) {
+	run := &kyvernoRun{foreignFile: f, test: new(kyvernoTest), evaluations: make(map[codec.Operation]*evaluation)}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(f.text, run.test); err != nil {
+		return nil, f.document.Errorf("", "%v", err)
+	}
+	for field, given := range map[string]json.RawMessage{
+		"targetResources": run.test.TargetResources, "jsonPayload": run.test.JSONPayload, "jsonPayloads": run.test.JSONPayloads,
+		"httpPayloads": run.test.HTTPPayloads, "envoyPayloads": run.test.EnvoyPayloads,
+	} {
+		if given != nil {
+			return nil, f.document.Errorf(field, "only reviews of objects are tested here: run this test with Kyverno")
+		}
+	}
+	for i := range run.test.Results {
+		row, path := &run.test.Results[i], index("results", i)
+		base := strings.TrimSuffix(row.Policy+"/"+row.Rule, "/")
+		add := func(name string, resources []string) {
+			cases = append(cases, check{name: name, line: f.document.Line(path),
+				run: func(ctx context.Context, r *Runner) ([]string, error) { return run.check(ctx, r, row, path, resources) }})
+		}
+		for _, resource := range row.Resources {
+			add(fmt.Sprintf("%s/%s#%d", base, resource, i+1), []string{resource})
+		}
+		if len(row.Resources) == 0 {
+			add(fmt.Sprintf("%s#%d", base, i+1), nil)
+		}
+	}
+	if len(cases) == 0 {
+		return nil, f.document.Errorf("results", "got none, want at least one")
+	}
+	return cases, nil
+}
+
+// load reads the files that the test names, and translates the policies.
+func (k *kyvernoRun) load() (err error) {
+	t := k.test
+	k.items, err = k.read("policies", t.Policies...)
+	exceptions, err2 := k.read("exceptions", t.Exceptions...)
+	objects, err3 := k.read("resources", t.Resources...)
+	params, err4 := k.read("paramResources", t.ParamResources...)
+	values, err5 := k.values()
+	if err = errors.Join(err, err2, err3, err4, err5); err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	for _, item := range objects {
+		if key := keyOf(&item); !known[key] {
+			known[key] = true
+			k.objects = append(k.objects, item)
+		}
+	}
+	k.state = append(k.state, params...)
+	if values != nil {
+		if err := k.useValues(values); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(k.readUser(), k.readContext()); err != nil {
+		return err
+	}
+	k.items = append(k.items, exceptions...)
+	translated := policies.Translate(k.items, translate.Options{Uncovered: true})
+	k.policies = translated.Policies
+	return errors.Join(translated.Errors...)
+}
+
+// keyOf identifies an object, as the test does: of all kinds, those without a namespace are in default.
+func keyOf(item *manifest.Item) string {
+	return strings.Join([]string{item.APIVersion, item.Kind, cmp.Or(item.Metadata.Namespace, metav1.NamespaceDefault), item.Metadata.Name}, ",")
+}
+
+// values returns the variables of the test.
+func (k *kyvernoRun) values() (*kyvernoValues, error) {
+	if k.test.Variables == "" {
+		return k.test.Values, nil
+	}
+	items, err := k.read("variables", k.test.Variables)
+	if err != nil || len(items) != 1 {
+		return nil, cmp.Or(err, error(k.document.Errorf("variables", "got %d documents, want one", len(items))))
+	}
+	values := new(kyvernoValues)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(items[0].JSON, values); err != nil {
+		return nil, k.document.Errorf("variables", "%v", err)
+	}
+	return values, nil
+}
+
+func (k *kyvernoRun) useValues(values *kyvernoValues) error {
+	if operation, ok := values.GlobalValues["request.operation"].(string); ok {
+		k.operation = codec.Operation(operation)
+	}
+	var errs []error
+	add := func(name string, object map[string]any) {
+		metadata, _ := object["metadata"].(map[string]any)
+		if metadata == nil {
+			metadata = make(map[string]any)
+		}
+		labels, _ := metadata["labels"].(map[string]any)
+		if labels == nil {
+			labels = make(map[string]any)
+		}
+		labels[corev1.LabelMetadataName] = name
+		metadata["name"], metadata["labels"] = name, labels
+		text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+		errs = append(errs, err)
+		k.state = append(k.state, manifest.Parse(k.file, text)...)
+	}
+	for _, n := range values.NamespaceSelector {
+		add(n.Name, map[string]any{"metadata": map[string]any{"labels": n.Labels}})
+	}
+	for _, n := range values.Namespaces {
+		metadata, _ := n["metadata"].(map[string]any)
+		name, _ := metadata["name"].(string)
+		add(name, n)
+	}
+	return errors.Join(errs...)
+}
+
+func (k *kyvernoRun) readUser() error {
+	if k.test.UserInfo == "" {
+		return nil
+	}
+	items, err := k.read("userinfo", k.test.UserInfo)
+	if err != nil || len(items) != 1 {
+		return cmp.Or(err, error(k.document.Errorf("userinfo", "got %d documents, want one", len(items))))
+	}
+	var given struct {
+		UserInfo review.User `json:"userInfo"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(items[0].JSON, &given); err != nil {
+		return k.document.Errorf("userinfo", "%v", err)
+	}
+	k.user = given.UserInfo
+	return nil
+}
+
+// readContext reads the objects that policies may get from the cluster.
+func (k *kyvernoRun) readContext() error {
+	if k.test.Context == "" {
+		return nil
+	}
+	items, err := k.read("context", k.test.Context)
+	if err != nil || len(items) != 1 {
+		return cmp.Or(err, error(k.document.Errorf("context", "got %d documents, want one", len(items))))
+	}
+	var given struct {
+		Spec struct {
+			Resources []json.RawMessage `json:"resources"`
+		} `json:"spec"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(items[0].JSON, &given); err != nil {
+		return k.document.Errorf("context", "%v", err)
+	}
+	for _, text := range given.Spec.Resources {
+		k.state = append(k.state, manifest.Parse(items[0].File, text)...)
+	}
+	return nil
+}
+
+// check compares a result of the test for some resources, nil for all, with what the policies said.
+func (k *kyvernoRun) check(ctx context.Context, r *Runner, row *kyvernoResult, path string, resources []string) (failures []string, err error) {
+	if k.once.Do(func() { k.err = k.load() }); k.err != nil {
+		return nil, k.err
+	}
+	if !slices.Contains([]string{verdictPass, verdictFail, verdictSkip, verdictError, "warn"}, row.Result) {
+		return nil, k.document.Errorf(path+".result", "got %q, want pass, fail, skip, error or warn", row.Result)
+	}
+	e, err := k.evaluation(ctx, r, cmp.Or(codec.Operation(row.Operation), k.operation, codec.Create))
+	if err != nil {
+		return nil, err
+	}
+	_, name, isNamespaced := strings.Cut(row.Policy, "/")
+	if !isNamespaced {
+		name = row.Policy
+	}
+	if !slices.ContainsFunc(k.policies, func(p *translate.Policy) bool { return k.items[k.documents(p)].Metadata.Name == name }) {
+		return nil, k.document.Errorf(path+".policy", "got %q, which is not among the policies", row.Policy)
+	}
+	for _, at := range k.selected(row, resources) {
+		failures = append(failures, e.compare(row, name, at)...)
+	}
+	return failures, nil
+}
+
+// documents returns the index among the items of the document of a policy.
+func (k *kyvernoRun) documents(p *translate.Policy) int {
+	n := -1
+	for i := range k.items {
+		if translate.IsForeign(k.items[i].GroupVersionKind()) {
+			n++
+		}
+		if n == p.Document {
+			return i
+		}
+	}
+	return 0
+}
+
+// selected returns the indexes of the objects that resources name; if no resource of a row
+// names one, it returns all.
+func (k *kyvernoRun) selected(row *kyvernoResult, resources []string) (all []int) {
+	named := func(resource string, item *manifest.Item) bool {
+		namespace, name, ok := strings.Cut(resource, "/")
+		if !ok {
+			return resource == item.Metadata.Name
+		}
+		return name == item.Metadata.Name && namespace == cmp.Or(item.Metadata.Namespace, metav1.NamespaceDefault)
+	}
+	someNamed := false
+	for i := range k.objects {
+		item := &k.objects[i]
+		if slices.ContainsFunc(resources, func(r string) bool { return named(r, item) }) {
+			all = append(all, i)
+		}
+		someNamed = someNamed || slices.ContainsFunc(row.Resources, func(r string) bool { return named(r, item) })
+		for _, s := range row.ResourceSpecs {
+			version := strings.TrimPrefix(s.Group+"/"+s.Version, "/")
+			if version == item.APIVersion && s.Name == item.Metadata.Name && s.Namespace == item.Metadata.Namespace && len(row.Resources) > 0 {
+				all, someNamed = append(all, i), true
+			}
+		}
+	}
+	if !someNamed {
+		for i := range k.objects {
+			all = append(all, i)
+		}
+	}
+	return all
+}

@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/policy/translate"
+)
+
+// translated returns the files with a translation in place of the policies of other engines.
+// The plugin for policies of a kind reads the others neither: they are an error.
+func translated(manifests []admission.File, kind string) (all []admission.File, errs []error) {
+	var texts [][]byte
+	var from []*admission.File
+	for i := range manifests {
+		file := &manifests[i]
+		rest, foreign := divide(file.Content)
+		if foreign == nil {
+			all = append(all, *file)
+			continue
+		}
+		for _, text := range foreign {
+			texts, from = append(texts, text), append(from, file)
+		}
+		all = append(all, admission.File{Name: file.Name, Content: rest, FromAPI: file.FromAPI})
+	}
+	if texts == nil {
+		return all, nil
+	}
+	result := translate.Translate(texts, translate.Options{Now: time.Now()})
+	for _, problem := range result.Problems {
+		if !problem.IsNote {
+			errs = append(errs, &admission.FileError{File: from[problem.Document].Name, Err: problem})
+		}
+	}
+	for _, p := range result.Policies {
+		file := from[p.Document]
+		objects, err := p.Objects()
+		if isMutating := p.Mutating != nil; err == nil && isMutating != (kind == mutatingKind) {
+			err = errors.New("the translation is of another kind than " + kind + ": move the document to the folder of the other plugin for policies")
+		}
+		if err != nil {
+			errs = append(errs, &admission.FileError{File: file.Name, Err: err})
+			continue
+		}
+		for _, text := range objects {
+			all = append(all, admission.File{Name: file.Name, Content: text, FromAPI: file.FromAPI})
+		}
+	}
+	return all, errs
+}
+
+// divide divides a file into the policies of other engines, in JSON, and the rest. Without
+// such policies, foreign is nil.
+func divide(content []byte) (rest []byte, foreign [][]byte) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := reader.Read()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				return content, nil // documents.Reader reports it
+			}
+			return rest, foreign
+		}
+		text, err := yaml.YAMLToJSONStrict(document)
+		var kind metav1.TypeMeta
+		if err == nil {
+			err = kjson.UnmarshalCaseSensitivePreserveInts(text, &kind)
+		}
+		if err == nil && translate.IsForeign(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)) {
+			foreign = append(foreign, text)
+			continue
+		}
+		rest = fmt.Appendf(rest, "---\n%s\n", document)
+	}
+}

@@ -1,0 +1,115 @@
+package translate
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// macros are functions of Kyverno that Kubernetes' expressions can do. %s is the argument.
+var macros = map[string]string{
+	"parseServiceAccount": `[%s].map(a, a.startsWith('system:serviceaccount:') && a.split(':').size() == 4 ? ` +
+		`{'Namespace': a.split(':')[2], 'Name': a.split(':')[3]} : {'Namespace': '', 'Name': ''})[0]`,
+	// The steps are those of github.com/google/go-containerregistry: digest, tag, registry,
+	// the folder of Docker Hub.
+	"image": `[%s].map(r, [r.split('@')[0], r.contains('@') ? r.split('@')[1] : ''])` +
+		`.map(r, r[0].matches(':[^/]*$') ? [r[0].substring(0, r[0].lastIndexOf(':')), r[0].substring(r[0].lastIndexOf(':') + 1), r[1]] : ` +
+		`[r[0], r[1] == '' ? 'latest' : '', r[1]])` +
+		`.map(r, r[0].matches('^([^/]*[.:][^/]*|localhost)/') ? [r[0].substring(0, r[0].indexOf('/')), r[0].substring(r[0].indexOf('/') + 1), r[1], r[2]] : ` +
+		`['index.docker.io', r[0], r[1], r[2]])` +
+		`.map(r, r[0] in ['docker.io', 'index.docker.io'] ? ['index.docker.io', r[1].contains('/') ? r[1] : 'library/' + r[1], r[2], r[3]] : r)` +
+		`.map(r, {'registry': r[0], 'repository': r[1], 'tag': r[2], 'digest': r[3], 'identifier': r[3] != '' ? r[3] : r[2]})[0]`,
+	"isImage": `[%s].exists(r, type(r) == string && r.matches('^[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$'))`,
+}
+
+var (
+	macroCall = regexp.MustCompile(`(^|[^.\w])(?:user\.)?(parseServiceAccount|parseImageReference|image|isImage)\(`)
+	imageCall = regexp.MustCompile(`(^|[^.\w])(parseImageReference|image)\(`)
+	// imageMethod is a method of what image returns. Kubernetes has no methods with these names.
+	imageMethod = regexp.MustCompile(`\.(registry|repository|identifier|tag|digest|containsDigest)\(\s*\)`)
+	noMacro     = regexp.MustCompile(`(^|[^.\w])((?:resource|http|globalContext|generator)\.[A-Za-z]+|image\.[gG]etMetadata|` +
+		`time\.(?:now|truncate|toCron)|json\.(?:un)?marshal|yaml\.parse|x509\.decode|(?:hash\.)?(?:sha1|sha256|md5)|random|` +
+		`gzip\.(?:de)?compress|(?:transform\.)?listObjToMap|verifyImageSignatures|verifyAttestationSignatures)\(`)
+)
+
+// reasons say why a function has no translation.
+var functionReasons = map[string]string{
+	"resource":      "expressions of Kubernetes read no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)",
+	"globalContext": "expressions of Kubernetes read no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)",
+	"http":          "expressions of Kubernetes ask no servers: put what the policy needs into parameters, or keep Kyverno for it",
+	"image":         "expressions of Kubernetes ask no registries: keep Kyverno for it",
+}
+
+// expand writes out the functions of Kyverno that Kubernetes' functions can do, and returns an
+// error for the others. With images, methods of images are fields of what image became.
+func expand(expression string, images bool) (string, error) {
+	var unknown string
+	stretches(expression, func(code string) string {
+		if found := noMacro.FindStringSubmatch(code); found != nil {
+			unknown = found[2]
+		}
+		return code
+	})
+	if unknown != "" {
+		library, _, _ := strings.Cut(unknown, ".")
+		reason := functionReasons[library]
+		if reason == "" {
+			reason = "Kubernetes' expressions have no such function: write the rule without it, or keep Kyverno for it"
+		}
+		return expression, fmt.Errorf("the function %s of Kyverno has no translation: %s", unknown, reason)
+	}
+	for from := 0; ; {
+		at := findCall(expression, from)
+		if at == nil {
+			break
+		}
+		begin, open, name := at.begin, at.open, at.name
+		end := skipParentheses(expression, open)
+		if end < 0 {
+			break // compiling it says what is wrong
+		}
+		argument := expression[open+1 : end-1]
+		expanded := fmt.Sprintf(macros[name], argument)
+		expression = expression[:begin] + expanded + expression[end:]
+		from = begin + 1 // calls in the argument come next
+	}
+	if images {
+		expression = stretches(expression, func(code string) string {
+			code = strings.ReplaceAll(code, ".containsDigest()", ".digest.matches('.')")
+			return imageMethod.ReplaceAllString(code, ".$1")
+		})
+	}
+	return expression, nil
+}
+
+type call struct {
+	begin, open int
+	name        string
+}
+
+// findCall returns the first call of a macro from an offset on that is in no string.
+func findCall(expression string, from int) *call {
+	for _, found := range macroCall.FindAllStringSubmatchIndex(expression, -1) {
+		name, begin := expression[found[4]:found[5]], found[3]
+		if begin < from || inText(expression, begin) {
+			continue
+		}
+		if name == "parseImageReference" {
+			name = "image"
+		}
+		return &call{begin, found[1] - 1, name}
+	}
+	return nil
+}
+
+// inText reports whether an offset is in a string literal or comment.
+func inText(expression string, offset int) bool {
+	for at := 0; at < offset; {
+		end := skipText(expression, at)
+		if end > offset {
+			return true
+		}
+		at = max(end, at+1)
+	}
+	return false
+}

@@ -1,0 +1,343 @@
+// Package translate turns policies of Kyverno and Gatekeeper that are written in CEL into
+// Kubernetes' policies and bindings. What has no translation is an error: nothing is left
+// out silently.
+//
+// It reads ValidatingPolicy, MutatingPolicy, their namespaced forms and PolicyException of
+// policies.kyverno.io, ClusterPolicy and Policy of kyverno.io with rules validate.cel,
+// ConstraintTemplates of templates.gatekeeper.sh with the engine K8sNativeValidation, and
+// their Constraints.
+package translate
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+)
+
+// The groups of the documents.
+const (
+	kyvernoGroup     = "kyverno.io"
+	kyvernoCELGroup  = "policies.kyverno.io"
+	templatesGroup   = "templates.gatekeeper.sh"
+	constraintsGroup = "constraints.gatekeeper.sh"
+)
+
+// foreign are the groups whose documents are policies, or change what policies do.
+var foreign = []string{
+	kyvernoGroup, kyvernoCELGroup, templatesGroup, constraintsGroup,
+	"mutations.gatekeeper.sh", "expansion.gatekeeper.sh", "externaldata.gatekeeper.sh",
+}
+
+// reports are kinds of kyverno.io that engines write. They are no policies.
+var reports = []string{"UpdateRequest", "ClusterEphemeralReport", "EphemeralReport"}
+
+// IsForeign reports whether objects of a kind are policies of another engine, or change what
+// these do. Translate reads them or says why it does not.
+func IsForeign(kind schema.GroupVersionKind) bool {
+	return slices.Contains(foreign, kind.Group) && !slices.Contains(reports, kind.Kind)
+}
+
+// Options configure a translation.
+type Options struct {
+	// Now is compared with the end of exceptions. If it is zero, exceptions never end.
+	Now time.Time
+	// Point is the enforcement point of Gatekeeper's scoped actions, "" for those of an
+	// admission webhook.
+	Point string
+	// Uncovered translates the policies that are switched off for admission as well. Tests of
+	// them run nevertheless.
+	Uncovered bool
+}
+
+// A Policy is what a document, a rule of one or a variant of one becomes.
+type Policy struct {
+	// Document is the index of the document, Rule the name of its rule, or of the variant for
+	// workloads.
+	Document int
+	Rule     string
+
+	// Either Validating or Mutating is set.
+	Validating *admissionregistrationv1.ValidatingAdmissionPolicy
+	Mutating   *admissionregistrationv1.MutatingAdmissionPolicy
+	// Without bindings, the policy is not evaluated at admission.
+	ValidatingBindings []*admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	MutatingBindings   []*admissionregistrationv1.MutatingAdmissionPolicyBinding
+
+	// Moved are the fields of the policy that come from other fields of the document. The
+	// longest prefix counts; other fields have the same path in both.
+	Moved []Move
+}
+
+// A Move says where a field of a policy is in the document that it comes from.
+type Move struct{ To, From string }
+
+// Origin returns the path in the document of a field of the policy.
+func (p *Policy) Origin(path string) string {
+	best, origin := -1, path
+	for _, m := range p.Moved {
+		rest, ok := strings.CutPrefix(path, m.To)
+		if ok && len(m.To) > best && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			best, origin = len(m.To), m.From+rest
+		}
+	}
+	return origin
+}
+
+// A Problem is something in a document that has no translation, or that a reader has to know.
+type Problem struct {
+	Document int
+	Field    string // such as "spec.rules[0].validate.pattern"; "" for the whole document
+	Text     string
+	// IsNote is true for what is no error: the translation decides something else, or nothing.
+	IsNote bool
+}
+
+func (p *Problem) Error() string {
+	if p.Field == "" {
+		return p.Text
+	}
+	return p.Field + ": " + p.Text
+}
+
+// A Result has the policies, in the order of the documents.
+type Result struct {
+	Policies []*Policy
+	Problems []*Problem
+}
+
+// A translator translates documents.
+type translator struct {
+	Options
+	Result
+	documents  []head
+	exceptions []*exception
+	templates  map[string]*template
+}
+
+// A head has what all documents have.
+type head struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        metav1.ObjectMeta `json:"metadata"`
+	text            []byte
+	index           int
+}
+
+func (h *head) group() string {
+	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).Group
+}
+
+// Translate translates documents, in JSON, that belong together: exceptions change the
+// policies, and Constraints have the parameters of templates. Documents for which IsForeign
+// returns false are ignored.
+func Translate(documents [][]byte, o Options) *Result {
+	t := &translator{Options: o, templates: make(map[string]*template)}
+	for i, text := range documents {
+		h := head{text: text, index: i}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
+			t.refuse(&h, "", "cannot be read: %v", err)
+		} else if IsForeign(schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)) {
+			t.documents = append(t.documents, h)
+		}
+	}
+	for i := range t.documents { // what others need comes first
+		switch h := &t.documents[i]; {
+		case h.group() == templatesGroup:
+			t.template(h)
+		case h.group() == kyvernoCELGroup && h.Kind == "PolicyException":
+			t.exception(h)
+		}
+	}
+	for i := range t.documents {
+		t.document(&t.documents[i])
+	}
+	t.unused()
+	t.uniqueNames()
+	return &t.Result
+}
+
+// uniqueNames gives policies whose names are equal different ones.
+func (t *translator) uniqueNames() {
+	known := make(map[string]int)
+	for _, p := range t.Policies {
+		name, kind := p.name()
+		known[kind+name]++
+		if n := known[kind+name]; n > 1 {
+			t.refuse(&head{index: p.Document}, "metadata.name", "the translation of another document is also %s %q: rename one of them", kind, name)
+		}
+	}
+}
+
+func (p *Policy) name() (name, kind string) {
+	if p.Mutating != nil {
+		return p.Mutating.Name, "MutatingAdmissionPolicy"
+	}
+	return p.Validating.Name, "ValidatingAdmissionPolicy"
+}
+
+// Match returns what the policy selects.
+func (p *Policy) Match() *admissionregistrationv1.MatchResources {
+	if p.Mutating != nil {
+		return p.Mutating.Spec.MatchConstraints
+	}
+	return p.Validating.Spec.MatchConstraints
+}
+
+// ways out for kinds that are not translated.
+var waysOut = map[string]string{
+	"ImageValidatingPolicy":           "it verifies signatures, for which it asks registries; keep Kyverno for it, or an ImagePolicyWebhook",
+	"NamespacedImageValidatingPolicy": "it verifies signatures, for which it asks registries; keep Kyverno for it, or an ImagePolicyWebhook",
+	"GeneratingPolicy":                "it creates objects; keep Kyverno for it, or a controller",
+	"NamespacedGeneratingPolicy":      "it creates objects; keep Kyverno for it, or a controller",
+	"DeletingPolicy":                  "it deletes objects; keep Kyverno for it, or a CronJob",
+	"NamespacedDeletingPolicy":        "it deletes objects; keep Kyverno for it, or a CronJob",
+	"CleanupPolicy":                   "it deletes objects; keep Kyverno for it, or a CronJob",
+	"ClusterCleanupPolicy":            "it deletes objects; keep Kyverno for it, or a CronJob",
+	"GlobalContextEntry":              "expressions of Kubernetes read no other objects but parameters: put what it has into a ConfigMap that paramRef names",
+	"PolicyException":                 "it is of the older API: write it as a PolicyException of policies.kyverno.io, with matchConditions",
+	"Assign":                          "write it as a MutatingAdmissionPolicy with an ApplyConfiguration",
+	"AssignMetadata":                  "write it as a MutatingAdmissionPolicy with an ApplyConfiguration",
+	"ModifySet":                       "write it as a MutatingAdmissionPolicy with a JSONPatch",
+	"AssignImage":                     "write it as a MutatingAdmissionPolicy with a JSONPatch",
+	"ExpansionTemplate":               "fastadmit review and test review the Pods of workloads; the controller's Pods are reviewed at admission",
+	"Provider":                        "expressions ask no servers: put the data into a ConfigMap that paramRef names",
+}
+
+func (t *translator) document(h *head) {
+	switch group := h.group(); {
+	case group == templatesGroup, group == kyvernoCELGroup && h.Kind == "PolicyException":
+	case group == constraintsGroup:
+		t.constraint(h)
+	case group == kyvernoCELGroup && (h.Kind == "ValidatingPolicy" || h.Kind == "NamespacedValidatingPolicy"):
+		t.validatingPolicy(h)
+	case group == kyvernoCELGroup && (h.Kind == "MutatingPolicy" || h.Kind == "NamespacedMutatingPolicy"):
+		t.mutatingPolicy(h)
+	case group == kyvernoGroup && (h.Kind == "ClusterPolicy" || h.Kind == "Policy"):
+		t.clusterPolicy(h)
+	default:
+		way := waysOut[h.Kind]
+		if way == "" {
+			way = "known are ValidatingPolicy, MutatingPolicy and PolicyException of policies.kyverno.io, ClusterPolicy and Policy of kyverno.io, " +
+				"ConstraintTemplate and Constraints of Gatekeeper"
+		}
+		t.refuse(h, "kind", "%s of %s has no translation: %s", h.Kind, h.APIVersion, way)
+	}
+}
+
+func (t *translator) refuse(h *head, field, format string, args ...any) {
+	t.say(&Problem{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+// say adds a problem. Variants of a policy have the same ones.
+func (t *translator) say(p *Problem) {
+	if !slices.ContainsFunc(t.Problems, func(said *Problem) bool { return *said == *p }) {
+		t.Problems = append(t.Problems, p)
+	}
+}
+
+func (t *translator) note(h *head, field, format string, args ...any) {
+	t.say(&Problem{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsNote: true})
+}
+
+// faulty reports whether a document has an error.
+func (t *translator) faulty(h *head) bool {
+	return slices.ContainsFunc(t.Problems, func(p *Problem) bool { return p.Document == h.index && !p.IsNote })
+}
+
+var strictField = regexp.MustCompile(`field "([^"]+)"`)
+
+// decode decodes a document. It refuses what is unknown in it, and returns false if the
+// document cannot be read.
+func (t *translator) decode(h *head, into any) bool {
+	strict, err := kjson.UnmarshalStrict(h.text, into)
+	if err != nil {
+		t.refuse(h, "", "cannot be read: %v", err)
+		return false
+	}
+	for _, err := range strict {
+		path := ""
+		if match := strictField.FindStringSubmatch(err.Error()); match != nil {
+			path = match[1]
+		}
+		t.refuse(h, path, "%v; a newer release of the engine may have it: remove it, or keep that engine for this policy", err)
+	}
+	return len(strict) == 0
+}
+
+// metadata returns the metadata of a translation: what a user wrote, but nothing that a
+// cluster added.
+func metadata(h *head, name string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Name: name, Labels: h.Metadata.Labels}
+	for key, value := range h.Metadata.Annotations {
+		if key == "kubectl.kubernetes.io/last-applied-configuration" || strings.HasPrefix(key, "pod-policies.kyverno.io/") {
+			continue
+		}
+		if m.Annotations == nil {
+			m.Annotations = make(map[string]string)
+		}
+		m.Annotations[key] = value
+	}
+	return m
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// nameOf joins parts to a name of an object.
+func nameOf(parts ...string) string {
+	for i, part := range parts {
+		cleaned := notInNames.ReplaceAllStringFunc(strings.ToLower(part), func(s string) string {
+			if s == "." {
+				return s
+			}
+			return "-"
+		})
+		parts[i] = strings.Trim(cleaned, "-.")
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ".")
+}
+
+var (
+	validatingType        = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"}
+	validatingBindingType = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"}
+	mutatingType          = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingAdmissionPolicy"}
+	mutatingBindingType   = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingAdmissionPolicyBinding"}
+)
+
+// Objects returns the policy and its bindings in JSON, without fields that are not set.
+func (p *Policy) Objects() (texts [][]byte, err error) {
+	var all []any
+	if p.Validating != nil {
+		all = append(all, p.Validating)
+	} else {
+		all = append(all, p.Mutating)
+	}
+	for _, b := range p.ValidatingBindings {
+		all = append(all, b)
+	}
+	for _, b := range p.MutatingBindings {
+		all = append(all, b)
+	}
+	for _, object := range all {
+		text, err := json.Marshal(object)
+		if err != nil {
+			return nil, err
+		}
+		var members map[string]any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &members); err != nil {
+			return nil, err
+		}
+		delete(members, "status")
+		if text, err = json.Marshal(members); err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
