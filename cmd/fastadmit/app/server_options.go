@@ -3,18 +3,22 @@ package app
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
-// addServerFlags adds a flag for each setting, with its value as the default.
-func addServerFlags(flags *pflag.FlagSet, s *config.Server) {
-	for f, v := range reflect.ValueOf(s).Elem().Fields() {
+// addServerFlags adds a flag for each setting, with its value as the default. settings points to
+// a config.Server or a config.Record.
+func addServerFlags(flags *pflag.FlagSet, settings any) {
+	for f, v := range reflect.ValueOf(settings).Elem().Fields() {
 		name, usage := f.Tag.Get("flag"), f.Tag.Get("usage")
 		switch p := v.Addr().Interface().(type) {
 		case *string:
@@ -37,12 +41,7 @@ func addServerFlags(flags *pflag.FlagSet, s *config.Server) {
 // were given, and checks them.
 func serverSettings(flags *pflag.FlagSet, given, file *config.Server) (*config.Server, error) {
 	settings := *file
-	of := reflect.ValueOf(given).Elem()
-	for f, v := range reflect.ValueOf(&settings).Elem().Fields() {
-		if flags.Changed(f.Tag.Get("flag")) {
-			v.Set(of.FieldByIndex(f.Index))
-		}
-	}
+	override(flags, given, &settings)
 	for _, fault := range settings.Faults() {
 		return nil, fmt.Errorf("--%s: %s", fault.Flag, fault.Text)
 	}
@@ -54,6 +53,33 @@ func serverSettings(flags *pflag.FlagSet, given, file *config.Server) (*config.S
 	}
 	_, _, err := registeredByOthers(&settings)
 	return &settings, err
+}
+
+// override sets the settings for which a flag was given.
+func override(flags *pflag.FlagSet, given, settings any) {
+	of := reflect.ValueOf(given).Elem()
+	for f, v := range reflect.ValueOf(settings).Elem().Fields() {
+		if flags.Changed(f.Tag.Get("flag")) {
+			v.Set(of.FieldByIndex(f.Index))
+		}
+	}
+}
+
+// newRecorder returns what records reviews according to the settings of the configuration file,
+// overridden by the flags that were given. It is nil if nothing is recorded.
+func (o *serveOptions) newRecorder(file config.Record, log *slog.Logger, set *metrics.Set) (*recording.Recorder, error) {
+	override(o.flags, &o.givenRecord, &file)
+	for _, fault := range file.Faults() {
+		return nil, fmt.Errorf("--%s: %s", fault.Flag, fault.Text)
+	}
+	if file.Dir == "" {
+		return nil, nil //nolint:nilnil // nothing is recorded
+	}
+	return recording.New(&recording.Options{
+		Dir: file.Dir, Sample: file.Sample, Rate: file.Rate, Resources: file.Resources,
+		FilesMax: file.MaxFiles, BytesMax: file.MaxBytes, AgeMax: file.MaxAge.Duration, Secrets: file.Secrets,
+		Log: log, Metrics: set,
+	}), nil
 }
 
 // callersOf returns who may call according to the settings.
