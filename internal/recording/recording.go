@@ -122,6 +122,13 @@ type counters struct {
 // New returns a Recorder, which writes from a goroutine of its own until Close. It makes the
 // folder when it first writes. If that fails, reviews are dropped, counted and logged.
 func New(o *Options) *Recorder {
+	r := newRecorder(o)
+	go r.run()
+	return r
+}
+
+// newRecorder returns a Recorder that does not write yet.
+func newRecorder(o *Options) *Recorder {
 	r := &Recorder{o: *o, queue: make(chan *job, queueMax), stopped: make(chan struct{}), ended: make(chan struct{})}
 	r.stop = sync.OnceFunc(func() { close(r.stopped) })
 	for _, name := range o.Resources {
@@ -138,7 +145,6 @@ func New(o *Options) *Recorder {
 	r.folder = folder{dir: o.Dir, filesMax: o.FilesMax, bytesMax: o.BytesMax, ageMax: o.AgeMax}
 	o.Metrics.NewGauge("fastadmit_recordings_files", func() float64 { return float64(r.folder.files.Load()) })
 	o.Metrics.NewGauge("fastadmit_recordings_bytes", func() float64 { return float64(r.folder.bytes.Load()) })
-	go r.run()
 	return r
 }
 
