@@ -9,6 +9,7 @@ package recording
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -35,6 +36,10 @@ const (
 
 	// queueBytesMax is how many bytes these have at most: four of the largest reviews.
 	queueBytesMax = 4 * reviewBytesMax
+
+	// keptBytesMax is the largest text of a job that is kept for another one. Nine in ten
+	// reviews are smaller.
+	keptBytesMax = 64 << 10
 
 	// closeMax bounds how long the last reviews are waited for at the end.
 	closeMax = time.Second
@@ -109,8 +114,13 @@ type resource struct{ group, resource, subresource string }
 // A job is a review to write. It owns its bytes.
 type job struct {
 	Answer
-	body, answer []byte
+	body, answer []byte // parts of text
+	text         []byte
 }
+
+// jobs keeps jobs with the memory of their texts: that of a large one takes longer to get than to
+// fill.
+var jobs = sync.Pool{New: func() any { return new(job) }}
 
 func (j *job) bytes() int64 { return int64(len(j.body) + len(j.answer)) }
 
@@ -136,7 +146,7 @@ func newRecorder(o *Options) *Recorder {
 	}
 	r.rate.max = o.Rate
 	dropped := func(reason string) *metrics.Counter {
-		return o.Metrics.NewCounter(`fastadmit_recordings_dropped_total{reason="` + reason + `"}`)
+		return o.Metrics.NewCounter(fmt.Sprintf("fastadmit_recordings_dropped_total{reason=%q}", reason))
 	}
 	r.counted = counters{
 		written: o.Metrics.NewCounter("fastadmit_recordings_total"), redacted: o.Metrics.NewCounter("fastadmit_recordings_changed_total"),
@@ -173,21 +183,32 @@ func (r *Recorder) Take(answer *Answer, review *codec.Review, body []byte) {
 		r.counted.full.Inc()
 		return
 	}
-	j := &job{Answer: *answer}
+	j := jobs.Get().(*job)
+	j.Answer = *answer
 	j.Time = now.UTC()
-	text := make([]byte, len(body), len(body)+1<<10+len(review.Response.Patch)*2)
-	copy(text, body)
+	j.text = append(j.text[:0], body...)
 	if answer.Decision != Failed {
-		text = review.AppendResponse(text)
+		j.text = review.AppendResponse(j.text)
 	}
-	j.body, j.answer = text[:len(body):len(body)], text[len(body):]
+	j.body, j.answer = j.text[:len(body):len(body)], j.text[len(body):]
 	r.queued.Add(j.bytes())
 	select {
 	case r.queue <- j:
 	default:
-		r.queued.Add(-j.bytes())
+		r.release(j)
 		r.counted.full.Inc()
 	}
+}
+
+// release takes a job out of the count of the queue, and keeps it for another review.
+func (r *Recorder) release(j *job) {
+	r.queued.Add(-j.bytes())
+	text := j.text
+	if cap(text) > keptBytesMax {
+		text = nil
+	}
+	*j = job{text: text}
+	jobs.Put(j)
 }
 
 func (r *Recorder) selects(review *codec.Review) bool {

@@ -330,7 +330,7 @@ func BenchmarkTake(b *testing.B) {
 				r.Take(&answer, review, body)
 				select {
 				case j := <-r.queue:
-					r.queued.Add(-j.bytes())
+					r.release(j)
 				default:
 				}
 			}

@@ -208,7 +208,7 @@ type writer struct {
 }
 
 func (w *writer) take(j *job) {
-	defer w.queued.Add(-j.bytes())
+	defer w.release(j)
 	now := time.Now()
 	if now.Before(w.retry) {
 		w.counted.disk.Inc()

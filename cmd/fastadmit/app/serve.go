@@ -35,6 +35,7 @@ type serveOptions struct {
 	givenRecord config.Record
 
 	settings *config.Server // those of the flags and of the configuration file
+	record   *config.Record
 	callers  *server.Callers
 	managed  managed
 	server   *server.Server
@@ -93,6 +94,9 @@ func (o *serveOptions) use(in *selected) (err error) {
 	if o.settings, err = serverSettings(o.flags, &o.given, &in.Server); err != nil {
 		return err
 	}
+	if o.record, err = recordSettings(o.flags, &o.givenRecord, &in.Record); err != nil {
+		return err
+	}
 	o.callers = callersOf(o.settings)
 	o.managed.settings = o.settings
 	return nil
@@ -120,10 +124,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := failed(o.checkWrites(in.chain)); err != nil {
 		return err
 	}
-	if o.recorder, err = o.newRecorder(in.Record, log, set); err != nil {
-		return err
-	}
-	if o.recorder != nil {
+	if o.recorder = newRecorder(o.record, log, set); o.recorder != nil {
 		defer o.recorder.Close()
 	}
 	if err := o.newServer(log, set); err != nil {

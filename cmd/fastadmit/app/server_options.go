@@ -65,21 +65,26 @@ func override(flags *pflag.FlagSet, given, settings any) {
 	}
 }
 
-// newRecorder returns what records reviews according to the settings of the configuration file,
-// overridden by the flags that were given. It is nil if nothing is recorded.
-func (o *serveOptions) newRecorder(file config.Record, log *slog.Logger, set *metrics.Set) (*recording.Recorder, error) {
-	override(o.flags, &o.givenRecord, &file)
-	for _, fault := range file.Faults() {
+// recordSettings are serverSettings for recording.
+func recordSettings(flags *pflag.FlagSet, given, file *config.Record) (*config.Record, error) {
+	settings := *file
+	override(flags, given, &settings)
+	for _, fault := range settings.Faults() {
 		return nil, fmt.Errorf("--%s: %s", fault.Flag, fault.Text)
 	}
-	if file.Dir == "" {
-		return nil, nil //nolint:nilnil // nothing is recorded
+	return &settings, nil
+}
+
+// newRecorder returns what records reviews, nil if nothing is recorded.
+func newRecorder(r *config.Record, log *slog.Logger, set *metrics.Set) *recording.Recorder {
+	if r.Dir == "" {
+		return nil
 	}
 	return recording.New(&recording.Options{
-		Dir: file.Dir, Sample: file.Sample, Rate: file.Rate, Resources: file.Resources,
-		FilesMax: file.MaxFiles, BytesMax: file.MaxBytes, AgeMax: file.MaxAge.Duration, Secrets: file.Secrets,
+		Dir: r.Dir, Sample: r.Sample, Rate: r.Rate, Resources: r.Resources,
+		FilesMax: r.MaxFiles, BytesMax: r.MaxBytes, AgeMax: r.MaxAge.Duration, Secrets: r.Secrets,
 		Log: log, Metrics: set,
-	}), nil
+	})
 }
 
 // callersOf returns who may call according to the settings.
