@@ -157,7 +157,8 @@ func (r *replayOptions) before() *reviewOptions {
 // write, whose names it returns.
 func (r *reviewOptions) readyToReplay(ctx context.Context) (o *review.Options, leftOut []string, err error) {
 	r.keep = func(p *admission.Plugin) bool {
-		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun
+		// Those that call others are refused, or asked with dry runs.
+		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun && !p.Calls
 		if counts {
 			leftOut = append(leftOut, p.Name)
 		}
@@ -173,13 +174,14 @@ func (r *reviewOptions) readyToReplay(ctx context.Context) (o *review.Options, l
 	if err := r.prepare(ctx, o); err != nil {
 		return nil, nil, err
 	}
+	o.DryRun = o.DryRun || r.allowCalls
 	return o, leftOut, failed(r.cluster.put(state))
 }
 
 // replayNotes say what is not as it was when the reviews were recorded.
 func (r *replayOptions) replayNotes(o *replay.Options) (notes []string) {
 	if len(o.LeftOut) > 0 {
-		notes = append(notes, fmt.Sprintf("%s count or write, and are left out; reviews that they denied are skipped", strings.Join(o.LeftOut, ", ")))
+		notes = append(notes, fmt.Sprintf("plugins that count or write are left out, and reviews that they denied are skipped: %s", strings.Join(o.LeftOut, ", ")))
 	}
 	var looks []string
 	for _, p := range o.Chain.Plugins() {
@@ -195,7 +197,7 @@ func (r *replayOptions) replayNotes(o *replay.Options) (notes []string) {
 		case r.cluster.dir != "":
 			from = "the objects of " + r.cluster.dir
 		}
-		notes = append(notes, fmt.Sprintf("%s see %s, not the cluster at the time of the recording", strings.Join(looks, ", "), from))
+		notes = append(notes, fmt.Sprintf("plugins that look at the cluster see %s, not that at the time of the recording: %s", from, strings.Join(looks, ", ")))
 	}
 	return notes
 }

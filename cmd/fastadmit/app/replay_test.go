@@ -138,7 +138,7 @@ func TestReplayAuditLog(t *testing.T) {
 		"audit.log:3: Service shop/s: 1 review differs, allowed to denied by DenyServiceExternalIPs",
 		"audit.log:5: Service shop/s: 1 review differs, denied to allowed",
 		"3 reviews: 1 with the same answer, 2 with another",
-		"1 reviews lack the object before the update",
+		"note: the source of 1 review lacks the object before the update",
 	}, file, "--enable-admission-plugins=DenyServiceExternalIPs")
 	metadata := `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"create","objectRef":{"resource":"pods"},"responseStatus":{"code":201}}` + "\n"
 	old := strings.Replace(metadata, "audit.k8s.io/v1", "audit.k8s.io/v1beta1", 1)
@@ -161,7 +161,7 @@ func TestReplayQuota(t *testing.T) {
 	dir := t.TempDir()
 	servertest.WriteFile(t, filepath.Join(dir, "a.json"), string(corpus.MustRead(servertest.PodCreate)))
 	servertest.WriteFile(t, filepath.Join(dir, "a.answer"), `{"endpoint":"validate","decision":"denied","plugin":"ResourceQuota","review":{"response":{"allowed":false,"status":{"message":"ResourceQuota: no"}}}}`)
-	replayed(t, "", 0, []string{"1 skipped", "note: ResourceQuota count or write, and are left out"},
+	replayed(t, "", 0, []string{"1 skipped", "note: plugins that count or write are left out, and reviews that they denied are skipped: ResourceQuota"},
 		dir, "--enable-admission-plugins=AlwaysPullImages,ResourceQuota")
 }
 

@@ -122,7 +122,7 @@ func (s *session) finish(emit func(*report.Result) error) (*report.Replay, error
 	}
 	s.counted.Reviews = s.reviews.Load()
 	for _, what := range slices.Sorted(maps.Keys(s.lacks)) {
-		s.counted.Notes = append(s.counted.Notes, fmt.Sprintf("%d reviews lack %s", s.lacks[what], what))
+		s.counted.Notes = append(s.counted.Notes, fmt.Sprintf("the source of %s lacks %s", report.Counted(s.lacks[what], "review"), what))
 	}
 	if more := s.counted.NotAsked - int64(len(s.faults)); more > 0 {
 		s.counted.Notes = append(s.counted.Notes, fmt.Sprintf("%d more reviews that could not be asked are not listed", more))

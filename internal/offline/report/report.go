@@ -118,7 +118,7 @@ func (r *Result) Said() string {
 
 // Differing returns how many reviews differ, how and because of whom, as a title for messages.
 func (r *Result) Differing() string {
-	text := counted(r.Reviews, "review") + ", " + r.Change
+	text := Counted(r.Reviews, "review") + ", " + r.Change
 	if r.Reviews == 1 {
 		text = strings.Replace(text, "review,", "review differs,", 1)
 	} else {
@@ -183,7 +183,7 @@ type Replay struct {
 }
 
 func (r *Replay) String() string {
-	text := fmt.Sprintf("%s: %d with the same answer, %d with another", counted(int(r.Reviews), "review"), r.Same, r.Differing)
+	text := fmt.Sprintf("%s: %d with the same answer, %d with another", Counted(int(r.Reviews), "review"), r.Same, r.Differing)
 	if r.Skipped > 0 {
 		text += fmt.Sprintf(", %d skipped", r.Skipped)
 	}
@@ -227,7 +227,7 @@ func (s *Summary) String() string {
 	if s.Replay != nil {
 		return Plain(s.Replay.String())
 	}
-	text := counted(s.Objects, "object")
+	text := Counted(s.Objects, "object")
 	if s.Created > 0 {
 		text += fmt.Sprintf(" and %d that controllers make of them", s.Created)
 	}
@@ -245,7 +245,7 @@ func (s *Summary) String() string {
 		}
 	}
 	if s.Warnings > 0 {
-		text += ", " + counted(s.Warnings, "warning")
+		text += ", " + Counted(s.Warnings, "warning")
 	}
 	if s.EmulatedVersion != "" {
 		text += ", as Kubernetes " + s.EmulatedVersion
@@ -253,7 +253,8 @@ func (s *Summary) String() string {
 	return text
 }
 
-func counted(n int, what string) string {
+// Counted returns a number with what it counts, such as "2 reviews".
+func Counted(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}
