@@ -59,10 +59,11 @@ func TestReplay(t *testing.T) {
 	}
 	same := fmt.Sprintf("%d reviews: %d with the same answer, 0 with another", reviews, reviews)
 	replayed(t, "", 0, []string{same}, dir, "--enable-admission-plugins=AlwaysPullImages")
-	// The patch is another one, but the decisions are the same.
-	replayed(t, "", 1, []string{"reviews differ, patch by", `"path":"/spec/tolerations`},
-		dir, "--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds")
-	replayed(t, "", 1, []string{"reviews differ, allowed to denied by AlwaysDeny", "now denied by AlwaysDeny: ", "services"},
+	replayed(t, "", 1, []string{
+		"reviews differ, patch, as here: the stored object changes by [", `"path":"/spec/containers/0/imagePullPolicy"`,
+		"denied to allowed by AlwaysPullImages",
+	}, dir, "--enable-admission-plugins=DenyServiceExternalIPs")
+	replayed(t, "", 1, []string{"reviews differ, allowed to denied by AlwaysDeny", "now denied by AlwaysDeny: "},
 		dir, "--enable-admission-plugins=AlwaysPullImages,AlwaysDeny")
 	stdout := replayed(t, "", 1, nil, dir, "--enable-admission-plugins=AlwaysDeny", "-o", "json")
 	var report struct {

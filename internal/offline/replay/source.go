@@ -239,10 +239,8 @@ func (s *source) audit(name string, r *bufio.Reader) bool {
 			}
 		}
 		switch {
-		case errors.Is(err, io.EOF):
-			return true
 		case err != nil && !errors.Is(err, errLongLine):
-			return true // it was sent as a fault
+			return true // at the end, or it was sent as a fault
 		}
 	}
 }
@@ -261,7 +259,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case long && (err == nil || errors.Is(err, io.EOF)):
-			return nil, errors.Join(errLongLine, err)
+			return nil, errLongLine // after which the next call returns io.EOF again
 		}
 		return line, err
 	}
