@@ -78,16 +78,6 @@ func (t Tree) Open(name string) (*os.File, error) {
 	return f, err
 }
 
-// ReadHead returns the first bytesMax bytes of a regular file.
-func (t Tree) ReadHead(name string, bytesMax int64) ([]byte, error) {
-	f, err := t.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, bytesMax))
-}
-
 func (t Tree) open(name string, bytesMax int64) (f *os.File, size int64, err error) {
 	f, err = t.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK)
 	if err != nil {

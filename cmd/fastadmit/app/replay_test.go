@@ -2,6 +2,7 @@ package app
 
 import (
 	"archive/tar"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
@@ -90,6 +93,35 @@ func TestReplay(t *testing.T) {
 	// Another configuration instead of the recorded answers.
 	before := servertest.TempFile(t, "before.yaml", configHead+"enableAdmissionPlugins: [AlwaysDeny]\n")
 	replayed(t, "", 1, []string{"denied to allowed by AlwaysDeny"}, dir, "--enable-admission-plugins=AlwaysPullImages", "--against-config="+before)
+}
+
+// TestRecordFailure records a review whose plugin fails.
+func TestRecordFailure(t *testing.T) {
+	fails := admission.Plugin{Name: "Fails", Rules: []admission.Rule{admission.Any()}, Validates: true}
+	fails.New = func(admission.Setup) (admission.Handler, error) {
+		return admission.Handler{Validate: func(context.Context, *codec.Review) admission.Result {
+			return admission.Errored(errors.New("it is broken"))
+		}}, nil
+	}
+	dir := filepath.Join(t.TempDir(), "recordings")
+	s := serve(t, []admission.Plugin{fails}, "--enable-admission-plugins=Fails", "--record-dir="+dir, "--record-sample=0")
+	s.Open(t).Send(servertest.Request("/validate/Fails", corpus.MustRead(servertest.PodCreate)))
+	s.end(t)
+	names, err := filepath.Glob(filepath.Join(dir, "*.failed"+recording.AnswerExtension))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("got the recordings %q, %v", names, err)
+	}
+	text, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer recording.Answer
+	if err := json.Unmarshal(text, &answer); err != nil {
+		t.Fatal(err)
+	}
+	if answer.Plugin != "Fails" || answer.Endpoint != "validate/Fails" || !strings.Contains(answer.Message, "it is broken") {
+		t.Errorf("got the answer %s", text)
+	}
 }
 
 // TestReplayBroken replays recordings that are cut, or that somebody made up.

@@ -146,8 +146,13 @@ func (s *session) newWorker() *worker {
 
 // take asks a review and counts the result.
 func (w *worker) take(ctx context.Context, r *record) {
-	if r.isUnread {
-		r.load()
+	if r.isUnread && !r.load() {
+		other := source{send: func(r record) bool {
+			w.take(ctx, &r)
+			return ctx.Err() == nil
+		}}
+		other.open(r.tree, r.file)
+		return
 	}
 	if n := w.reviews.Add(1); w.Progress != nil {
 		w.Progress(n)

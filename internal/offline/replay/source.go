@@ -50,8 +50,7 @@ type source struct {
 	send  func(record) bool
 }
 
-// read sends the records of a path. Those of files in folders have only the name, and are read
-// with load.
+// read sends the records of a path. Of files that may be reviews, it sends the name.
 func (s *source) read(path string) bool {
 	if path == "-" {
 		return s.stream(manifest.Stdin, s.stdin)
@@ -93,17 +92,16 @@ func (s *source) read(path string) bool {
 // extensions are those of the files that are read in folders.
 var extensions = append([]string{".jsonl", ".log", ".tar"}, manifest.Extensions...)
 
-// file sends the records of a file.
+// file sends the records of a file, or the file for load.
 func (s *source) file(tree files.Tree, name string) bool {
 	if filepath.Ext(name) == recording.ReviewExtension {
-		head, err := tree.ReadHead(name, sniffBytes)
-		if err != nil {
-			return s.send(record{file: name, fault: err})
-		}
-		if isReview(head) {
-			return s.send(record{file: name, tree: tree, isUnread: true})
-		}
+		return s.send(record{file: name, tree: tree, isUnread: true})
 	}
+	return s.open(tree, name)
+}
+
+// open sends the records of a file.
+func (s *source) open(tree files.Tree, name string) bool {
 	f, err := tree.Open(name)
 	if err != nil {
 		return s.send(record{file: name, fault: err})
@@ -112,17 +110,21 @@ func (s *source) file(tree files.Tree, name string) bool {
 	return s.stream(name, f)
 }
 
-func isReview(head []byte) bool { return bytes.Contains(head, []byte(`"AdmissionReview"`)) }
+func isReview(text []byte) bool {
+	return bytes.Contains(text[:min(len(text), sniffBytes)], []byte(`"AdmissionReview"`))
+}
 
-// load reads the file of a record that has only its name, and the answer beside it.
-func (r *record) load() {
-	if r.body, r.fault = r.tree.ReadAtMost(r.file, fileBytesMax); r.fault != nil {
-		return
+// load reads the file of a record that has only its name, and the answer beside it. It returns
+// false if the file is no review, or cannot be read.
+func (r *record) load() bool {
+	var err error
+	if r.body, err = r.tree.ReadAtMost(r.file, fileBytesMax); err != nil || !isReview(r.body) {
+		return false
 	}
 	name := strings.TrimSuffix(r.file, recording.ReviewExtension) + recording.AnswerExtension
 	text, err := r.tree.ReadAtMost(name, fileBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
-		return
+		return true
 	}
 	if err == nil {
 		r.answer, err = parseAnswer(text)
@@ -130,6 +132,7 @@ func (r *record) load() {
 	if err != nil {
 		r.fault = fmt.Errorf("cannot read the answer %s: %w", filepath.Base(name), err)
 	}
+	return true
 }
 
 func parseAnswer(text []byte) (*recording.Answer, error) {
