@@ -207,9 +207,16 @@ type writer struct {
 	retry   time.Time // when to write again after a failure
 }
 
+// take writes a review. A panic costs the recording, not the process.
 func (w *writer) take(j *job) {
-	defer w.release(j)
 	now := time.Now()
+	defer w.release(j)
+	defer func() {
+		if v := recover(); v != nil {
+			w.counted.broken.Inc()
+			w.warn(now, fmt.Errorf("panic: %T", v))
+		}
+	}()
 	if now.Before(w.retry) {
 		w.counted.disk.Inc()
 		return
