@@ -94,7 +94,7 @@ func (e *event) review(operation codec.Operation) (body []byte, lacks string, er
 		var head struct {
 			Kind string `json:"kind"`
 		}
-		if json.Unmarshal(old, &head) == nil && head.Kind != "Status" && head.Kind != "" {
+		if kjson.UnmarshalCaseSensitivePreserveInts(old, &head) == nil && head.Kind != "Status" && head.Kind != "" {
 			lacks = ""
 		} else {
 			old = nil
@@ -104,11 +104,11 @@ func (e *event) review(operation codec.Operation) (body []byte, lacks string, er
 		return nil, "", errors.New("the event does not hold the object")
 	}
 	var head metav1.TypeMeta
-	if err := json.Unmarshal(raw(object), &head); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw(object), &head); err != nil {
 		return nil, "", fmt.Errorf("cannot read the object: %w", err)
 	}
 	if operation == codec.Delete && old != nil {
-		_ = json.Unmarshal(old, &head) // it was read above
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(old, &head) // it was read above
 	}
 	kind := metav1.GroupVersionKind{Group: e.Object.APIGroup, Version: e.Object.APIVersion, Kind: head.Kind}
 	if parsed := head.GroupVersionKind(); parsed.Version != "" {
