@@ -105,6 +105,7 @@ var layers = []string{
 	"internal/seed", "internal/socket", "internal/strictyaml", "internal/wake",
 	"corpus", // recordings and no code
 	"diff",
+	"internal/recording",
 	"cluster",
 	"internal/turns",
 	"admission",

@@ -173,8 +173,11 @@ func checkMounts(t *testing.T, pod *corev1.PodSpec) {
 	container := &pod.Containers[0]
 	var mounted []string
 	for _, m := range container.VolumeMounts {
-		if !m.ReadOnly || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if at < 0 || !m.ReadOnly && m.Name != "recordings" {
 			t.Errorf("got mount %v, want a read-only one of a volume", m)
+		} else if dir := pod.Volumes[at].EmptyDir; !m.ReadOnly && (dir == nil || dir.SizeLimit == nil) {
+			t.Errorf("got recordings in %v, want an emptyDir with a sizeLimit", pod.Volumes[at])
 		}
 		mounted = append(mounted, m.MountPath+"/")
 	}
@@ -183,7 +186,7 @@ func checkMounts(t *testing.T, pod *corev1.PodSpec) {
 	}
 	for _, a := range container.Args {
 		_, path, _ := strings.Cut(a, "=")
-		if strings.HasPrefix(path, "/") && !slices.Contains(mounted, filepath.Dir(path)+"/") {
+		if strings.HasPrefix(path, "/") && !slices.Contains(mounted, filepath.Dir(path)+"/") && !slices.Contains(mounted, path+"/") {
 			t.Errorf("got %s, and mounted are %q", a, mounted)
 		}
 	}

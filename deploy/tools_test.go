@@ -213,6 +213,7 @@ image: {repository: example.com/fastadmit, digest: "sha256:` + strings.Repeat("0
 imagePullSecrets: [{name: pull}]
 podLabels: {a: b}
 podAnnotations: {a: b}
+record: {enabled: true, resources: [pods, deployments.apps, pods/exec]}
 serviceAccount: {annotations: {a: b}}
 affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: ` +
 			`Exists}]}]}}}

@@ -46,6 +46,8 @@ type Configuration struct {
 	// Server has the same settings as the flags of serve. A flag overrides its field. Changes take effect at the next
 	// start.
 	Server Server `json:"server,omitzero"`
+	// Record has the settings for recording reviews and their answers. Changes take effect at the next start.
+	Record Record `json:"record,omitzero"`
 	// Plugins has settings for single plugins. An entry does not enable its plugin.
 	Plugins []Plugin `json:"plugins,omitempty"`
 	// Registration has settings of the webhook configurations that "fastadmit manifests" prints and that fastadmit
@@ -158,7 +160,7 @@ func Read(source Source) (*Loaded, error) {
 		source.ReadFile = source.Tree.Read
 	}
 	r := &reader{source: &source, digest: sha256.New()}
-	loaded := &Loaded{Configuration: Configuration{Server: DefaultServer()}}
+	loaded := &Loaded{Configuration: Configuration{Server: DefaultServer(), Record: DefaultRecord()}}
 	if source.File != "" {
 		if document := r.read(source.File, Kind, &loaded.Configuration); document != nil {
 			loaded.Settings = r.checkConfiguration(document, &loaded.Configuration)
@@ -270,6 +272,9 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	}
 	for _, fault := range c.Server.Faults() {
 		r.refuse(document.Errorf("server."+fault.Field, "%s", fault.Text))
+	}
+	for _, fault := range c.Record.Faults() {
+		r.refuse(document.Errorf("record."+fault.Field, "%s", fault.Text))
 	}
 	r.locate(document, c.Registration.Validate(field.NewPath("registration")))
 	r.locate(document, c.ImageReview.Validate(field.NewPath("imageReview")))

@@ -69,8 +69,11 @@ type Fault struct {
 }
 
 // Faults returns the settings that are out of range.
-func (s *Server) Faults() (faults []Fault) {
-	for f, v := range reflect.ValueOf(s).Elem().Fields() {
+func (s *Server) Faults() []Fault { return faults(s) }
+
+// faults returns the fields of a struct that are out of range.
+func faults(settings any) (faults []Fault) {
+	for f, v := range reflect.ValueOf(settings).Elem().Fields() {
 		least, err := strconv.ParseInt(f.Tag.Get("min"), 10, 64)
 		if err != nil {
 			continue // it has no range

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"syscall"
 )
@@ -69,6 +70,12 @@ func Check(names ...string) error {
 		}
 	}
 	return nil
+}
+
+// Open opens a regular file of any size for reading. It does not block on a FIFO.
+func (t Tree) Open(name string) (*os.File, error) {
+	f, _, err := t.open(name, math.MaxInt64)
+	return f, err
 }
 
 func (t Tree) open(name string, bytesMax int64) (f *os.File, size int64, err error) {

@@ -90,6 +90,12 @@ var help = map[string]string{
 
 	"fastadmit_stuck_requests": "Calls that were answered with an error because their plugin did not return in time, and whose plugin still runs.",
 
+	"fastadmit_recordings_bytes":         "Size of the recordings in --record-dir, each file rounded up to 4 KiB.",
+	"fastadmit_recordings_changed_total": "Recorded reviews from which secrets were left out.",
+	"fastadmit_recordings_dropped_total": "Reviews that were not recorded: more than --record-rate (rate), too large (size), the disk is slower than the reviews (queue), the disk is full or broken (disk), the review is not JSON (unreadable).",
+	"fastadmit_recordings_files":         "Recordings in --record-dir.",
+	"fastadmit_recordings_total":         "Recorded reviews.",
+
 	"fastadmit_review_memory_refusals_total": "Reviews refused with 429 because other reviews used the memory.",
 	"fastadmit_review_memory_reserved_bytes": "Memory reserved for reviews that are large or need much memory.",
 	"fastadmit_too_large_objects_total":      "Reviews denied with 413 because plugins would need too much memory for their objects.",

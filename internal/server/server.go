@@ -20,6 +20,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
 	"github.com/fastadmit/fastadmit/internal/turns"
 )
@@ -62,6 +63,7 @@ type Server struct {
 	retainedMax  int64
 	callers      *Callers
 	turns        *turns.Turns
+	recorder     *recording.Recorder       // nil if no reviews are recorded
 	connections  atomic.Pointer[connTable] // nil before listen
 	looked       atomic.Int64              // when the last look for unread answers was, of sinceStart
 
@@ -98,6 +100,8 @@ type Options struct {
 	// ConnectionAgeMax is the age at which a connection is closed after an answer. 0 means
 	// never.
 	ConnectionAgeMax time.Duration
+	// Recorder records reviews and their answers. It may be nil.
+	Recorder *recording.Recorder
 }
 
 // New returns a server without plugins; see Use. It returns an error if the process may not
@@ -108,7 +112,7 @@ func New(o *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{callers: o.Callers, log: o.Log, strangersLog: newStrangersLog(o.Log), timeouts: defaultTimeouts, limits: limits}
+	s := &Server{callers: o.Callers, recorder: o.Recorder, log: o.Log, strangersLog: newStrangersLog(o.Log), timeouts: defaultTimeouts, limits: limits}
 	s.timeouts.maxAge = o.ConnectionAgeMax
 	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = o.RequestsMax, o.RequestBytesMax, arrivalGrace, arrivalPace
 	s.turns = turns.New()
@@ -273,6 +277,7 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	if failure, ok := errors.AsType[*admission.FailureError](err); ok {
 		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", failure.Error())
 		e.metrics.observe(call.operation, outcome, call.start, call.deadline)
+		s.record(e, review, body, &recording.Answer{Decision: recording.Failed, Plugin: failure.Plugin, Message: failure.Error()})
 		return
 	}
 	if err != nil {
@@ -289,6 +294,26 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	}
 	if outcome == admission.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
 		s.logDenial(ctx, e, review)
+	}
+	if s.recorder != nil {
+		s.recordDecision(e, review, body)
+	}
+}
+
+// recordDecision records a review that was allowed or denied.
+func (s *Server) recordDecision(e *endpoint, review *codec.Review, body []byte) {
+	answer := recording.Answer{Decision: recording.Denied, Plugin: review.Response.DeniedBy}
+	if review.Response.Allowed {
+		answer.Decision = recording.Allowed
+	}
+	s.record(e, review, body, &answer)
+}
+
+// record records a review and its answer, if reviews are recorded.
+func (s *Server) record(e *endpoint, review *codec.Review, body []byte, answer *recording.Answer) {
+	if s.recorder != nil {
+		answer.Endpoint, answer.Configuration = e.name, s.serving.Load().digest
+		s.recorder.Take(answer, review, body)
 	}
 }
 

@@ -80,14 +80,16 @@ clusters whose API server flags you cannot set. Also evaluates admission policie
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(explainFlag)
-	root.AddCommand(newServeCommand(o), newReviewCommand(o), newAuditCommand(o), newTestCommand(o), newConvertCommand(o), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(), newVersionCommand(o))
+	root.AddCommand(newServeCommand(o), newReviewCommand(o), newAuditCommand(o), newTestCommand(o), newReplayCommand(o), newConvertCommand(o),
+		newRecordingsCommand(), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(),
+		newVersionCommand(o))
 	return root
 }
 
 // Execute runs the command with the arguments of the process, prints its error and
 // returns the exit code: 0 if it succeeded, 1 if it failed, 2 for wrong usage. For
-// fastadmit review and audit, 1 means that a request was denied, and 2 means any
-// other failure.
+// fastadmit review and audit, 1 means that a request was denied, for fastadmit replay that
+// an answer differs, and 2 means any other failure.
 func Execute(cmd *cobra.Command) int {
 	ran, err := cmd.ExecuteC()
 	if err == nil {

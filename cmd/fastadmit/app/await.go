@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
 	"github.com/fastadmit/fastadmit/internal/server"
 )
@@ -26,7 +25,8 @@ type awaitOptions struct {
 }
 
 func newAwaitCommand(o *options) *cobra.Command {
-	a := &awaitOptions{serveOptions: serveOptions{selection: selection{options: o}, given: config.DefaultServer()}}
+	a := &awaitOptions{serveOptions: *newServeOptions(o)}
+	a.images = false
 	cmd := &cobra.Command{
 		Use:   "await",
 		Short: "Wait until kube-apiserver calls serve for the enabled plugins",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,19 +110,30 @@ func (r *reviewOptions) addSharedFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(report.Formats(), ", ")+
 		"; object prints objects as they would be stored, diff the changes, response AdmissionReviews")
+	r.addUserFlags(flags)
+	flags.StringToStringVar(&r.podTemplatePaths, "pod-template-path", nil,
+		"path of the pod template in custom workloads, as rollouts.argoproj.io=.spec.template")
+	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
+	r.addPolicyFlags(cmd)
+	completeValues(cmd, "output", report.Formats()...)
+}
+
+// addUserFlags adds the flags for the user who sends objects.
+func (r *reviewOptions) addUserFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.user.Username, "as", r.user.Username, "user who sends the objects")
 	flags.StringSliceVar(&r.user.Groups, "as-group", r.user.Groups, "groups of the user; if not set, those that kube-apiserver adds for that name")
 	flags.StringVar(&r.user.UID, "as-uid", "", "uid of the user")
 	flags.StringArrayVar(&r.extra, "as-extra", nil, "extra attributes of the user, as key=value; may be repeated")
-	flags.StringToStringVar(&r.podTemplatePaths, "pod-template-path", nil,
-		"path of the pod template in custom workloads, as rollouts.argoproj.io=.spec.template")
-	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
+}
+
+// addPolicyFlags adds the flags that name policies.
+func (r *reviewOptions) addPolicyFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringSliceVar(&r.policyFiles, "policies", nil,
 		"files or folders with policies and bindings to evaluate; other objects in them, such as parameters, become part of the cluster; may be repeated")
 	flags.StringVar(&r.bindPolicies, "bind-policies", "",
 		"also evaluate policies without a binding, which kube-apiserver does not, as if they had one with this action: Deny, Warn or Audit")
 	flags.Lookup("bind-policies").NoOptDefVal = policies.Actions[0]
-	completeValues(cmd, "output", report.Formats()...)
 	completeFiles(cmd, "policies", manifestExtensions()...)
 	completeValues(cmd, "bind-policies", policies.Actions...)
 }

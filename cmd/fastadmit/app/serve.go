@@ -20,6 +20,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/server"
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
@@ -30,12 +31,15 @@ const rulesMax = 5 * time.Second
 
 type serveOptions struct {
 	selection
-	given config.Server // by flags
+	given       config.Server // by flags
+	givenRecord config.Record
 
 	settings *config.Server // those of the flags and of the configuration file
+	record   *config.Record
 	callers  *server.Callers
 	managed  managed
 	server   *server.Server
+	recorder *recording.Recorder // nil if nothing is recorded
 
 	hangup chan os.Signal // SIGHUP, to read all files again
 	rules  wake.Signal    // sent when plugins need other reviews
@@ -76,17 +80,22 @@ exits.`,
 }
 
 func newServeOptions(o *options) *serveOptions {
-	return &serveOptions{selection: selection{options: o, images: true}, given: config.DefaultServer()}
+	return &serveOptions{selection: selection{options: o, images: true}, given: config.DefaultServer(), givenRecord: config.DefaultRecord()}
 }
 
 func (o *serveOptions) addFlags(cmd *cobra.Command) {
 	o.selection.addFlags(cmd)
 	addServerFlags(cmd.Flags(), &o.given)
+	addServerFlags(cmd.Flags(), &o.givenRecord)
+	completeFiles(cmd, "record-dir")
 }
 
 // use takes the settings of the configuration file and of the flags.
 func (o *serveOptions) use(in *selected) (err error) {
 	if o.settings, err = serverSettings(o.flags, &o.given, &in.Server); err != nil {
+		return err
+	}
+	if o.record, err = recordSettings(o.flags, &o.givenRecord, &in.Record); err != nil {
 		return err
 	}
 	o.callers = callersOf(o.settings)
@@ -115,6 +124,9 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	if err := failed(o.checkWrites(in.chain)); err != nil {
 		return err
+	}
+	if o.recorder = newRecorder(o.record, log, set); o.recorder != nil {
+		defer o.recorder.Close()
 	}
 	if err := o.newServer(log, set); err != nil {
 		return err
@@ -158,6 +170,7 @@ func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set) (err error)
 		ConnectionsMax:           o.settings.MaxConnections,
 		ConnectionsPerAddressMax: o.settings.MaxConnectionsPerAddress,
 		ConnectionAgeMax:         o.settings.MaxConnectionAge.Duration,
+		Recorder:                 o.recorder,
 	})
 	return err
 }

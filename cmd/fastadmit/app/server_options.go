@@ -3,18 +3,22 @@ package app
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
-// addServerFlags adds a flag for each setting, with its value as the default.
-func addServerFlags(flags *pflag.FlagSet, s *config.Server) {
-	for f, v := range reflect.ValueOf(s).Elem().Fields() {
+// addServerFlags adds a flag for each setting, with its value as the default. settings points to
+// a config.Server or a config.Record.
+func addServerFlags(flags *pflag.FlagSet, settings any) {
+	for f, v := range reflect.ValueOf(settings).Elem().Fields() {
 		name, usage := f.Tag.Get("flag"), f.Tag.Get("usage")
 		switch p := v.Addr().Interface().(type) {
 		case *string:
@@ -37,12 +41,7 @@ func addServerFlags(flags *pflag.FlagSet, s *config.Server) {
 // were given, and checks them.
 func serverSettings(flags *pflag.FlagSet, given, file *config.Server) (*config.Server, error) {
 	settings := *file
-	of := reflect.ValueOf(given).Elem()
-	for f, v := range reflect.ValueOf(&settings).Elem().Fields() {
-		if flags.Changed(f.Tag.Get("flag")) {
-			v.Set(of.FieldByIndex(f.Index))
-		}
-	}
+	override(flags, given, &settings)
 	for _, fault := range settings.Faults() {
 		return nil, fmt.Errorf("--%s: %s", fault.Flag, fault.Text)
 	}
@@ -54,6 +53,38 @@ func serverSettings(flags *pflag.FlagSet, given, file *config.Server) (*config.S
 	}
 	_, _, err := registeredByOthers(&settings)
 	return &settings, err
+}
+
+// override sets the settings for which a flag was given.
+func override(flags *pflag.FlagSet, given, settings any) {
+	of := reflect.ValueOf(given).Elem()
+	for f, v := range reflect.ValueOf(settings).Elem().Fields() {
+		if flags.Changed(f.Tag.Get("flag")) {
+			v.Set(of.FieldByIndex(f.Index))
+		}
+	}
+}
+
+// recordSettings are serverSettings for recording.
+func recordSettings(flags *pflag.FlagSet, given, file *config.Record) (*config.Record, error) {
+	settings := *file
+	override(flags, given, &settings)
+	for _, fault := range settings.Faults() {
+		return nil, fmt.Errorf("--%s: %s", fault.Flag, fault.Text)
+	}
+	return &settings, nil
+}
+
+// newRecorder returns what records reviews, nil if nothing is recorded.
+func newRecorder(r *config.Record, log *slog.Logger, set *metrics.Set) *recording.Recorder {
+	if r.Dir == "" {
+		return nil
+	}
+	return recording.New(&recording.Options{
+		Dir: r.Dir, Sample: r.Sample, Rate: r.Rate, Resources: r.Resources,
+		FilesMax: r.MaxFiles, BytesMax: r.MaxBytes, AgeMax: r.MaxAge.Duration, Secrets: r.Secrets,
+		Log: log, Metrics: set,
+	})
 }
 
 // callersOf returns who may call according to the settings.

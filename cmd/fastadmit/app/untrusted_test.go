@@ -110,6 +110,7 @@ func TestUntrusted(t *testing.T) {
 		reviewArgs := []string{"pod.yaml", "--enable-admission-plugins=" + plugin, "--admission-control-config-file=" + suite + ".yaml"}
 		tested(t, 2, []string{where, "--allow-plugin-calls"}, nil, suite+".test.yaml")
 		reviewed(t, "", 2, []string{where, "--allow-plugin-calls"}, nil, reviewArgs...)
+		replayed(t, "", 2, []string{where, "--allow-plugin-calls"}, append(reviewArgs[1:], "pod.yaml")...)
 		if _, err := os.Stat(x.ran); err == nil || x.calls.Load() > 0 {
 			t.Fatalf("%s: a command ran (%v), or %d calls were made", suite, err, x.calls.Load())
 		}

@@ -152,6 +152,7 @@ func (r *Result) cleaned() *Result {
 	c := *r
 	for _, text := range [...]*string{
 		&c.File, &c.Operation, &c.APIVersion, &c.Kind, &c.Resource, &c.SubResource, &c.Namespace, &c.Name, &c.UID, &c.User, &c.Plugin, &c.Reason,
+		&c.Change, &c.Policy,
 	} {
 		*text = Word(*text)
 	}

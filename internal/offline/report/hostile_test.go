@@ -34,7 +34,7 @@ func hostileResults(t *testing.T) []*Result {
 			File: hostile, Line: 1, Operation: hostile, APIVersion: hostile, Kind: hostile, Resource: hostile, SubResource: hostile,
 			Namespace: hostile,
 			Name:      hostile, UID: hostile, User: hostile, Decision: decision,
-			Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
+			Change: hostile, Policy: hostile, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
 			PatchedBy: []string{"A"}, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
 		}
 		if decision == Allowed || decision == Patched {
@@ -45,7 +45,7 @@ func hostileResults(t *testing.T) []*Result {
 		}
 		return r
 	}
-	all := []*Result{of(Allowed), of(Patched), of(Denied), of(Failed), of(Broken), of(Skipped)}
+	all := []*Result{of(Allowed), of(Patched), of(Denied), of(Failed), of(Broken), of(Skipped), of(Differs)}
 	all[0].Created = []*Result{of(Denied), of(Patched)}
 	all = append(all, &Result{Decision: Broken, Message: hostile}, &Result{Kind: "::error ::x", Decision: Allowed})
 	return all
@@ -102,8 +102,8 @@ func checkMeaning(t *testing.T, format, text string, results []*Result) {
 			t.Errorf("sarif: got no JSON: %s", text)
 		}
 	case "response":
-		if lines := strings.Count(text, "\n"); lines != 6 || !sameJSON(t, []byte(strings.SplitN(text, "\n", 2)[0]), results[0].Response) {
-			t.Errorf("response: got %d lines, want 6:\n%s", lines, text)
+		if lines := strings.Count(text, "\n"); lines != 7 || !sameJSON(t, []byte(strings.SplitN(text, "\n", 2)[0]), results[0].Response) {
+			t.Errorf("response: got %d lines, want 7:\n%s", lines, text)
 		}
 	case "junit":
 		decoder := xml.NewDecoder(strings.NewReader(text))

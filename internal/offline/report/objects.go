@@ -68,7 +68,7 @@ func (d *diffWriter) write(root, r *Result, depth int) error {
 	switch r.Decision {
 	case Allowed, Skipped:
 		return nil
-	case Denied, Failed, Broken:
+	case Denied, Failed, Broken, Differs:
 		_, err := io.WriteString(d.w, comment(r))
 		return err
 	}

@@ -39,6 +39,8 @@ func problems(root *Result) (all []problem) {
 			all = append(all, problem{false, rule, rule + " denies " + object, r.Message})
 		case Failed:
 			all = append(all, problem{false, rule, rule + " cannot decide on " + object, r.Message})
+		case Differs:
+			all = append(all, problem{false, cmp.Or(rule, ruleInput), r.Differing() + ", as " + object, r.Message})
 		case Broken:
 			all = append(all, problem{false, ruleInput, strings.TrimSpace("cannot review " + object), r.Message})
 		}
@@ -170,7 +172,7 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	fault := &junitFault{Type: r.Plugin, Message: r.Said(), Text: r.Message}
 	s.Tests++
 	switch r.Decision {
-	case Denied:
+	case Denied, Differs:
 		c.Failure = fault
 		s.Failures++
 	case Failed, Broken:

@@ -21,6 +21,7 @@ const (
 	Failed  Decision = "failed"  // a plugin could not decide, and its failure policy is Fail
 	Broken  Decision = "broken"  // the object cannot be reviewed
 	Skipped Decision = "skipped" // the object was not reviewed, for example because of an option
+	Differs Decision = "differs" // another configuration, or the server before, answered something else
 )
 
 // Result is the result of reviewing one object. The JSON names are those of -o json.
@@ -36,7 +37,7 @@ type Result struct {
 	// Name is the name of the object. It ends with "*" if the API server will generate
 	// it.
 	Name string `json:"name,omitempty"`
-	UID  string `json:"uid,omitempty"` // of an existing object of a cluster
+	UID  string `json:"uid,omitempty"` // of an existing object of a cluster, or of the review that differs
 	// User is the user of the request, if it is not the one of the options.
 	User string `json:"user,omitempty"`
 
@@ -51,6 +52,12 @@ type Result struct {
 	Warnings  []Finding       `json:"warnings,omitempty"`
 	Audits    []Finding       `json:"audits,omitempty"`  // denials that are audit annotations only
 	Ignored   []Finding       `json:"ignored,omitempty"` // failures of plugins whose failure policy is Ignore
+
+	// Reviews is how many reviews differ in the same way, of a result that Differs. Change says how,
+	// and Policy is the policy that made them differ.
+	Reviews int    `json:"reviews,omitempty"`
+	Change  string `json:"change,omitempty"`
+	Policy  string `json:"policy,omitempty"`
 
 	// Created are the results of objects that controllers create for this object.
 	Created []*Result `json:"created,omitempty"`
@@ -93,6 +100,8 @@ func (r *Result) Location() string {
 // Said returns the decision with its reason, for messages.
 func (r *Result) Said() string {
 	switch r.Decision {
+	case Differs:
+		return r.Differing() + ", as here: " + r.Message
 	case Denied:
 		status := r.Reason
 		if r.Code != 0 {
@@ -105,6 +114,24 @@ func (r *Result) Said() string {
 		return string(Allowed)
 	}
 	return fmt.Sprintf("%s: %s", r.Decision, r.Message)
+}
+
+// Differing returns how many reviews differ, how and because of whom, as a title for messages.
+func (r *Result) Differing() string {
+	text := Counted(r.Reviews, "review") + ", " + r.Change
+	if r.Reviews == 1 {
+		text = strings.Replace(text, "review,", "review differs,", 1)
+	} else {
+		text = strings.Replace(text, "reviews,", "reviews differ,", 1)
+	}
+	by := r.Plugin
+	if r.Policy != "" {
+		by = strings.TrimSpace(by + " " + r.Policy)
+	}
+	if by != "" {
+		text += " by " + by
+	}
+	return text
 }
 
 // Walk calls visit for the result and, recursively, for its Created. depth is 0 for r.
@@ -140,6 +167,33 @@ type Summary struct {
 	Warnings int `json:"warnings"`
 	// EmulatedVersion is the release of Kubernetes that the plugins behave as.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
+	// Replay counts the reviews of fastadmit replay, instead of objects.
+	Replay *Replay `json:"replay,omitempty"`
+}
+
+// Replay counts reviews that were asked again.
+type Replay struct {
+	Reviews   int64 `json:"reviews"`   // in the input
+	Same      int64 `json:"same"`      // with the same answer
+	Differing int64 `json:"differing"` // with another answer
+	Skipped   int64 `json:"skipped"`   // whose answer came from a plugin that is left out
+	NotAsked  int64 `json:"notAsked"`  // that cannot be read or asked, or whose answer before is not known
+	// Notes say what cannot be answered as it was.
+	Notes []string `json:"notes,omitempty"`
+}
+
+func (r *Replay) String() string {
+	text := fmt.Sprintf("%s: %d with the same answer, %d with another", Counted(int(r.Reviews), "review"), r.Same, r.Differing)
+	if r.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", r.Skipped)
+	}
+	if r.NotAsked > 0 {
+		text += fmt.Sprintf(", %d not asked", r.NotAsked)
+	}
+	for _, note := range r.Notes {
+		text += "\nnote: " + note
+	}
+	return text
 }
 
 // Add counts a result and its Created.
@@ -170,7 +224,10 @@ func (s *Summary) Add(r *Result) {
 }
 
 func (s *Summary) String() string {
-	text := counted(s.Objects, "object")
+	if s.Replay != nil {
+		return Plain(s.Replay.String())
+	}
+	text := Counted(s.Objects, "object")
 	if s.Created > 0 {
 		text += fmt.Sprintf(" and %d that controllers make of them", s.Created)
 	}
@@ -188,7 +245,7 @@ func (s *Summary) String() string {
 		}
 	}
 	if s.Warnings > 0 {
-		text += ", " + counted(s.Warnings, "warning")
+		text += ", " + Counted(s.Warnings, "warning")
 	}
 	if s.EmulatedVersion != "" {
 		text += ", as Kubernetes " + s.EmulatedVersion
@@ -196,7 +253,8 @@ func (s *Summary) String() string {
 	return text
 }
 
-func counted(n int, what string) string {
+// Counted returns a number with what it counts, such as "2 reviews".
+func Counted(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}

@@ -61,7 +61,7 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 	word := said[:strings.IndexAny(said+" ", " ,:")]
 	color := green
 	switch r.Decision {
-	case Denied, Failed, Broken:
+	case Denied, Failed, Broken, Differs:
 		color = red
 	case Skipped:
 		color = yellow

@@ -6,6 +6,7 @@ package review
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/admission"
@@ -122,6 +124,31 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 		}
 	}
 	return nil
+}
+
+// Body returns the AdmissionReview for an object from a file, as Run makes it for an object that is
+// not in Old.
+func (o *Options) Body(item *manifest.Item) ([]byte, error) {
+	s := &session{Options: o}
+	t, result := s.target(item)
+	if result != nil {
+		return nil, errors.New(result.Message)
+	}
+	if t.resource.Resource == "" {
+		return item.JSON, nil // it is one
+	}
+	text, old := s.prepared(t, t.JSON), []byte(nil)
+	q := &request{
+		Kind: metav1.GroupVersionKind(t.GroupVersionKind()), Resource: metav1.GroupVersionResource(t.resource.GroupVersionResource),
+		Name: t.Metadata.Name, Namespace: t.namespace, Operation: s.operation(t), UserInfo: &o.User, DryRun: o.DryRun,
+	}
+	switch q.Operation {
+	case codec.Update:
+		old = text
+	case codec.Delete:
+		text, old = nil, text
+	}
+	return q.body(text, old)
 }
 
 // readState adds State to the cluster. It returns the objects that cannot be read.

@@ -237,7 +237,7 @@ func (r *reviewer) recorded(ctx context.Context, t *target, result *report.Resul
 	body := t.JSON
 	if r.DryRun {
 		var err error
-		if body, err = dryRun(body); err != nil {
+		if body, err = DryRun(body); err != nil {
 			result.Decision, result.Message = report.Broken, err.Error()
 			return
 		}
@@ -245,8 +245,8 @@ func (r *reviewer) recorded(ctx context.Context, t *target, result *report.Resul
 	r.answer(ctx, body, result)
 }
 
-// dryRun makes the request of an AdmissionReview a dry run.
-func dryRun(document []byte) ([]byte, error) {
+// DryRun makes the request of an AdmissionReview a dry run.
+func DryRun(document []byte) ([]byte, error) {
 	var review, request map[string]json.RawMessage
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &review); err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Resul
 		result.Decision, result.Message = report.Broken, err.Error()
 		return nil
 	}
-	describe(review, result)
+	Describe(review, result)
 	if r.Selects != nil {
 		if selected, err := r.Selects(ctx, review); err != nil || !selected {
 			result.Decision, result.Message = report.Skipped, "no webhook is called for it"
@@ -315,8 +315,8 @@ func (r *reviewer) needsStored(result *report.Result) bool {
 	return r.WorkloadPods && result.Kind != "Pod" || r.putter != nil
 }
 
-// describe fills in the kind, resource and name of a result.
-func describe(review *codec.Review, result *report.Result) {
+// Describe fills in the kind, resource and name of a result.
+func Describe(review *codec.Review, result *report.Result) {
 	kind, resource := review.Kind(), review.Resource()
 	result.APIVersion = strings.Clone(schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String())
 	result.Kind, result.Resource = strings.Clone(kind.Kind), strings.Clone(resource.Resource)

@@ -1,0 +1,221 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/offline/replay"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/review"
+	"github.com/fastadmit/fastadmit/internal/server"
+)
+
+// replayFormats are the values of --output. The other formats of reports show objects.
+var replayFormats = []string{"text", "json", "yaml", "junit", "sarif", "github"}
+
+type replayOptions struct {
+	reviewOptions
+	againstConfig   string
+	againstPolicies []string
+}
+
+func newReplayCommand(o *options) *cobra.Command {
+	r := &replayOptions{reviewOptions: reviewOptions{selection: selection{options: o}}}
+	cmd := &cobra.Command{
+		Use:   "replay RECORDINGS...",
+		Short: "Ask recorded reviews again: which answers would change?",
+		Long: `Asks reviews that serve recorded, with --record-dir, or that kube-apiserver's audit log has, with any
+configuration. Prints which answers differ from the recorded ones or, with --against-config, from those
+of that configuration: the decision, messages, warnings, and stored objects. Differences are grouped by
+plugin, policy, namespace and resource, with one example each.
+
+Recordings are folders, files, archives of "fastadmit recordings", and standard input for "-". In audit
+logs, events of the levels Request and RequestResponse can be asked. Manifests are asked as review
+does; they have no recorded answer and need --against-config.
+
+Plugins that count or write (ResourceQuota, EventRateLimit, NamespaceAutoProvision) are left out. The
+cluster is that of --kubeconfig, which is only read, or of --cluster-state-dir, or a new one in which
+every namespace exists; it is not the one at the time of the recording. No plugin calls an address of
+its configuration, except with --allow-plugin-calls.
+
+Exits with 0 if all answers are the same, 1 if one differs, 2 if a review could not be asked, or if the
+command is wrong.`,
+		Example: "  fastadmit replay recordings/ --config=candidate.yaml\n" +
+			"  kubectl exec deploy/fastadmit -- /fastadmit recordings | fastadmit replay - --config=candidate.yaml --kubeconfig=$HOME/.kube/config\n" +
+			"  fastadmit replay audit.log --config=candidate.yaml --against-config=fastadmit.yaml -o json",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			err := r.run(cmd, paths)
+			if failed, ok := errors.AsType[*failure](err); ok {
+				return &exit{exitBroken, failed.error}
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	r.addFlags(cmd)
+	r.useKubeconfig("kubeconfig file of a cluster whose objects plugins see; it is only read",
+		"folder with objects in YAML or JSON that plugins see; without it and --kubeconfig, they see a new cluster")
+	flags.StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(replayFormats, ", "))
+	flags.StringVar(&r.againstConfig, "against-config", "", "configuration file whose answers to compare with, instead of the recorded ones")
+	flags.StringSliceVar(&r.againstPolicies, "against-policies", nil, "files or folders with policies that belong to --against-config, as --policies")
+	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects in manifests without one")
+	r.addTrustFlags(flags)
+	r.addUserFlags(flags)
+	r.addPolicyFlags(cmd)
+	completeValues(cmd, "output", replayFormats...)
+	completeFiles(cmd, "against-config", manifestExtensions()...)
+	completeFiles(cmd, "against-policies", manifestExtensions()...)
+	return cmd
+}
+
+func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
+	server.LimitMemory(os.ReadFile)
+	switch {
+	case len(paths) == 0:
+		return errors.New("name recordings to replay, or - for standard input")
+	case !slices.Contains(replayFormats, r.output):
+		return fmt.Errorf("--output: got %q, want one of %s", r.output, strings.Join(replayFormats, ", "))
+	case r.againstConfig == "" && r.againstPolicies != nil:
+		return errors.New("--against-policies needs --against-config")
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	writer, err := report.New(r.output, out, r.reportOptions("fastadmit replay", cmd.OutOrStdout()))
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	o := &replay.Options{Tree: r.trees(), Stdin: cmd.InOrStdin()}
+	before := r.before() // of the flags, before they are used
+	prepared, leftOut, err := r.reviewOptions.readyToReplay(cmd.Context())
+	if err != nil {
+		return err
+	}
+	r.notePolicies(cmd.ErrOrStderr())
+	o.Review, o.Chain, o.LeftOut = prepared, prepared.Chain, leftOut
+	notes := r.replayNotes(o)
+	if r.againstConfig != "" {
+		against, more, err := before.readyToReplay(cmd.Context())
+		if err != nil {
+			return fmt.Errorf("--against-config: %w", err)
+		}
+		o.Against, o.LeftOut = against.Chain, append(o.LeftOut, more...)
+	}
+	terminal := terminalOf(cmd.ErrOrStderr())
+	o.Progress = replayProgress(terminal)
+	summary := report.Summary{EmulatedVersion: r.emulated.current().String()}
+	summary.Replay, err = replay.Run(cmd.Context(), o, paths, writer.Write)
+	if terminal != nil {
+		fmt.Fprint(terminal, clearLine)
+	}
+	if err == nil {
+		summary.Replay.Notes = append(notes, summary.Replay.Notes...)
+		err = writer.Close(&summary)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return failed(err)
+	}
+	switch counted := summary.Replay; {
+	case counted.NotAsked > 0:
+		return &exit{exitBroken, nil}
+	case counted.Reviews == 0:
+		return &exit{exitBroken, errors.New("there is no review in " + strings.Join(paths, ", "))}
+	case counted.Differing > 0:
+		return &exit{exitFailed, nil}
+	}
+	return nil
+}
+
+// before returns the options for --against-config. Of the other flags, it has those of the cluster
+// and of who is trusted.
+func (r *replayOptions) before() *reviewOptions {
+	own := *r.options
+	before := &reviewOptions{
+		selection: selection{
+			options: &own, flags: r.flags, configFile: r.againstConfig, untrusted: r.untrusted,
+			allowCalls: r.allowCalls, allowOutside: r.allowOutside, interpretCEL: r.interpretCEL,
+		},
+		policyFiles: r.againstPolicies, bindPolicies: r.bindPolicies, namespace: r.namespace,
+	}
+	before.cluster.kubeconfig, before.cluster.dir, before.cluster.kinds = r.cluster.kubeconfig, r.cluster.dir, r.cluster.kinds
+	return before
+}
+
+// readyToReplay returns the options of reviews with the plugins, without those that count or
+// write, whose names it returns.
+func (r *reviewOptions) readyToReplay(ctx context.Context) (o *review.Options, leftOut []string, err error) {
+	r.keep = func(p *admission.Plugin) bool {
+		// Those that call others are refused, or asked with dry runs.
+		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun && !p.Calls
+		if counts {
+			leftOut = append(leftOut, p.Name)
+		}
+		return !counts
+	}
+	if o, err = r.prepared(); err != nil {
+		return nil, nil, err
+	}
+	state, err := r.readPolicies(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.prepare(ctx, o); err != nil {
+		return nil, nil, err
+	}
+	o.DryRun = o.DryRun || r.allowCalls
+	return o, leftOut, failed(r.cluster.put(state))
+}
+
+// replayNotes say what is not as it was when the reviews were recorded.
+func (r *replayOptions) replayNotes(o *replay.Options) (notes []string) {
+	if len(o.LeftOut) > 0 {
+		notes = append(notes, fmt.Sprintf("plugins that count or write are left out, and reviews that they denied are skipped: %s", strings.Join(o.LeftOut, ", ")))
+	}
+	var looks []string
+	for _, p := range o.Chain.Plugins() {
+		if len(p.Needs) > 0 {
+			looks = append(looks, p.Name)
+		}
+	}
+	if len(looks) > 0 {
+		from := "a new cluster, in which every namespace exists"
+		switch {
+		case r.cluster.kubeconfig != "":
+			from = "the cluster as it is now"
+		case r.cluster.dir != "":
+			from = "the objects of " + r.cluster.dir
+		}
+		notes = append(notes, fmt.Sprintf("plugins that look at the cluster see %s, not that at the time of the recording: %s", from, strings.Join(looks, ", ")))
+	}
+	return notes
+}
+
+// replayProgress shows on a terminal how many reviews were asked.
+func replayProgress(terminal io.Writer) func(int64) {
+	if terminal == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	start, last := time.Now(), time.Time{}
+	return func(reviews int64) {
+		now := time.Now()
+		mu.Lock()
+		defer mu.Unlock()
+		if now.Sub(last) >= progressEvery {
+			last = now
+			fmt.Fprintf(terminal, clearLine+"%d reviews, %.0f a second", reviews, float64(reviews)/now.Sub(start).Seconds())
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/internal/recording"
+)
+
+// textBytesMax bounds the texts of the example of a group.
+const textBytesMax = 8 << 10
+
+// An outcome is the answer to a review.
+type outcome struct {
+	decision        recording.Decision
+	plugin          string // that denied or failed, "" if it is not known
+	code            int32
+	reason, message string
+	warnings        []string
+	patch           []byte
+	patchedBy       []string
+	isPart          bool // only the decision and the message of a denial are known
+	hasNoPatch      bool // the patch was left out
+}
+
+// recorded returns the outcome of a recorded answer.
+func recorded(r *record) (*outcome, error) {
+	a := r.answer
+	o := &outcome{
+		decision: a.Decision, plugin: a.Plugin, message: a.Message, isPart: r.isPart,
+		hasNoPatch: len(a.LeftOut) > 0,
+	}
+	if r.isPart || a.Decision == recording.Failed {
+		return o, nil
+	}
+	var review struct {
+		Response *struct {
+			Allowed bool `json:"allowed"`
+			Status  struct {
+				Code    int32  `json:"code"`
+				Reason  string `json:"reason"`
+				Message string `json:"message"`
+			} `json:"status"`
+			Warnings []string `json:"warnings"`
+			Patch    []byte   `json:"patch"`
+		} `json:"response"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(a.Review, &review); err != nil || review.Response == nil {
+		return nil, fmt.Errorf("cannot read the recorded answer: want an AdmissionReview with a response; %w", err)
+	}
+	response := review.Response
+	if response.Allowed != (a.Decision == recording.Allowed) {
+		return nil, fmt.Errorf("the recorded answer contradicts itself: got allowed %v and the decision %s", response.Allowed, a.Decision)
+	}
+	o.warnings, o.patch = response.Warnings, response.Patch
+	o.code, o.reason, o.message = response.Status.Code, response.Status.Reason, response.Status.Message
+	return o, nil
+}
+
+func (o *outcome) String() string {
+	switch o.decision {
+	case recording.Denied:
+		by := ""
+		if o.plugin != "" {
+			by = " by " + o.plugin
+		}
+		return fmt.Sprintf("denied%s: %s", by, strings.TrimPrefix(o.message, o.plugin+": "))
+	case recording.Failed:
+		return "failed: " + o.message
+	}
+	return "allowed"
+}
+
+// The changes of an answer that leave the decision as it is.
+const (
+	changedMessage  = "message"
+	changedWarnings = "warnings"
+	changedPatch    = "patch"
+)
+
+// A difference is what differs between two answers.
+type difference struct {
+	change string // "allowed to denied", or one of the constants
+	plugin string // that made the newer answer what it is or, if that is allowed, the older one
+	about  string // both answers
+}
+
+// compare returns what differs. object returns the object of the review.
+func compare(before, after *outcome, object func() []byte) (all []difference, err error) {
+	both := func(a, b string) string {
+		return codec.TruncateString(a, textBytesMax) + "\nnow " + codec.TruncateString(b, textBytesMax)
+	}
+	if before.decision != after.decision {
+		plugin := after.plugin
+		if after.decision == recording.Allowed {
+			plugin = before.plugin
+		}
+		return []difference{{fmt.Sprintf("%s to %s", before.decision, after.decision), plugin, both(before.String(), after.String())}}, nil
+	}
+	if before.decision != recording.Allowed {
+		same := before.message == after.message
+		if !before.isPart {
+			same = same && before.plugin == after.plugin && before.code == after.code && before.reason == after.reason
+		}
+		if !same {
+			all = append(all, difference{changedMessage, after.plugin, both(before.String(), after.String())})
+		}
+	}
+	if before.isPart {
+		return all, nil
+	}
+	if !slices.Equal(before.warnings, after.warnings) {
+		from, to := strings.Join(before.warnings, "\n"), strings.Join(after.warnings, "\n")
+		plugin, _, found := strings.Cut(to+from, ": ")
+		if !found || strings.ContainsAny(plugin, " \n") {
+			plugin = ""
+		}
+		all = append(all, difference{changedWarnings, plugin, both(fmt.Sprintf("warnings %q", from), fmt.Sprintf("%q", to))})
+	}
+	if before.hasNoPatch || before.decision != recording.Allowed || bytes.Equal(before.patch, after.patch) {
+		return all, nil
+	}
+	patch, err := comparePatches(object(), before.patch, after.patch)
+	if err != nil || patch == nil {
+		return all, err
+	}
+	return append(all, difference{
+		changedPatch, strings.Join(after.patchedBy, ", "),
+		"the stored object changes by " + codec.TruncateString(string(patch), textBytesMax),
+	}), nil
+}
+
+// comparePatches returns the JSON Patch from the object with one patch to that with the other, nil
+// if they are equal.
+func comparePatches(object, before, after []byte) ([]byte, error) {
+	a, err := patched(object, before)
+	if err != nil {
+		return nil, fmt.Errorf("the recorded patch cannot be applied: %w", err)
+	}
+	b, err := patched(object, after)
+	if err != nil {
+		return nil, fmt.Errorf("the patch cannot be applied: %w", err)
+	}
+	return diff.Documents(a, b)
+}
+
+func patched(object, patch []byte) ([]byte, error) {
+	if len(patch) == 0 {
+		return object, nil
+	}
+	decoded, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	return decoded.Apply(object)
+}
+
+// policyIn finds the policy in a message of the plugins that evaluate policies.
+var policyIn = regexp.MustCompile(`(?:Validating|Mutating)AdmissionPolicy '([^']+)'`)
+
+// policyOf returns the policy that the newer of two answers names, or else the older one.
+func policyOf(before, after *outcome) string {
+	for _, o := range [...]*outcome{after, before} {
+		for _, text := range append([]string{o.message}, o.warnings...) {
+			if match := policyIn.FindStringSubmatch(text); match != nil {
+				return match[1]
+			}
+		}
+	}
+	return ""
+}
+
+// objectOf returns the object of an AdmissionReview.
+func objectOf(body []byte) []byte {
+	var review struct {
+		Request struct {
+			Object json.RawMessage `json:"object"`
+		} `json:"request"`
+	}
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(body, &review) // it was read before
+	return review.Request.Object
+}

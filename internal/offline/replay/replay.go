@@ -1,0 +1,346 @@
+// Package replay asks recorded reviews again, and compares the answers with those before or with
+// those of another configuration.
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/files"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/review"
+	"github.com/fastadmit/fastadmit/internal/recording"
+)
+
+const (
+	// groupsMax is how many groups of differences are told apart: more than anybody reads. Further
+	// differences are counted by what changed.
+	groupsMax = 1000
+
+	// faultsMax is how many reviews that could not be asked are listed. The others are counted.
+	faultsMax = 100
+
+	// reviewMax is how long one review may take: as long as at the server.
+	reviewMax = 30 * time.Second
+)
+
+// Options configure a replay.
+type Options struct {
+	Chain *admission.Chain
+	// Against answers instead of the recorded answers. It may be nil.
+	Against *admission.Chain
+	// LeftOut are plugins that are not in the chain although they are enabled. Reviews that they
+	// denied are skipped.
+	LeftOut []string
+	// Review makes the reviews of manifests, and has the option DryRun.
+	Review *review.Options
+	// Tree returns the files that may be read for a path of the command line.
+	Tree  func(path string) files.Tree
+	Stdin io.Reader
+	// Progress is called now and then with the number of reviews until now. It may be nil.
+	Progress func(reviews int64)
+}
+
+// A group has differences of the same kind.
+type group struct{ change, plugin, policy, namespace, resource string }
+
+// A session is one replay.
+type session struct {
+	*Options
+	reviews atomic.Int64
+
+	mu      sync.Mutex
+	counted report.Replay
+	groups  map[group]*report.Result
+	faults  []*report.Result
+	lacks   map[string]int // what sources do not hold
+}
+
+// Run asks the reviews in the files and folders that paths name, with all processors. It calls
+// emit for each group of differences, with an example, and for reviews that could not be asked.
+func Run(ctx context.Context, o *Options, paths []string, emit func(*report.Result) error) (*report.Replay, error) {
+	s := &session{Options: o, groups: make(map[group]*report.Result), lacks: make(map[string]int)}
+	workers := runtime.GOMAXPROCS(0)
+	records := make(chan record, workers)
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			w := s.newWorker()
+			for r := range records {
+				w.take(ctx, &r)
+			}
+		})
+	}
+	from := source{tree: o.Tree, stdin: o.Stdin, send: func(r record) bool {
+		select {
+		case records <- r:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}}
+	for _, path := range paths {
+		if !from.read(path) {
+			break
+		}
+	}
+	close(records)
+	running.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.finish(emit)
+}
+
+// finish emits what was found. The groups with the most reviews come first.
+func (s *session) finish(emit func(*report.Result) error) (*report.Replay, error) {
+	groups := slices.SortedFunc(maps.Values(s.groups), func(a, b *report.Result) int {
+		return cmp.Or(cmp.Compare(b.Reviews, a.Reviews), cmp.Compare(a.Change, b.Change), cmp.Compare(a.Plugin, b.Plugin),
+			cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Resource, b.Resource))
+	})
+	slices.SortFunc(s.faults, func(a, b *report.Result) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	for _, result := range slices.Concat(groups, s.faults) {
+		if err := emit(result); err != nil {
+			return nil, err
+		}
+	}
+	s.counted.Reviews = s.reviews.Load()
+	for _, what := range slices.Sorted(maps.Keys(s.lacks)) {
+		s.counted.Notes = append(s.counted.Notes, fmt.Sprintf("the source of %s lacks %s", report.Counted(s.lacks[what], "review"), what))
+	}
+	if more := s.counted.NotAsked - int64(len(s.faults)); more > 0 {
+		s.counted.Notes = append(s.counted.Notes, fmt.Sprintf("%d more reviews that could not be asked are not listed", more))
+	}
+	return &s.counted, nil
+}
+
+// A worker asks one review after the other.
+type worker struct {
+	*session
+	chain, against *asker // against is nil without Options.Against
+}
+
+func (s *session) newWorker() *worker {
+	w := &worker{session: s, chain: newAsker(s.Chain)}
+	if s.Against != nil {
+		w.against = newAsker(s.Against)
+	}
+	return w
+}
+
+// take asks a review and counts the result.
+func (w *worker) take(ctx context.Context, r *record) {
+	if r.isUnread && !r.load() {
+		other := source{send: func(r record) bool {
+			w.take(ctx, &r)
+			return ctx.Err() == nil
+		}}
+		other.open(r.tree, r.file)
+		return
+	}
+	if n := w.reviews.Add(1); w.Progress != nil {
+		w.Progress(n)
+	}
+	result := &report.Result{File: r.file, Line: r.line}
+	all, skipped, err := w.differences(ctx, r, result)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.lacks != "" {
+		w.lacks[r.lacks]++
+	}
+	if r.answer != nil && len(r.answer.LeftOut) > 0 {
+		w.lacks["secrets, which were left out when they were recorded; a patch is not compared then"]++
+	}
+	switch {
+	case err != nil:
+		w.counted.NotAsked++
+		result.Decision, result.Message = report.Broken, err.Error()
+		if len(w.faults) < faultsMax {
+			w.faults = append(w.faults, result)
+		}
+	case skipped:
+		w.counted.Skipped++
+	case len(all) == 0:
+		w.counted.Same++
+	default:
+		w.counted.Differing++
+	}
+	for i := range all {
+		w.add(&all[i], result)
+	}
+}
+
+// add counts a difference in its group. w.mu is locked.
+func (w *worker) add(d *difference, result *report.Result) {
+	key := group{d.change, d.plugin, result.Policy, result.Namespace, result.Resource}
+	if w.groups[key] == nil && len(w.groups) >= groupsMax {
+		key = group{change: d.change}
+	}
+	found := w.groups[key]
+	if found == nil {
+		example := *result
+		example.Decision, example.Change, example.Plugin, example.Message = report.Differs, d.change, d.plugin, d.about
+		found = &example
+		w.groups[key] = found
+	}
+	found.Reviews++
+}
+
+// differences asks a review and compares. It describes the review in result.
+func (w *worker) differences(ctx context.Context, r *record, result *report.Result) (all []difference, skipped bool, err error) {
+	if r.fault != nil {
+		return nil, false, r.fault
+	}
+	if r.manifest != nil {
+		if r.body, err = w.Review.Body(r.manifest); err != nil {
+			return nil, false, err
+		}
+	}
+	endpoint := ""
+	if r.answer != nil {
+		endpoint = r.answer.Endpoint
+	}
+	body := r.body
+	if w.Review.DryRun {
+		if body, err = review.DryRun(body); err != nil {
+			return nil, false, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviewMax)
+	defer cancel()
+	after, err := w.chain.ask(ctx, body, endpoint, result)
+	if err != nil {
+		return nil, false, err
+	}
+	var before *outcome
+	switch {
+	case w.against != nil:
+		before, err = w.against.ask(ctx, body, endpoint, nil)
+	case r.answer == nil:
+		err = errors.New("there is no answer to compare with: the recording has none beside it; --against-config compares with another configuration")
+	default:
+		before, err = recorded(r)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if before.decision != recording.Allowed && slices.ContainsFunc(w.LeftOut, func(name string) bool {
+		return before.plugin == name || strings.HasPrefix(before.message, name+": ")
+	}) {
+		return nil, true, nil
+	}
+	result.Policy = policyOf(before, after)
+	all, err = compare(before, after, func() []byte { return objectOf(body) })
+	return all, false, err
+}
+
+// An asker asks the plugins of a chain.
+type asker struct {
+	chain     *admission.Chain
+	names     []string
+	endpoints map[string]*endpoint
+	outcome   *outcome // of the review that runs
+}
+
+// An endpoint has the plugins that answer at a path of the server.
+type endpoint struct {
+	phases []admission.Phase
+	chain  *admission.Chain
+}
+
+func newAsker(chain *admission.Chain) *asker {
+	a := &asker{endpoints: make(map[string]*endpoint)}
+	for _, plugin := range chain.Plugins() {
+		a.names = append(a.names, plugin.Name)
+	}
+	a.chain = chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
+	a.chain.Observe = func(run admission.Run) {
+		if name := a.names[run.Plugin]; run.Outcome == admission.OutcomePatched && !slices.Contains(a.outcome.patchedBy, name) {
+			a.outcome.patchedBy = append(a.outcome.patchedBy, name)
+		}
+	}
+	return a
+}
+
+// endpoint returns the endpoint with a name, such as "validate/fail". Without a name, it is both
+// phases of all plugins.
+func (a *asker) endpoint(name string) (*endpoint, error) {
+	if known := a.endpoints[name]; known != nil {
+		return known, nil
+	}
+	both := []admission.Phase{admission.Mutate, admission.Validate}
+	found := &endpoint{phases: both, chain: a.chain}
+	if name != "" {
+		first, which, _ := strings.Cut(name, "/")
+		at := slices.IndexFunc(both, func(p admission.Phase) bool { return p.String() == first })
+		if at < 0 || len(a.endpoints) > groupsMax {
+			return nil, fmt.Errorf("the recorded answer has the endpoint %q, want mutate or validate, perhaps followed by /fail, /ignore or /<Plugin>", name)
+		}
+		found.phases = both[at : at+1]
+		found.chain = a.chain.Select(func(p *admission.Plugin, settings *admission.Settings) bool {
+			ignores := settings.FailurePolicy == admissionregistrationv1.Ignore
+			return which == "" || which == "fail" && !ignores || which == "ignore" && ignores || p.Name == which
+		})
+	}
+	a.endpoints[name] = found
+	return found, nil
+}
+
+// ask returns the answer to a review at an endpoint. It describes the review in result, if that is
+// not nil.
+func (a *asker) ask(ctx context.Context, body []byte, name string, result *report.Result) (*outcome, error) {
+	e, err := a.endpoint(name)
+	if err != nil {
+		return nil, err
+	}
+	r := codec.Acquire()
+	defer r.Release()
+	if err := r.Decode(body); err != nil {
+		return nil, err
+	}
+	if result != nil {
+		review.Describe(r, result)
+		result.UID = strings.Clone(r.UID())
+	}
+	o := &outcome{decision: recording.Allowed}
+	a.outcome = o
+	for _, phase := range e.phases {
+		_, err := e.chain.Review(ctx, r, phase)
+		if failure, ok := errors.AsType[*admission.FailureError](err); ok {
+			o.decision, o.plugin, o.message = recording.Failed, failure.Plugin, strings.Clone(failure.Error())
+			return o, nil
+		}
+		if err != nil {
+			return nil, errors.New(err.Error()) // which owns its text
+		}
+		if !r.Response.Allowed {
+			o.decision = recording.Denied
+			break
+		}
+	}
+	for _, warning := range r.Response.Warnings() {
+		o.warnings = append(o.warnings, strings.Clone(warning))
+	}
+	if status := &r.Response.Status; !r.Response.Allowed {
+		o.plugin, o.code, o.reason, o.message = r.Response.DeniedBy, status.Code, strings.Clone(status.Reason), strings.Clone(status.Message)
+	} else {
+		o.patch = slices.Clone(r.Response.Patch)
+	}
+	return o, nil
+}

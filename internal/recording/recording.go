@@ -1,0 +1,259 @@
+// Package recording writes reviews that were answered into a folder, and reads them again. A
+// recording is two files: <name>.json has the AdmissionReview as kube-apiserver sent it, and
+// <name>.answer has the Answer. Secrets are left out, see redact.
+//
+// Names begin with the time, so that their order is that of the reviews. They end in .allowed,
+// .denied or .failed before the extension, which the load generator takes for the decision that
+// it expects.
+package recording
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// DefaultDir is the folder of recordings in the container of the chart, and the one that
+// "fastadmit recordings" reads without an argument.
+const DefaultDir = "/var/lib/fastadmit/recordings"
+
+const (
+	// reviewBytesMax is the largest review that is recorded. The largest object that etcd
+	// stores by default has 1.5 MiB, and an update has it twice.
+	reviewBytesMax = 4 << 20
+
+	// queueMax is how many reviews wait to be written: those of three seconds at the default
+	// rate.
+	queueMax = 64
+
+	// queueBytesMax is how many bytes these have at most: four of the largest reviews.
+	queueBytesMax = 4 * reviewBytesMax
+
+	// keptBytesMax is the largest text of a job that is kept for another one. Nine in ten
+	// reviews are smaller.
+	keptBytesMax = 64 << 10
+
+	// closeMax bounds how long the last reviews are waited for at the end.
+	closeMax = time.Second
+)
+
+// Decision is the kind of an answer.
+type Decision string
+
+// The decisions. A review failed if it was answered with an HTTP error.
+const (
+	Allowed Decision = "allowed"
+	Denied  Decision = "denied"
+	Failed  Decision = "failed"
+)
+
+// Answer is what is known about a recorded review beside the review.
+type Answer struct {
+	Time     time.Time `json:"time"`
+	Endpoint string    `json:"endpoint"` // path of the webhook without the slash before it, such as "validate/fail"
+	Decision Decision  `json:"decision"`
+	Plugin   string    `json:"plugin,omitempty"`  // that denied the review, or failed
+	Message  string    `json:"message,omitempty"` // of a failure
+	// Configuration identifies the configuration that answered.
+	Configuration string `json:"configuration,omitempty"`
+	// LeftOut are the fields of the review, and of the answer, that were changed before it was
+	// written.
+	LeftOut []string `json:"leftOut,omitempty"`
+	// Review is the AdmissionReview with the response. A failed review has none.
+	Review json.RawMessage `json:"review,omitempty"`
+}
+
+// Options configure a Recorder.
+type Options struct {
+	Dir string
+	// Sample is the part of the allowed reviews that is recorded: one in so many, 0 for none.
+	// Denied and failed reviews are all recorded.
+	Sample int64
+	// Rate is the maximum number of reviews that are recorded in a second.
+	Rate int64
+	// Resources are the resources whose reviews are recorded, with group and subresource, such as
+	// "pods", "deployments.apps" and "pods/exec". Empty means all.
+	Resources []string
+	// FilesMax and BytesMax bound what is in the folder, and AgeMax how long it stays. The oldest
+	// recordings are removed first.
+	FilesMax, BytesMax int64
+	AgeMax             time.Duration
+	// Secrets writes reviews as they came, with all secrets.
+	Secrets bool
+
+	Log     *slog.Logger
+	Metrics *metrics.Set
+}
+
+// A Recorder writes reviews in the background. Take never waits.
+type Recorder struct {
+	o         Options
+	resources []resource
+	seen      atomic.Uint64 // allowed reviews
+	rate      rate
+	queue     chan *job
+	queued    atomic.Int64 // bytes in the queue
+	folder    folder
+	counted   counters
+	stop      func()
+	stopped   chan struct{} // closed by stop
+	ended     chan struct{} // closed when all is written
+	warned    time.Time
+}
+
+type resource struct{ group, resource, subresource string }
+
+// A job is a review to write. It owns its bytes.
+type job struct {
+	Answer
+	body, answer []byte // parts of text
+	text         []byte
+}
+
+// jobs keeps jobs with the memory of their texts: that of a large one takes longer to get than to
+// fill.
+var jobs = sync.Pool{New: func() any { return new(job) }}
+
+func (j *job) bytes() int64 { return int64(len(j.body) + len(j.answer)) }
+
+type counters struct {
+	written                                   *metrics.Counter
+	full, fast, large, broken, disk, redacted *metrics.Counter
+}
+
+// New returns a Recorder, which writes from a goroutine of its own until Close. It makes the
+// folder when it first writes. If that fails, reviews are dropped, counted and logged.
+func New(o *Options) *Recorder {
+	r := newRecorder(o)
+	go r.run()
+	return r
+}
+
+// newRecorder returns a Recorder that does not write yet.
+func newRecorder(o *Options) *Recorder {
+	r := &Recorder{o: *o, queue: make(chan *job, queueMax), stopped: make(chan struct{}), ended: make(chan struct{})}
+	r.stop = sync.OnceFunc(func() { close(r.stopped) })
+	for _, name := range o.Resources {
+		r.resources = append(r.resources, parseResource(name))
+	}
+	r.rate.max = o.Rate
+	dropped := func(reason string) *metrics.Counter {
+		return o.Metrics.NewCounter(fmt.Sprintf("fastadmit_recordings_dropped_total{reason=%q}", reason))
+	}
+	r.counted = counters{
+		written: o.Metrics.NewCounter("fastadmit_recordings_total"), redacted: o.Metrics.NewCounter("fastadmit_recordings_changed_total"),
+		full: dropped("queue"), fast: dropped("rate"), large: dropped("size"), broken: dropped("unreadable"), disk: dropped("disk"),
+	}
+	r.folder = folder{dir: o.Dir, filesMax: o.FilesMax, bytesMax: o.BytesMax, ageMax: o.AgeMax}
+	o.Metrics.NewGauge("fastadmit_recordings_files", func() float64 { return float64(r.folder.files.Load()) })
+	o.Metrics.NewGauge("fastadmit_recordings_bytes", func() float64 { return float64(r.folder.bytes.Load()) })
+	return r
+}
+
+// parseResource reads "resource[.group][/subresource]".
+func parseResource(name string) (r resource) {
+	name, r.subresource, _ = strings.Cut(name, "/")
+	r.resource, r.group, _ = strings.Cut(name, ".")
+	return r
+}
+
+// Take records a review that was answered, unless the options leave it out. It copies what it
+// keeps. The strings of the answer must not be views of the review; Time and Review are set here.
+func (r *Recorder) Take(answer *Answer, review *codec.Review, body []byte) {
+	if answer.Decision == Allowed && (r.o.Sample == 0 || r.seen.Add(1)%uint64(r.o.Sample) != 0) || !r.selects(review) {
+		return
+	}
+	now := time.Now()
+	switch {
+	case len(body) > reviewBytesMax:
+		r.counted.large.Inc()
+		return
+	case !r.rate.take(now):
+		r.counted.fast.Inc()
+		return
+	case len(r.queue) == cap(r.queue) || r.queued.Load()+int64(len(body)) > queueBytesMax:
+		r.counted.full.Inc()
+		return
+	}
+	j := jobs.Get().(*job)
+	j.Answer = *answer
+	j.Time = now.UTC()
+	j.text = append(j.text[:0], body...)
+	if answer.Decision != Failed {
+		j.text = review.AppendResponse(j.text)
+	}
+	j.body, j.answer = j.text[:len(body):len(body)], j.text[len(body):]
+	r.queued.Add(j.bytes())
+	select {
+	case r.queue <- j:
+	default:
+		r.release(j)
+		r.counted.full.Inc()
+	}
+}
+
+// release takes a job out of the count of the queue, and keeps it for another review.
+func (r *Recorder) release(j *job) {
+	r.queued.Add(-j.bytes())
+	text := j.text
+	if cap(text) > keptBytesMax {
+		text = nil
+	}
+	*j = job{text: text}
+	jobs.Put(j)
+}
+
+func (r *Recorder) selects(review *codec.Review) bool {
+	if len(r.resources) == 0 {
+		return true
+	}
+	of := review.Resource()
+	for i := range r.resources {
+		if w := &r.resources[i]; w.resource == of.Resource && w.group == of.Group && w.subresource == review.SubResource() {
+			return true
+		}
+	}
+	return false
+}
+
+// Close ends the recording. It waits until all is written, for a second at most.
+func (r *Recorder) Close() {
+	r.stop()
+	select {
+	case <-r.ended:
+	case <-time.After(closeMax):
+	}
+}
+
+// A rate allows a number of events in each second.
+type rate struct {
+	max    int64
+	second atomic.Int64 // the second, shifted by countBits, and the number of events in it
+}
+
+const countBits = 24
+
+func (r *rate) take(now time.Time) bool {
+	second := now.Unix() << countBits
+	for {
+		last := r.second.Load()
+		next := last + 1
+		if last>>countBits != second>>countBits {
+			next = second + 1
+		}
+		if next&(1<<countBits-1) > r.max {
+			return false
+		}
+		if r.second.CompareAndSwap(last, next) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package recording
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// lastApplied is the annotation in which "kubectl apply" keeps a copy of the object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// apiExtra begins the names of the extra attributes of users that kube-apiserver sets itself. They
+// say which Pod, node and credential a token belongs to, and are no secrets. NodeRestriction and
+// policies read them.
+const apiExtra = "authentication.kubernetes.io/"
+
+// A redaction replaces secrets in a review. Names of members stay, because policies look at them.
+type redaction struct {
+	codec.Object
+	leftOut []string
+}
+
+// redact returns a review without what must not be written down, and the paths of what was
+// replaced:
+//
+//   - the values of data and stringData of Secrets, and their copy by "kubectl apply"
+//   - the tokens in TokenRequests and TokenReviews
+//   - the arguments of commands of pods/exec, and the query of proxied paths
+//   - the values in the user's extra attributes, except those that kube-apiserver sets
+func redact(body []byte) ([]byte, []string, error) {
+	var r redaction
+	r.Reset(body)
+	request := r.Get("request")
+	for name, values := range request.Get("userInfo", "extra").Members() {
+		if !strings.HasPrefix(name, apiExtra) {
+			r.clearElements(values.Len(), 0, "request", "userInfo", "extra", name)
+		}
+	}
+	isSecret := func(resource string) bool {
+		return request.Get(resource, "resource").String() == "secrets" && request.Get(resource, "group").String() == ""
+	}
+	secret := isSecret("resource") || isSecret("requestResource")
+	for _, at := range [...]string{"object", "oldObject"} {
+		r.object(at, secret)
+	}
+	if err := r.Err(); err != nil {
+		return nil, nil, fmt.Errorf("recording: cannot read a review: %w", err)
+	}
+	if len(r.leftOut) == 0 {
+		return body, nil, nil
+	}
+	text := r.Root().AppendJSON(nil)
+	if err := r.Err(); err != nil {
+		return nil, nil, fmt.Errorf("recording: cannot leave out secrets: %w", err)
+	}
+	return text, r.leftOut, nil
+}
+
+// object replaces the secrets of an object of the request.
+func (r *redaction) object(at string, secret bool) {
+	object := r.Get("request", at)
+	kind := object.Get("kind").String()
+	switch {
+	case secret || kind == "Secret":
+		for _, field := range [...]string{"data", "stringData"} {
+			r.clearMembers("request", at, field)
+		}
+		r.clear("request", at, "metadata", "annotations", lastApplied)
+	case kind == "TokenRequest":
+		r.clear("request", at, "status", "token")
+	case kind == "TokenReview":
+		r.clear("request", at, "spec", "token")
+	case kind == "PodExecOptions":
+		r.clearElements(object.Get("command").Len(), 1, "request", at, "command")
+	case strings.HasSuffix(kind, "ProxyOptions"):
+		if path, _, ok := strings.Cut(object.Get("path").String(), "?"); ok {
+			r.set(path, "request", at, "path")
+		}
+	}
+}
+
+func (r *redaction) set(text string, path ...string) {
+	r.SetString(text, path...)
+	r.leftOut = append(r.leftOut, strings.Join(path, "."))
+}
+
+// clear replaces the text at a path, if there is one.
+func (r *redaction) clear(path ...string) {
+	if value := r.Get(path...); value.Exists() && value.JSON() != `""` {
+		r.set("", path...)
+	}
+}
+
+func (r *redaction) clearMembers(path ...string) {
+	var names []string
+	for name := range r.Get(path...).Members() {
+		names = append(names, strings.Clone(name))
+	}
+	for _, name := range names {
+		r.clear(append(slices.Clone(path), name)...)
+	}
+}
+
+// clearElements replaces the elements of an array of n, from the one at from on.
+func (r *redaction) clearElements(n, from int, path ...string) {
+	if n <= from {
+		return
+	}
+	kept := make([]string, n)
+	for i, value := range r.Get(path...).Elements() {
+		if i < from {
+			kept[i] = value.String()
+		}
+	}
+	text, _ := json.Marshal(kept) // strings can be marshalled
+	r.Set(string(text), path...)
+	r.leftOut = append(r.leftOut, strings.Join(path, "."))
+}
+
+// withoutPatch removes the patch from an answer: it may have what was left out of the object.
+func withoutPatch(answer []byte) ([]byte, error) {
+	var review, response map[string]json.RawMessage
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(answer, &review); err != nil {
+		return nil, err
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(review["response"], &response); err != nil {
+		return nil, err
+	}
+	delete(response, "patch")
+	delete(response, "patchType")
+	var err error
+	if review["response"], err = json.Marshal(response); err != nil {
+		return nil, err
+	}
+	return json.Marshal(review)
+}
