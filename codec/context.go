@@ -32,6 +32,17 @@ func (e *ContextError) Error() string {
 
 func (e *ContextError) Unwrap() error { return e.Err }
 
+// PacerKey is the context key of a review's Pacer. Without one, loops only look whether the
+// context has ended.
+type PacerKey struct{}
+
+// A Pacer lets loops wait while the work for others has precedence.
+type Pacer interface {
+	// Continue returns when the loop may continue, or the error of ctx if that has ended. Only the
+	// review's goroutine calls it.
+	Continue(ctx context.Context) error
+}
+
 // isInterrupted reports whether a loop must stop at its nth element, because the context
 // has ended.
 func (o *Object) isInterrupted(n int) bool { return n%checkEach == checkEach-1 && o.hasEnded() }
@@ -40,7 +51,12 @@ func (o *Object) hasEnded() bool {
 	if o.ctx == nil {
 		return false
 	}
-	err := o.ctx.Err()
+	var err error
+	if pacer, ok := o.ctx.Value(PacerKey{}).(Pacer); ok {
+		err = pacer.Continue(o.ctx)
+	} else {
+		err = o.ctx.Err()
+	}
 	if err != nil && o.err == nil {
 		o.err = &ContextError{err}
 	}

@@ -103,3 +103,34 @@ func TestSetContext(t *testing.T) {
 		f(10*each, 10, edited, false)
 	}
 }
+
+// A pacer counts how often a loop asks whether it may continue.
+type pacer struct{ asked int }
+
+func (p *pacer) Continue(ctx context.Context) error {
+	p.asked++
+	return ctx.Err()
+}
+
+// TestPacer has loops ask the Pacer of their context, which looks at the end of the context.
+func TestPacer(t *testing.T) {
+	r := codec.Acquire()
+	defer r.Release()
+	const n = 10_000
+	body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"l":[0` +
+		strings.Repeat(",1", n-1) + `]}}}`
+	if err := r.Decode([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int{100, 2} {
+		p := new(pacer)
+		r.SetContext(&counted{Context: context.WithValue(t.Context(), codec.PacerKey{}, p), left: left})
+		seen := 0
+		for range r.Object.Get("l").Elements() {
+			seen++
+		}
+		if want := min(n/1024, left+1); p.asked != want || (r.Err() != nil) != (left == 2) || (seen == n) != (left == 100) {
+			t.Errorf("%d left: asked %d times, saw %d, got %v, want %d times", left, p.asked, seen, r.Err(), want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fastadmit/fastadmit/cluster"
@@ -25,6 +26,10 @@ const (
 	// run, and 100 that wait all had one after half a second.
 	sliceMax = 5 * time.Millisecond
 
+	// idleMax is how long a turn stays without a look at the clock while others wait. Whoever has it
+	// waits for something else, such as a backend. Loops look ten times as often.
+	idleMax = 20 * time.Millisecond
+
 	// gapMax is the most that counts between two looks at the clock. Loops look more often. A
 	// longer time was spent waiting for something else, such as a webhook or a processor.
 	gapMax = time.Millisecond
@@ -37,10 +42,13 @@ type caller struct{ user, namespace string }
 type Turns struct {
 	now func() time.Time
 
+	waited, givenUp atomic.Uint64
+
 	mu      sync.Mutex
 	free    int
 	waiting []*queue // one for each caller that waits, the next one first
 	queues  map[caller]*queue
+	held    map[*Work]time.Time // the works that have a turn, and when each looked at the clock
 }
 
 // A queue has the work of one caller that waits, in the order in which it came.
@@ -53,12 +61,19 @@ type queue struct {
 func New() *Turns { return newTurns(max(runtime.GOMAXPROCS(0)-1, 1), time.Now) }
 
 func newTurns(n int, now func() time.Time) *Turns {
-	return &Turns{now: now, free: n, queues: make(map[caller]*queue)}
+	return &Turns{now: now, free: n, queues: make(map[caller]*queue), held: make(map[*Work]time.Time)}
 }
+
+// Waited returns how often work has waited for a turn.
+func (t *Turns) Waited() uint64 { return t.waited.Load() }
+
+// GivenUp returns how often the time of work ended while it waited for a turn.
+func (t *Turns) GivenUp() uint64 { return t.givenUp.Load() }
 
 // take waits for a turn. It returns the error of ctx if that ends before.
 func (t *Turns) take(ctx context.Context, of caller) error {
 	t.mu.Lock()
+	t.takeBackLocked()
 	if t.free > 0 {
 		t.free--
 		t.mu.Unlock()
@@ -71,10 +86,14 @@ func (t *Turns) take(ctx context.Context, of caller) error {
 	return t.wait(ctx, of, granted)
 }
 
-// pass gives a turn to the next caller, if another one waits, and waits for the next turn of its
-// own caller. It returns the error of ctx if that ends before: then the turn is lost.
-func (t *Turns) pass(ctx context.Context, of caller) error {
+// pass gives the turn of w to the next caller, if another one waits, and waits for the next turn
+// of its own caller. It returns the error of ctx if that ends before: then the turn is lost.
+func (t *Turns) pass(ctx context.Context, w *Work, of caller) error {
 	t.mu.Lock()
+	if _, has := t.held[w]; !has {
+		t.mu.Unlock()
+		return t.take(ctx, of)
+	}
 	if !slices.ContainsFunc(t.waiting, func(q *queue) bool { return q.caller != of && len(q.work) > 0 }) {
 		t.mu.Unlock()
 		return nil
@@ -83,9 +102,43 @@ func (t *Turns) pass(ctx context.Context, of caller) error {
 	granted := make(chan struct{})
 	q.work = slices.Insert(q.work, 0, granted)
 	t.waiting = append(slices.DeleteFunc(t.waiting, func(other *queue) bool { return other == q }), q)
+	delete(t.held, w)
 	t.giveLocked()
 	t.mu.Unlock()
 	return t.wait(ctx, of, granted)
+}
+
+// hold records that w, which has a turn, looked at the clock. It returns false if the turn was
+// taken back.
+func (t *Turns) hold(w *Work, now time.Time, isNew bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.held[w]; !ok && !isNew {
+		return false
+	}
+	t.held[w] = now
+	return true
+}
+
+// release gives the turn of w to the next caller, unless it was taken back.
+func (t *Turns) release(w *Work) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.held[w]; ok {
+		delete(t.held, w)
+		t.giveLocked()
+	}
+}
+
+// takeBackLocked gives turns to others that nobody uses.
+func (t *Turns) takeBackLocked() {
+	now := t.now()
+	for w, looked := range t.held {
+		if now.Sub(looked) > idleMax {
+			delete(t.held, w)
+			t.giveLocked()
+		}
+	}
 }
 
 // queue returns the queue of a caller. A new one is behind all others.
@@ -101,14 +154,24 @@ func (t *Turns) queue(of caller) *queue {
 }
 
 func (t *Turns) wait(ctx context.Context, of caller, granted chan struct{}) error {
-	select {
-	case <-granted:
-		return nil
-	case <-ctx.Done():
-		if !t.forget(of, granted) {
-			t.give() // it was granted at the same time
+	t.waited.Add(1)
+	idle := time.NewTicker(idleMax)
+	defer idle.Stop()
+	for {
+		select {
+		case <-granted:
+			return nil
+		case <-idle.C:
+			t.mu.Lock()
+			t.takeBackLocked()
+			t.mu.Unlock()
+		case <-ctx.Done():
+			t.givenUp.Add(1)
+			if !t.forget(of, granted) {
+				t.give() // it was granted at the same time
+			}
+			return ctx.Err()
 		}
-		return ctx.Err()
 	}
 }
 
@@ -180,7 +243,7 @@ func Of(ctx context.Context) *Work {
 
 // Continue is called in loops that may run long, in place of ctx.Err. Work that has run for a
 // while waits here for its turn. The error is that of ctx. Whoever calls Continue calls Leave
-// after the loop, and before it waits for something else.
+// after the loop, and before it waits for something else. Otherwise others get the turn later.
 func (w *Work) Continue(ctx context.Context) error {
 	if err := ctx.Err(); err != nil || w == nil || w.turns == nil {
 		return err
@@ -192,16 +255,23 @@ func (w *Work) Continue(ctx context.Context) error {
 		w.slice += gap
 	}
 	w.looked = now
-	if w.ran <= freeMax || w.hasTurn && w.slice <= sliceMax {
+	if w.ran <= freeMax {
+		return nil
+	}
+	if w.hasTurn = w.hasTurn && w.turns.hold(w, now, false); w.hasTurn && w.slice <= sliceMax {
 		return nil
 	}
 	user, namespace := w.requester.Requester()
-	wait := w.turns.take
-	if w.hasTurn {
-		wait = w.turns.pass
+	var err error
+	if of := (caller{user, namespace}); w.hasTurn {
+		err = w.turns.pass(ctx, w, of)
+	} else {
+		err = w.turns.take(ctx, of)
 	}
-	err := wait(ctx, caller{user, namespace})
-	w.hasTurn, w.slice = err == nil, 0
+	if w.hasTurn, w.slice = err == nil, 0; w.hasTurn {
+		w.looked = w.turns.now()
+		w.turns.hold(w, w.looked, true)
+	}
 	return err
 }
 
@@ -209,7 +279,7 @@ func (w *Work) Continue(ctx context.Context) error {
 func (w *Work) Leave() {
 	if w != nil && w.hasTurn {
 		w.hasTurn = false
-		w.turns.give()
+		w.turns.release(w)
 	}
 }
 

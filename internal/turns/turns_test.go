@@ -116,7 +116,9 @@ func TestOrder(t *testing.T) {
 	join(all, caller{user: "a"}, later)
 	join(all, caller{user: "b"}, other)
 	passed := make(chan error)
-	go func() { passed <- all.pass(t.Context(), caller{user: "a"}) }()
+	w := all.Begin(user("a"))
+	all.hold(&w, all.now(), true)
+	go func() { passed <- all.pass(t.Context(), &w, caller{user: "a"}) }()
 	<-other
 	all.give()
 	if err := <-passed; err != nil {
@@ -247,5 +249,52 @@ func TestNone(t *testing.T) {
 	}
 	if err := Continue(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the error of the context", err)
+	}
+}
+
+// TestIdle has a turn of which nobody makes use go to other work, at the end of the time that it
+// stays, and right behind. The first work waits for another turn then.
+func TestIdle(t *testing.T) {
+	for more := range time.Duration(3) {
+		c := &clock{time.Unix(1, 0)}
+		all := newTurns(1, c.read)
+		idle := begun(t, all, "a")
+		if err := c.run(t, t.Context(), idle, freeMax+gapMax); err != nil || !idle.hasTurn {
+			t.Fatalf("got %v, a turn %v", err, idle.hasTurn)
+		}
+		c.now = c.now.Add(idleMax + more - 1)
+		next := begun(t, all, "b")
+		next.ran = freeMax + 1
+		ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		err := next.Continue(ended)
+		cancel()
+		isTaken := more == 2
+		if next.hasTurn != isTaken || (err == nil) != isTaken || all.Waited() != all.GivenUp() || (all.Waited() == 0) != isTaken {
+			t.Errorf("%v: got %v, a turn %v, waited %d times, gave up %d", idleMax+more-1, err, next.hasTurn, all.Waited(), all.GivenUp())
+		}
+		if isTaken {
+			ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := idle.Continue(ended); !errors.Is(err, context.DeadlineExceeded) || idle.hasTurn {
+				t.Errorf("the first work got %v, a turn %v", err, idle.hasTurn)
+			}
+			cancel()
+		}
+		idle.Leave()
+		next.Leave()
+		if all.free != 1 || len(all.queues) != 0 || len(all.held) != 0 {
+			t.Errorf("got %d turns left, %d queues, %d held, want 1 and none", all.free, len(all.queues), len(all.held))
+		}
+	}
+}
+
+// TestIdleWhileWaiting has work that waits get the turn of which nobody makes use any more.
+func TestIdleWhileWaiting(t *testing.T) {
+	all := newTurns(1, time.Now)
+	for _, name := range []string{"a", "b"} {
+		w := all.Begin(user(name))
+		w.ran = freeMax + 1
+		if err := w.Continue(t.Context()); err != nil || !w.hasTurn {
+			t.Errorf("%s: got %v, a turn %v", name, err, w.hasTurn)
+		}
 	}
 }
