@@ -79,6 +79,7 @@ docs: ## update the generated parts of documents
 kubernetes: ## move all modules and what is generated to VERSION of Kubernetes' libraries; CONTRIBUTING.md has the other steps
 	tools/kubernetes "$(VERSION)"
 	go test -vet=off ./handlers/mutatingadmissionpolicy -run TestSchema -update
+	go test -vet=off ./internal/policy/patching -run TestTypes -update
 	cd deploy && go test -vet=off . -run TestCRDs -update
 	e2e/run review -run TestBuiltIn -update
 	$(MAKE) docs

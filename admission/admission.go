@@ -58,6 +58,9 @@ type Plugin struct {
 	// FirstRelease is the first Kubernetes minor release that had the plugin, empty if all
 	// releases that can be emulated have it.
 	FirstRelease string
+	// OnSince is the first minor release whose kube-apiserver runs the plugin by default and has the
+	// plugin's feature gate on by default, if that is a later one than FirstRelease.
+	OnSince string
 	// LastRelease is the last Kubernetes minor release that had the plugin,
 	// empty if v1.36 has it.
 	LastRelease string

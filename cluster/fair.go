@@ -51,6 +51,9 @@ func asCaller(ctx context.Context, plugin, namespace string) context.Context {
 	} else if r, ok := ctx.Value(CallerKey{}).(Requester); ok {
 		c[callerUser], c[callerNamespace] = r.Requester()
 		c[callerUser] = tenantOf(c[callerUser])
+		if working, ok := r.(interface{ Leave() }); ok {
+			working.Leave() // the API server may take long to answer
+		}
 	}
 	if c[callerNamespace] == "" {
 		c[callerNamespace] = namespace

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -77,7 +76,7 @@ func TestJSONLen(t *testing.T) {
 	}
 	for _, r := range "éßłЖ中文日\u00a0\u200b\u2028\ufeff\ufffd\U0001f600\U000e0001\u0080\u0085" {
 		switch {
-		case unicode.IsPrint(r):
+		case IsPrintable(r):
 			f(string(r), utf8.RuneLen(r))
 		case r >= 1<<16:
 			f(string(r), 12)

@@ -52,9 +52,9 @@ func escaped(s string, bytes int) (end, written int) {
 			var r rune
 			r, size = utf8.DecodeRuneInString(s[i:])
 			switch n = size; {
-			case size == utf8.UTFMax && !unicode.IsPrint(r):
+			case size == utf8.UTFMax && !IsPrintable(r):
 				n = 2 * escapedMax // two units of UTF-16
-			case size == 1 || !unicode.IsPrint(r): // 1: not UTF-8
+			case size == 1 || !IsPrintable(r): // 1: not UTF-8
 				n = escapedMax
 			}
 		}
@@ -65,4 +65,13 @@ func escaped(s string, bytes int) (end, written int) {
 		i += size
 	}
 	return len(s), written
+}
+
+// IsPrintable reports whether a character can be seen where it is printed. It is unicode.IsPrint
+// without the characters that have no width although they are letters or marks: Hangul fillers, joiners
+// and variation selectors (Unicode's Default_Ignorable_Code_Point). With those, two different names
+// look the same. Terminals' control characters, changes of the direction of text, and other
+// spaces than U+0020 are not printable either.
+func IsPrintable(r rune) bool {
+	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -24,7 +23,7 @@ func TestTruncateString(t *testing.T) {
 		for _, r := range s { // characters with the longest escapes
 			if r == 0x7f {
 				most += len(`\u007f`) - 1
-			} else if n := utf8.RuneLen(r); r > 0x7f && r != '\u2028' && r != '\u2029' && !unicode.IsPrint(r) {
+			} else if n := utf8.RuneLen(r); r > 0x7f && r != '\u2028' && r != '\u2029' && !codec.IsPrintable(r) {
 				most += len(utf16.Encode([]rune{r}))*len(`\u0080`) - n
 			}
 		}

@@ -4,6 +4,8 @@
 package handlers
 
 import (
+	"cmp"
+
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
@@ -72,12 +74,12 @@ func DefaultOptions() Options {
 // InTree returns the plugins in the order in which they run. The order is that of
 // kube-apiserver (k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go
 // AllOrderedPlugins). A plugin that was removed from Kubernetes has the place that it
-// had in its last release. A plugin that is newer than options.Version stays in the table, and is
-// not on by default.
+// had in its last release. A plugin that is newer than options.Version, or whose feature gate
+// is off there, stays in the table, and is not on by default.
 func InTree(options Options) []admission.Plugin {
 	table := all(options)
 	for i := range table {
-		if first := table[i].FirstRelease; first != "" {
+		if first := cmp.Or(table[i].OnSince, table[i].FirstRelease); first != "" {
 			table[i].OnByDefault = table[i].OnByDefault && options.Version.Has(first)
 		}
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // hostile are the namespaces for whose objects the webhook misbehaves.
-var hostile = []string{"causes", "warnings", "slow", "failing"}
+var hostile = []string{"causes", "warnings", "slow", "failing", "flooding"}
 
 // webhookConfiguration has one webhook, for objects that no recording has.
 func webhookConfiguration(webhook *httptest.Server) []byte {

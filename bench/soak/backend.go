@@ -53,7 +53,7 @@ func newBackend() *httptest.Server {
 }
 
 // newWebhook starts the webhook of webhookConfiguration. It allows all objects. Its answers for
-// the namespaces of an attack are large, late or failures.
+// the namespaces of an attack are large, late, failures, or headers without end.
 func newWebhook() *httptest.Server {
 	return httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review struct {
@@ -75,11 +75,31 @@ func newWebhook() *httptest.Server {
 		case "failing":
 			http.Error(w, "no", http.StatusInternalServerError)
 			return
+		case "flooding":
+			flood(w)
+			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,"allowed":true%s}}`, review.APIVersion,
 			review.Request.UID, more)
 	}))
+}
+
+// flood sends informational answers until the caller leaves.
+func flood(w http.ResponseWriter) {
+	hijacker, ok := w.(http.Hijacker)
+	if !ok {
+		return // it is HTTP/2, which the server does not offer
+	}
+	conn, _, err := hijacker.Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	answers := []byte(strings.Repeat("HTTP/1.1 103 Early Hints\r\na: b\r\n\r\n", 1000))
+	for err == nil {
+		_, err = conn.Write(answers)
+	}
 }
 
 // backendFiles are the configuration files with the backend's address.

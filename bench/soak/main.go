@@ -9,6 +9,10 @@
 // kube-apiserver sends it, with a token. The attacks come from other addresses. Most of
 // them have no token; large and broken reviews have the token. Others come from the objects
 // of a tenant in an API server, and from the backends of webhooks.
+//
+// Where other programs use the processors, nobody can tell a late answer of fastadmit from a late
+// start of its process. There the soak needs priority: nice -n -15, and, where Linux groups processes by session
+// (/proc/sys/kernel/sched_autogroup_enabled), echo -15 >/proc/self/autogroup in the shell before.
 package main
 
 import (
@@ -128,7 +132,7 @@ func (o *options) run(ctx context.Context) error {
 	attacks.wait()
 	seen := <-watched
 	attacks.print()
-	return errors.Join(errors.Join(wrong...), seen.judge(), probes.judge(), through.judge(), server.settles(quiet))
+	return errors.Join(errors.Join(wrong...), seen.judge(), probes.judge(), through.judge(), server.settles(ctx, quiet))
 }
 
 // good is the load of a cluster's API servers: all recordings.

@@ -20,6 +20,9 @@ const (
 	// probeMax is the timeout of a kubelet's probe (k8s.io/api core/v1 Probe.timeoutSeconds).
 	probeMax = time.Second
 
+	// scrapeMax is Prometheus' default scrape_timeout.
+	scrapeMax = 10 * time.Second
+
 	// checkMax is the timeout of a review in the cluster's configuration.
 	checkMax = 10 * time.Second
 
@@ -56,6 +59,7 @@ func startProbes(ctx context.Context, s *server, control string) *probes {
 	p := &probes{all: []*probe{
 		{name: "GET /livez", within: probeMax, ask: health(ops + "/livez")},
 		{name: "GET /readyz", within: probeMax, ask: health(ops + "/readyz")},
+		{name: "GET /metrics", within: scrapeMax, ask: health(ops + "/metrics")},
 		{name: "GET of the control", within: probeMax, ask: health(control)},
 		{name: "review allowed by a parameter", within: checkMax, ask: check(client, s, "parameterized", `"text":"good"`, true)},
 		{name: "review denied by a parameter", within: checkMax, ask: check(client, s, "parameterized", `"text":"bad"`, false)},

@@ -143,7 +143,7 @@ type server struct {
 	address string        // host:port on loopback
 	ended   chan struct{} // closed when the process has ended
 	err     error         // why it ended; set before ended is closed
-	group   string        // folder of its control group
+	group   group
 }
 
 // start starts the binary in a control group of its own.
@@ -151,12 +151,9 @@ func start(o *options, dir, backend, api string) (*server, error) {
 	if err := write(dir, backend, api); err != nil {
 		return nil, err
 	}
-	group, err := newGroup(o.memory)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a control group for memory: %w", err)
-	}
+	group := newGroup(o.memory)
 	// The shell enters the control group before it becomes fastadmit.
-	cmd := exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"), o.binary, "serve",
+	cmd := exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, group.entrance(), o.binary, "serve",
 		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
 		"--kubeconfig="+filepath.Join(dir, "kubeconfig"),
 		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+
@@ -251,30 +248,10 @@ func withNamespaces(cluster []byte) []byte {
 	return cluster
 }
 
-// newGroup makes a control group with a memory limit and without swap. (Linux
-// Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst)
-func newGroup(memory int64) (string, error) {
-	root, limit, swap, swapMax := "/sys/fs/cgroup", "memory.max", "memory.swap.max", "0"
-	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
-		root, limit = filepath.Join(root, "memory"), "memory.limit_in_bytes"
-		swap, swapMax = "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10) // memory and swap
-	}
-	group := filepath.Join(root, fmt.Sprintf("fastadmit-soak-%d", os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil {
-		return "", err
-	}
-	for _, file := range []struct{ name, value string }{{limit, strconv.FormatInt(memory, 10)}, {swap, swapMax}} {
-		if err := os.WriteFile(filepath.Join(group, file.name), []byte(file.value), 0o600); err != nil {
-			return "", errors.Join(err, os.Remove(group))
-		}
-	}
-	return group, nil
-}
-
 // kill ends the process and removes its control group.
 func (s *server) kill() {
 	s.Kill()
-	_ = os.Remove(s.group)
+	s.group.remove()
 }
 
 // A look is a measurement of the process.
@@ -390,17 +367,17 @@ func (w *watch) judge() error {
 	return nil
 }
 
-// settles waits until the process has no more goroutines and files than before the load.
-func (s *server) settles(before look) error {
+// settles waits until the process has no more goroutines and files than before the load, or ctx ends.
+func (s *server) settles(ctx context.Context, before look) error {
 	const others = 5 // goroutines of the runtime, and the connection for the metrics
 	var l look
-	for begin := time.Now(); time.Since(begin) < settleMax; time.Sleep(time.Second) {
+	for begin := time.Now(); time.Since(begin) < settleMax && ctx.Err() == nil; time.Sleep(time.Second) {
 		var err error
 		if l, err = s.look(); err != nil {
 			return err
 		}
 		if l.goroutines <= before.goroutines+others && l.files <= before.files+others {
-			fmt.Printf("after: %s\n%s\n", l, strings.Join(l.refusals, "\n"))
+			fmt.Printf("after: %s; at most %s in the control group\n%s\n", l, s.group.most(), strings.Join(l.refusals, "\n"))
 			return nil
 		}
 	}

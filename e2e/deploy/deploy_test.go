@@ -26,19 +26,36 @@ const (
 	kustomize = "../../deploy/kustomize/base"
 )
 
+// TestDeploy follows installations: which objects the chart has, who registers the webhooks, and
+// whose certificates they have.
 func TestDeploy(t *testing.T) {
-	s := startStand(t)
+	t.Parallel()
+	s := startShop(t, 20)
 	t.Run("accepted", s.accepted)
-	s.MustKubectl(t, "", "create", "namespace", "shop")
-	s.MustKubectl(t, "", "label", "namespace", "default", "team=a")
 	t.Run("managed", s.managed)
 	t.Run("not-registered", s.notRegistered)
 	t.Run("own-certificate", s.ownCertificate)
 	t.Run("registered-by-others", s.registeredByOthers)
+}
+
+// TestDeployPlugins installs what the chart can enable. It has a cluster of its own, because most
+// of its time passes in waiting.
+func TestDeployPlugins(t *testing.T) {
+	t.Parallel()
+	s := startShop(t, 22)
 	t.Run("extra-plugins", s.extraPlugins)
 	t.Run("policies", s.policies)
 	t.Run("webhooks", s.webhooks)
 	t.Run("pod-kinds", s.podKinds)
+}
+
+// startShop starts a stand with a namespace of a tenant.
+func startShop(t *testing.T, network int) *stand {
+	t.Helper()
+	s := startStand(t, network)
+	s.MustKubectl(t, "", "create", "namespace", "shop")
+	s.MustKubectl(t, "", "label", "namespace", "default", "team=a")
+	return s
 }
 
 // ofOthers are other projects' CRDs for objects in the chart, by the modules in tools/deploy/go.mod.

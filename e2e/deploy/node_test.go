@@ -35,11 +35,12 @@ const nodeName = "node"
 // pod's process finds the API server by --kubeconfig, because the test may not write to the path
 // that pods use.
 type node struct {
-	t      *testing.T
-	client kubernetes.Interface
-	host   string // of the API server
-	binary string
-	dir    string
+	t       *testing.T
+	client  kubernetes.Interface
+	host    string // of the API server
+	binary  string
+	dir     string
+	network int // see stand
 
 	mu      sync.Mutex
 	running map[types.UID]*running
@@ -59,7 +60,7 @@ type running struct {
 func (s *stand) startNode(t *testing.T, binary string) *node {
 	t.Helper()
 	n := &node{
-		t: t, client: s.Client, host: s.Config.Host, binary: binary, dir: t.TempDir(),
+		t: t, client: s.Client, host: s.Config.Host, binary: binary, dir: t.TempDir(), network: s.network,
 		running: make(map[types.UID]*running), proxies: make(map[string]net.Listener),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -165,7 +166,7 @@ func (n *node) complete(ctx context.Context, pod *corev1.Pod, r *running) error 
 func (n *node) startPod(ctx context.Context, pod *corev1.Pod) error {
 	n.started++
 	r := &running{
-		address: fmt.Sprintf("127.%s%d", pods, n.started), dir: filepath.Join(n.dir, string(pod.UID)), ended: make(chan struct{}),
+		address: fmt.Sprintf("127.%d.0.%d", n.network+1, n.started), dir: filepath.Join(n.dir, string(pod.UID)), ended: make(chan struct{}),
 	}
 	if err := n.mount(ctx, pod, r.dir); err != nil {
 		return err

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,27 +12,25 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/walkthrough"
 )
 
-// services and pods are the ranges of the cluster's Services and pods. They are addresses of this
-// machine, so that the test needs no cluster network. A pod's reported address begins with 10, and
-// it listens at the same address with 127.
-const (
-	services = "127.20.0.0/16"
-	pods     = "21.0."
-)
-
 // A stand is a cluster without machines: an API server, and the controllers that an installation
 // needs.
 type stand struct {
 	*cluster.APIServer
 	kubeconfig string
 	helmPath   string
+	// network is the second number of the addresses of the cluster's Services; that of its pods is
+	// the next one. They are addresses of this machine, 127.network.0.0/16, so that the test needs no
+	// cluster network. A pod's reported address begins with 10, and it listens at the same address
+	// with 127.
+	network int
 }
 
-func startStand(t *testing.T) *stand {
+// startStand starts a stand. No other that runs at the same time may have the network.
+func startStand(t *testing.T, network int) *stand {
 	t.Helper()
-	s := &stand{helmPath: walkthrough.Tool(t, "helm")}
+	s := &stand{helmPath: walkthrough.Tool(t, "helm"), network: network}
 	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Flags: map[string]string{
-		"authorization-mode": "RBAC", "service-cluster-ip-range": services,
+		"authorization-mode": "RBAC", "service-cluster-ip-range": fmt.Sprintf("127.%d.0.0/16", network),
 		"disable-admission-plugins": "", // accounts are needed, and taints
 	}})
 	s.kubeconfig = s.Kubeconfig(t)

@@ -22,6 +22,7 @@ const certificateSecret = "fastadmit-certificate"
 // TestPodToken has somebody use the token of fastadmit's pods to get at other accounts of the
 // namespace, and checks that upgrades leave the data of the Secret.
 func TestPodToken(t *testing.T) {
+	t.Parallel()
 	s := &stand{helmPath: walkthrough.Tool(t, "helm")}
 	s.APIServer = cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Flags: map[string]string{
 		"authorization-mode": "RBAC", "disable-admission-plugins": "",

@@ -19,8 +19,7 @@ import (
 var mutatingFeatures = []string{"matching", "conditions", "variables", "patches", "configurations", "reinvocation", "actions"}
 
 // mutating generates a policy. With anywhere, it has one mutation of any place of the object. Only
-// one, because upstream's next mutation would get the object decoded into its Go type, without
-// defaults here.
+// one, because upstream's next mutation would not get what the Go type cannot have.
 func (g *generator) mutating(name string, anywhere bool) (*admissionregistrationv1.MutatingAdmissionPolicy, error) {
 	from, err := g.policy(name)
 	if err != nil {
@@ -184,7 +183,6 @@ func (g *generator) operation(anywhere bool) string {
 		"JSONPatch{op: 'copy', from: " + p + ", path: " + q + "}",
 		"JSONPatch{op: 'move', from: " + p + ", path: " + q + "}",
 		"JSONPatch{op: 'replace', path: " + p + "}",
-		"JSONPatch{op: 'add', path: '/nope', value: 1}",
 		"JSONPatch{op: 'test', path: " + p + ", value: " + v + "}",
 		"JSONPatch{op: 'test', path: '/metadata/name', value: object.metadata.name}",
 		"JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b~c'), value: " + text + "}",
@@ -197,11 +195,35 @@ func (g *generator) operation(anywhere bool) string {
 		"JSONPatch{op: 'add', path: '/metadata/finalizers/-', value: 'example.com/b'}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers/0', value: 'example.com/c'}",
 		"JSONPatch{op: 'copy', from: '/metadata/finalizers/0', path: '/metadata/labels/d'}",
+		"JSONPatch{op: 'add', path: '/nope', value: 1}",
+	}
+	if !anywhere && g.IntN(2) == 0 {
+		return g.emptying()
 	}
 	if !anywhere {
-		return all[7+g.IntN(len(all)-7)]
+		return all[6+g.IntN(len(all)-6)]
 	}
 	return all[g.IntN(len(all))]
+}
+
+// emptying returns an operation that leaves something empty, or that fails if the next mutation does
+// not find what an earlier one has left. The paths are those of any object, or of the recorded kinds;
+// other kinds do not have the fields.
+func (g *generator) emptying() string {
+	list := pick(g, "'/metadata/finalizers'", "'/metadata/ownerReferences'", "'/spec/initContainers'", "'/spec/tolerations'",
+		"'/spec/template/spec/volumes'", "'/spec/template/spec/imagePullSecrets'")
+	object := pick(g, "'/metadata/annotations'", "'/metadata/labels'", "'/spec/nodeSelector'", "'/spec/template/spec/nodeSelector'", "'/data'",
+		"'/spec/selector'")
+	return pick(g,
+		"JSONPatch{op: 'add', path: "+list+", value: []}",
+		"JSONPatch{op: 'add', path: "+object+", value: {}}",
+		"JSONPatch{op: 'add', path: "+pick(g, list, object)+", value: null}",
+		"JSONPatch{op: 'remove', path: "+pick(g, list, object)+"}",
+		"JSONPatch{op: 'add', path: "+object+" + '/x', value: 'eA=='}",
+		"JSONPatch{op: 'remove', path: "+list+" + '/0'}",
+		"JSONPatch{op: 'add', path: '/metadata/labels/seen', value: string([has(object.metadata.finalizers), has(object.metadata.annotations), "+
+			"has(object.spec) && has(object.spec.tolerations)].filter(b, b).size())}",
+	)
 }
 
 // label returns an expression for the value of a label. It is a string, because the Go type has no

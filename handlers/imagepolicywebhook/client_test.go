@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fastadmit/fastadmit/admission"
@@ -66,4 +69,21 @@ func TestClip(t *testing.T) {
 	f(0, map[string]int{"a": most - 1, "b": 1, "c": 64, "no key": 1}, 0, map[string]int{"a": most - 1, "b": 1, "c": 64})
 	f(0, map[string]int{"a": most, "b": 100, "c": 65}, 0, map[string]int{"a": most, "b": 64, "c": 64})
 	f(0, map[string]int{"a": most + 1, "b": 100}, 0, map[string]int{"a": most, "b": 64})
+}
+
+// TestProtocol has a backend that supports HTTP/2, with which its frames without end would take a processor.
+func TestProtocol(t *testing.T) {
+	var got atomic.Value
+	b := new(backendServer)
+	b.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got.Store(r.Proto)
+		says(`{"allowed":true}`)(w, r)
+	}))
+	b.EnableHTTP2 = true
+	b.StartTLS()
+	defer b.Close()
+	chain, _ := b.chain(t, "")
+	if said := message(t, chain, image("a")); said != "" || got.Load() != "HTTP/1.1" {
+		t.Errorf("got %q with %v, want HTTP/1.1", said, got.Load())
+	}
 }

@@ -39,7 +39,8 @@ func applyConfiguration(p *patch, given ref.Val) error {
 	if err := p.merge(configuration); err != nil {
 		return fmt.Errorf("error applying patch: %w", err)
 	}
-	return nil
+	_, err := p.encode() // merge refuses unknown fields
+	return err
 }
 
 func (p *patch) merge(configuration map[string]any) error {

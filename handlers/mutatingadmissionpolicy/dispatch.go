@@ -13,7 +13,6 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/internal/policy"
-	"github.com/fastadmit/fastadmit/internal/policy/cel"
 	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
@@ -131,17 +130,17 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 		}
 		d.Input.HidesNamespace = false
 		for m := range p.Evaluator.mutations {
-			err := d.mutate(p.Evaluator.compiler, &p.Evaluator.mutations[m])
-			switch unserved, isUnserved := errors.AsType[*unservedError](err); {
+			err := d.mutate(p.Evaluator, &p.Evaluator.mutations[m])
+			switch refused, isRefused := errors.AsType[*refusal](err); {
 			case d.Err() != nil:
 				return false, new(admission.Allowed()) // the chain replaces it by a denial or a failure
 			case err == nil:
 				mutated = true
 			case d.Ctx.Err() != nil:
 				return false, new(admission.Errored(d.Ctx.Err()))
-			case isUnserved:
+			case isRefused:
 				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
-				return false, new(admission.Denied(unserved.Denial()))
+				return false, new(admission.Denied(refused.error))
 			case !p.Ignores:
 				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
 				d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
@@ -156,11 +155,11 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 
 // mutate evaluates a mutation and applies it to the object. After an error, the object is
 // unchanged.
-func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
+func (d *dispatch) mutate(by *mutator, m *mutation) error {
 	if m.expression.Err != nil {
 		return m.expression.Err
 	}
-	evaluation := compiler.Begin(d.Input, celconfig.RuntimeCELCostBudget)
+	evaluation := by.compiler.Begin(d.Input, celconfig.RuntimeCELCostBudget)
 	defer evaluation.End()
 	value, err, fatal := evaluation.Evaluate(m.expression)
 	if err = errors.Join(err, fatal); err != nil {
@@ -170,7 +169,8 @@ func (d *dispatch) mutate(compiler *cel.Compiler, m *mutation) error {
 	if !root.FitsDecoded() {
 		return d.Err()
 	}
-	p := patch{ctx: d.Ctx, memory: evaluation, schemas: d.schemas, kind: d.Kind(), before: root.AppendJSON(nil)}
+	p := patch{ctx: d.Ctx, memory: evaluation, schemas: d.schemas, kind: d.Kind(), before: root.AppendJSON(nil),
+		nullTimes: by.nullTimes}
 	if err := m.patch(&p, value); err != nil || p.after == nil {
 		return err
 	}

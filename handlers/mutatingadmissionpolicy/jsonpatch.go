@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"google.golang.org/protobuf/types/known/structpb"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 
-	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
 	"github.com/fastadmit/fastadmit/internal/policy/patching"
@@ -34,30 +35,18 @@ func applyJSONPatch(p *patch, value ref.Val) error {
 	if err != nil && p.ctx.Err() == nil {
 		err = fmt.Errorf("JSON Patch: %w", err)
 	}
-	if err == nil {
-		after = p.withoutEmptied(after)
+	if err != nil {
+		return err
 	}
 	p.after = after
-	return err
-}
-
-// withoutEmptied removes metadata that a patch has emptied from an object of a built-in
-// kind. In-tree, the object is then decoded into a Go type, which omits empty fields, so
-// that the next mutation does not find them.
-func (p *patch) withoutEmptied(after []byte) []byte {
-	var object codec.Object
-	object.Reset(after)
-	for _, name := range [...]string{"annotations", "finalizers", "labels", "ownerReferences"} {
-		v := object.Get("metadata", name)
-		isEmpty := v.IsNull() || (v.Kind() == codec.KindArray || v.Kind() == codec.KindObject) && v.Len() == 0
-		if isEmpty && builtInSchemas().Type(typeName(p.kind)).IsValid() {
-			v.Remove()
+	unknown, err := p.encode()
+	if err == nil && len(unknown) > 0 {
+		for i, field := range unknown {
+			unknown[i] = fmt.Sprintf("unknown field %q", field)
 		}
+		err = &refusal{apierrors.NewInternalError(errors.New("strict decoding error: " + strings.Join(unknown, ", ")))}
 	}
-	if object.Changes() == 0 {
-		return after
-	}
-	return object.Root().AppendJSON(nil)
+	return err
 }
 
 // operationsOf converts a list of JSONPatch values to a JSON Patch. Its operations and

@@ -11,7 +11,7 @@ func TestMemory(t *testing.T) {
 	f := func(kind, expression string, elements int, want string) {
 		t.Helper()
 		object := fmt.Sprintf(`{"metadata":{"annotations":{"a":"b"}},"list":[1%s]}`, strings.Repeat(",1", elements-1))
-		check(t, kind, expression, "apps/v1/deployments", deploymentKind, object, want)
+		check(t, kind, expression, "example.com/v1/shops", `{"group":"example.com","version":"v1","kind":"Shop"}`, object, want)
 	}
 	const (
 		denied = "validation failed due to running out of memory budget, no further validation rules will be run"

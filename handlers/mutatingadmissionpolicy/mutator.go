@@ -10,6 +10,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy"
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
+	"github.com/fastadmit/fastadmit/internal/policy/patching"
 	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
@@ -17,6 +18,7 @@ import (
 type mutator struct {
 	compiler        *cel.Compiler
 	reinvokes       bool
+	nullTimes       bool // see patching.Encode
 	matchConditions []*cel.Expression
 	mutations       []mutation
 }
@@ -35,6 +37,15 @@ type patch struct {
 	kind    codec.GroupVersionKind
 	before  []byte // the object, as JSON
 	after   []byte // the object after the mutation; nil if nothing changes
+
+	nullTimes bool // see patching.Encode
+}
+
+// encode encodes the object after the mutation as its Go type does, because in-tree, it is decoded
+// into the type before the next mutation (upstream's dispatcher.go dispatchOne and patch/json_patch.go).
+func (p *patch) encode() (unknown []string, err error) {
+	p.after, unknown, err = patching.Encode(p.kind, p.before, p.after, p.nullTimes)
+	return unknown, err
 }
 
 // A memory is the account of an evaluation; see cel.Evaluation.
@@ -50,6 +61,7 @@ func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, setup *admis
 	c := policy.NewSpecCompiler(spec.Variables, all, setup)
 	m := &mutator{
 		compiler:        c.Compiler,
+		nullTimes:       !setup.Version.AtLeast(1, 34),
 		reinvokes:       spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy,
 		matchConditions: c.Conditions(spec.MatchConditions, all),
 	}

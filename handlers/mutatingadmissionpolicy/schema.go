@@ -71,11 +71,12 @@ func (p *patch) typeOf() (typed.ParseableType, error) {
 		return known, nil
 	}
 	kind, ok, err := p.schemas.Type(p.ctx, gvk)
-	switch unserved, isUnserved := errors.AsType[schemas.NoVersionError](err); {
+	switch _, isUnserved := errors.AsType[schemas.NoVersionError](err); {
 	case errors.Is(err, schemas.ErrNone):
 		return typed.DeducedParseableType, nil
 	case isUnserved:
-		return typed.ParseableType{}, &unservedError{unserved, gvk}
+		return typed.ParseableType{}, &refusal{apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. "+
+			"There can be a delay between when CustomResourceDefinitions are created and when they are available.", gvk))}
 	case err != nil:
 		return typed.ParseableType{}, err
 	case !ok:
@@ -84,18 +85,9 @@ func (p *patch) typeOf() (typed.ParseableType, error) {
 	return kind, nil
 }
 
-// An unservedError says that the API server does not serve schemas for the group version of
-// an object. It denies the request, whatever the failurePolicy (upstream's dispatcher.go).
-type unservedError struct {
-	schemas.NoVersionError
-	kind schema.GroupVersionKind
-}
-
-// Denial returns the Status with which upstream denies the request.
-func (e *unservedError) Denial() error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. "+
-		"There can be a delay between when CustomResourceDefinitions are created and when they are available.", e.kind))
-}
+// A refusal denies the request, whatever the failurePolicy: a kind whose schemas the API server does
+// not serve, or a patched object that is invalid (upstream's dispatcher.go).
+type refusal struct{ error }
 
 // typeName returns the name of a kind in the schema. It need not exist there.
 func typeName(kind codec.GroupVersionKind) string {

@@ -144,6 +144,11 @@ func (d *dispatch) apply(c *webhook.Call, index int) (changed bool, err error) {
 	if after = bytes.TrimSpace(after); len(after) == 0 || after[0] != '{' {
 		return false, apierrors.NewInternalError(errors.New("the patched object is not a JSON object"))
 	}
+	// In-tree, the object is then decoded into its Go type (dispatcher.go callAttrMutatingHook).
+	after, _, err = patching.Encode(d.Kind(), before, after, !d.Version().AtLeast(1, 34))
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
 	changes, length := d.Object.Changes(), d.Object.TextLen()
 	if err := diff.Change(&d.Object, before, after); err != nil {
 		return false, apierrors.NewInternalError(err)

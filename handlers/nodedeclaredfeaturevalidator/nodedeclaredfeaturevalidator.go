@@ -12,11 +12,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/nodedeclaredfeatures"
+	"k8s.io/component-helpers/nodedeclaredfeatures/features"
+	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -36,9 +39,11 @@ func Plugin() admission.Plugin {
 		Validates:    true,
 		OnByDefault:  true,
 		FirstRelease: "1.35",
+		OnSince:      "1.36", // gate NodeDeclaredFeatures (k8s.io/kubernetes pkg/features/kube_features.go)
 		Needs:        []cluster.Need{cluster.Nodes.Watched()},
 		New: func(setup admission.Setup) (admission.Handler, error) {
-			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster), release: version.MajorMinor(1, uint(setup.Version.Minor()))}
+			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster), release: version.MajorMinor(1, uint(setup.Version.Minor())),
+				features: featuresOf(setup.Version)}
 			return admission.Handler{Validate: p.validate}, nil
 		},
 	}
@@ -48,7 +53,24 @@ type plugin struct {
 	nodes *cluster.Objects[*corev1.Node]
 	// release is the kube-apiserver release of the plugin. Later releases may assume that
 	// all nodes have a feature.
-	release *version.Version
+	release  *version.Version
+	features *nodedeclaredfeatures.Framework
+}
+
+// since are the releases whose plugin first knew a feature (k8s.io/component-helpers
+// nodedeclaredfeatures/features/registry.go); v1.35 knew all others.
+var since = map[string]int{
+	"ExtendWebSocketsToKubelet":               36,
+	"InPlacePodVerticalScalingInitContainers": 36,
+	"UserNamespacesHostNetworkSupport":        36,
+}
+
+// featuresOf returns the features that the plugin of a release knows.
+func featuresOf(release admission.Version) *nodedeclaredfeatures.Framework {
+	known := slices.DeleteFunc(slices.Clone(features.AllFeatures), func(f types.Feature) bool {
+		return !release.AtLeast(1, since[f.Name()])
+	})
+	return nodedeclaredfeatures.New(known)
 }
 
 // validate decodes only pods on a node whose spec changes, which are few.
@@ -64,8 +86,7 @@ func (p *plugin) validateUpdate(_ context.Context, review *codec.Review, pod, ol
 	if len(pod.Spec.InitContainers) < len(old.Spec.InitContainers) { // the library would panic
 		return deny(errors.New("failed to infer pod capability requirements: init containers cannot be removed"))
 	}
-	features := nodedeclaredfeatures.DefaultFramework
-	needed, err := features.InferForPodUpdate(&nodedeclaredfeatures.PodInfo{Spec: &old.Spec, Status: &old.Status},
+	needed, err := p.features.InferForPodUpdate(&nodedeclaredfeatures.PodInfo{Spec: &old.Spec, Status: &old.Status},
 		&nodedeclaredfeatures.PodInfo{Spec: &pod.Spec, Status: &pod.Status}, p.release)
 	if err != nil {
 		return admission.Errored(err)
@@ -77,7 +98,7 @@ func (p *plugin) validateUpdate(_ context.Context, review *codec.Review, pod, ol
 	if !ok {
 		return deny(fmt.Errorf("node %q not found", pod.Spec.NodeName))
 	}
-	match, err := features.MatchNode(needed, node)
+	match, err := p.features.MatchNode(needed, node)
 	if err != nil {
 		return admission.Errored(err)
 	}

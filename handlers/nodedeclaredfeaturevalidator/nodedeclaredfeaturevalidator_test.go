@@ -103,6 +103,22 @@ func TestValidate(t *testing.T) {
 	check(admissiontest.UpdateBody("v1/pods", "null", old), "")
 }
 
+// TestVersions changes the resources of an init container and of a whole Pod. v1.35 does not know the feature
+// for init containers (k8s.io/component-helpers nodedeclaredfeatures/features/registry.go of v0.35.4).
+func TestVersions(t *testing.T) {
+	f := func(version, before, after string, want admission.Outcome) {
+		t.Helper()
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}}
+		chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), version), "", node)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want,
+			admissiontest.UpdateBody("v1/pods", pod(2, "none", after), pod(1, "none", before)))
+	}
+	f("1.35", initial("", "1"), initial("", "2"), admission.OutcomeAllowed)
+	f("1.36", initial("", "1"), initial("", "2"), admission.OutcomeDenied)
+	f("1.35", whole("1"), whole("2"), admission.OutcomeDenied)
+	f("1.36", whole("1"), whole("2"), admission.OutcomeDenied)
+}
+
 // TestNoPod has reviews that no API server sends.
 func TestNoPod(t *testing.T) {
 	chain := chain(t)

@@ -38,7 +38,7 @@ func Plugin() admission.Plugin {
 			cluster.SubjectAccessReviews.Called("create"),
 		},
 		New: func(setup admission.Setup) (admission.Handler, error) {
-			return admission.Handler{Admit: newPlugin(setup.Cluster).admit}, nil
+			return admission.Handler{Admit: newPlugin(setup.Cluster, setup.Version).admit}, nil
 		},
 	}
 }
@@ -70,6 +70,7 @@ func rules() []admission.Rule {
 }
 
 type plugin struct {
+	version  admission.Version
 	nodes    *cluster.Objects[*corev1.Node]
 	pods     *cluster.Objects[*knownPod]
 	accounts *cluster.Objects[*corev1.ServiceAccount]
@@ -79,8 +80,9 @@ type plugin struct {
 	access   *cluster.Access
 }
 
-func newPlugin(view *cluster.View) *plugin {
+func newPlugin(view *cluster.View, version admission.Version) *plugin {
 	return &plugin{
+		version:  version,
 		nodes:    cluster.Nodes.In(view),
 		pods:     knownPods.In(view),
 		accounts: cluster.ServiceAccounts.In(view),

@@ -140,6 +140,43 @@ func mirror(spec string) []byte {
 		spec + `}}`)
 }
 
+// TestVersions has a node create mirror pods and change a pod's status. Kubernetes v1.33 has fewer checks than
+// later releases (plugin/pkg/admission/noderestriction/admission.go of v1.33.13 and v1.34.4).
+func TestVersions(t *testing.T) {
+	f := func(body []byte, before134, since134 string) {
+		t.Helper()
+		for version, want := range map[string]string{"1.33": before134, "1.34": since134, "1.36": since134} {
+			chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), version), "", objects()...)
+			if want == "" {
+				admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+			} else if got := message(t, chain, body); !strings.Contains(got, want) {
+				t.Errorf("%s in %s: got %s, want %q", body, version, got, want)
+			}
+		}
+	}
+	volume := func(source string) []byte { return mirror(`"volumes":[{"name":"v",` + source + `}]`) }
+	f(mirror(`"serviceAccountName":"x"`), "reference a service account", "reference serviceaccounts")
+	f(volume(`"secret":{"secretName":"x"}`), "reference secrets", "reference secrets")
+	f(volume(`"csi":{"driver":"d"}`), "", "reference csidrivers (via CSI volumes)")
+	f(volume(`"glusterfs":{"endpoints":"e"}`), "", "reference endpoints (via glusterFS volumes)")
+	f(volume(`"ephemeral":{}`), "", "reference persistentvolumeclaims (via ephemeral volumes)")
+	f(volume(`"projected":{"sources":[{"serviceAccountToken":{"path":"p"}}]}`), "", "reference serviceaccounts (via projected volumes)")
+	f(volume(`"projected":{"sources":[{"podCertificate":{}}]}`), "", "reference podcertificates")
+	f(volume(`"projected":{"sources":[{"clusterTrustBundle":{}}]}`), "reference clustertrustbundles", "reference clustertrustbundles")
+	f(volume(`"persistentVolumeClaim":{"claimName":"c"}`), "reference persistentvolumeclaims", "reference persistentvolumeclaims")
+	f(volume(`"unknown":{}`), "", "unknown volume type")
+
+	claims := `"resourceClaims":[{"name":"c"}]`
+	f(mirror(claims), "reference resourceclaims", "reference resourceclaims")
+	f(mirror(claims+`,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]`),
+		"reference persistentvolumeclaims", "reference resourceclaims")
+	f(mirror(`"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},{"name":"w","projected":{"sources":[{"clusterTrustBundle":{}}]}}]`),
+		"reference clustertrustbundles", "reference persistentvolumeclaims")
+
+	f(body(pods+`"operation":"UPDATE","subResource":"status","oldObject":{"spec":{"nodeName":"n1"}},"object":{"status":`+
+		`{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}}`), "", "cannot update extended resource claim status")
+}
+
 func TestReferences(t *testing.T) {
 	chain := admissiontest.MustChain(t, Plugin(), "", objects()...)
 	allowed := func(spec string) {

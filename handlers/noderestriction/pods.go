@@ -13,7 +13,7 @@ func (p *plugin) checkPods(r *request) error {
 	case "":
 		return p.checkPod(r)
 	case "status":
-		return checkPodStatus(r)
+		return p.checkPodStatus(r)
 	case "eviction":
 		return p.checkEviction(r)
 	default:
@@ -52,7 +52,7 @@ func (p *plugin) checkMirrorPod(r *request) error {
 	if err := p.checkOwner(r); err != nil {
 		return err
 	}
-	resource, err := referenceOf(spec)
+	resource, err := p.referenceOf(spec)
 	if err != nil {
 		return r.forbidden("error checking mirror pod for API references: %w", err)
 	}
@@ -89,7 +89,7 @@ func (p *plugin) checkOwner(r *request) error {
 	return nil
 }
 
-func checkPodStatus(r *request) error {
+func (p *plugin) checkPodStatus(r *request) error {
 	if operation := r.Operation(); operation != codec.Update {
 		return r.forbidden("unexpected operation %q", operation)
 	}
@@ -105,6 +105,11 @@ func checkPodStatus(r *request) error {
 		return err
 	} else if !same {
 		return r.forbidden("node %q cannot update resource claim statues", r.node)
+	}
+	// Kubernetes v1.33 has no such check (k8s.io/kubernetes plugin/pkg/admission/noderestriction/admission.go
+	// admitPodStatus).
+	if !p.version.AtLeast(1, 34) {
+		return nil
 	}
 	if same, err := isSame[*corev1.PodExtendedResourceClaimStatus](r, "status", "extendedResourceClaimStatus"); err != nil {
 		return err

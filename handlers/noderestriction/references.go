@@ -9,9 +9,15 @@ import (
 
 // referenceOf returns what objects of the API a PodSpec refers to, in the words of the
 // message; empty if none (k8s.io/kubernetes pkg/api/pod/util.go HasAPIObjectReference).
-func referenceOf(spec codec.Value) (string, error) {
+//
+// Kubernetes v1.33 looks for fewer objects, with a message of its own for service accounts
+// (plugin/pkg/admission/noderestriction/admission.go admitPodCreate).
+func (p *plugin) referenceOf(spec codec.Value) (string, error) {
 	// The API server sets both fields to the same value.
 	if spec.Get("serviceAccountName").String() != "" || spec.Get("serviceAccount").String() != "" {
+		if !p.version.AtLeast(1, 34) {
+			return "a service account", nil
+		}
 		return "serviceaccounts", nil
 	}
 	volumes := spec.Get("volumes")
@@ -20,6 +26,9 @@ func referenceOf(spec codec.Value) (string, error) {
 	}
 	if configMapsInEnv(spec) || namesConfigMap(volumes) {
 		return "configmaps", nil
+	}
+	if !p.version.AtLeast(1, 34) {
+		return otherReferencesBefore134(spec), nil
 	}
 	if spec.Get("resourceClaims").Len() > 0 {
 		return "resourceclaims", nil
@@ -30,6 +39,26 @@ func referenceOf(spec codec.Value) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// otherReferencesBefore134 returns what Kubernetes v1.33 looks for after secrets and config maps.
+func otherReferencesBefore134(spec codec.Value) string {
+	for _, volume := range spec.Get("volumes").Elements() {
+		for _, from := range volume.Get("projected", "sources").Elements() {
+			if from.Get("clusterTrustBundle").IsSet() {
+				return "clustertrustbundles"
+			}
+		}
+	}
+	for _, volume := range spec.Get("volumes").Elements() {
+		if volume.Get("persistentVolumeClaim").IsSet() {
+			return "persistentvolumeclaims"
+		}
+	}
+	if spec.Get("resourceClaims").Len() > 0 {
+		return "resourceclaims"
+	}
+	return ""
 }
 
 func isNamed(reference codec.Value) bool { return reference.Get("name").String() != "" }

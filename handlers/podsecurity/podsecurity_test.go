@@ -418,3 +418,21 @@ func TestVersions(t *testing.T) {
 	f("1.35", "v1.34", admission.OutcomeDenied)
 	f("1.36", "v1.35", admission.OutcomeAllowed)
 }
+
+// TestProbeHostVersions reviews a Pod with a probe of another host, which the baseline level forbids
+// since v1.34 (k8s.io/pod-security-admission/policy check_hostProbesAndhostLifecycle.go).
+func TestProbeHostVersions(t *testing.T) {
+	const body = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","livenessProbe":{"tcpSocket":{"port":1,"host":"h"}}}]}}`
+	f := func(emulated, enforced string, want admission.Outcome) {
+		t.Helper()
+		config := `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +
+			`"defaults":{"enforce":"baseline","enforce-version":"` + enforced + `"}}`
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "namespace"}}
+		chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), emulated), config, namespace)
+		admissiontest.CheckOutcome(t, chain, admission.Validate, want, admissiontest.Body(codec.Create, "v1/pods", body))
+	}
+	f("1.33", "latest", admission.OutcomeAllowed)
+	f("1.33", "v1.34", admission.OutcomeAllowed)
+	f("1.34", "latest", admission.OutcomeDenied)
+	f("1.34", "v1.33", admission.OutcomeAllowed)
+}

@@ -31,6 +31,7 @@ func Plugin() admission.Plugin {
 		}},
 		Mutates:     true,
 		OnByDefault: true,
+		OnSince:     "1.35", // gate PodTopologyLabelsAdmission (k8s.io/kubernetes pkg/features/kube_features.go)
 		Needs:       []cluster.Need{cluster.Nodes.Watched()},
 		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{nodes: cluster.Nodes.In(setup.Cluster), copied: copiedSince134}

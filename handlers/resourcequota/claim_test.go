@@ -55,6 +55,32 @@ func TestClaimUsage(t *testing.T) {
 	f(`{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1}}`, counted("gpu", "1"))
 }
 
+// TestClaimVersions has a claim of a class with an extended resource, which counts as such since Kubernetes
+// v1.36 (k8s.io/kubernetes pkg/features/kube_features.go DRAExtendedResource).
+func TestClaimVersions(t *testing.T) {
+	const (
+		claim  = `{"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"card","allocationMode":"ExactCount","count":2}}]}}}`
+		before = "count/resourceclaims.resource.k8s.io=1,card.deviceclass.resource.k8s.io/devices=2"
+		since  = before + ",requests.deviceclass.resource.kubernetes.io/card=2,requests.example.com/card=2"
+	)
+	extended := resourcesNamed("requests.example.com/card")
+	f := func(version, want string, tracked int) {
+		t.Helper()
+		d := devicesOf(t, deviceClass("card", "example.com/card"))
+		var err error
+		if d.version, _, err = admission.ParseVersion(version); err != nil {
+			t.Fatal(err)
+		}
+		uses(t, d, claim, want)
+		if got := d.tracked(extended); len(got) != tracked {
+			t.Errorf("%s: got the quotas of %s, want %d", version, got, tracked)
+		}
+	}
+	f("1.34", before, 0)
+	f("1.35", before, 0)
+	f("1.36", since, 1)
+}
+
 // TestClaimUnknown has an API server that does not return the claim's owner: the plugin
 // fails.
 func TestClaimUnknown(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -21,7 +22,12 @@ type devices struct {
 	classes *cluster.Objects[*resourcev1.DeviceClass]
 	claims  *cluster.Objects[*resourcev1.ResourceClaim]
 	pods    *cluster.Objects[*corev1.Pod]
+	version admission.Version
 }
+
+// countsExtended reports whether claims also count as extended resources. In kube-apiserver, the gate
+// DRAExtendedResource decides it, which is on by default since v1.36.
+func (d *devices) countsExtended() bool { return d.version.AtLeast(1, 36) }
 
 var claimCount = countOf(resourcev1.GroupName, "resourceclaims")
 
@@ -30,7 +36,7 @@ func (*devices) handles(review *codec.Review) bool { return review.SubResource()
 func (d *devices) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 	return only(names, func(name corev1.ResourceName) bool {
 		return name == claimCount || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) ||
-			isExtended(name) && d.stands(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
+			d.countsExtended() && isExtended(name) && d.stands(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
 	})
 }
 
@@ -62,6 +68,9 @@ func (d *devices) measure(ctx context.Context, review *codec.Review, object code
 			sum.Add(count(n))
 			used[name] = sum
 		}
+	}
+	if !d.countsExtended() {
+		return used, nil
 	}
 	counted, err := d.podUsage(ctx, review, object)
 	if err != nil {

@@ -81,6 +81,7 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 			classes: cluster.DeviceClasses.In(setup.Cluster),
 			claims:  cluster.ResourceClaims.In(setup.Cluster),
 			pods:    cluster.Pods.In(setup.Cluster),
+			version: setup.Version,
 		},
 	}
 	return admission.Handler{Validate: p.validate}, nil

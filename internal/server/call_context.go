@@ -83,6 +83,9 @@ func (b *callContext) Requester() (user, namespace string) {
 	return b.review.Username(), b.review.Namespace()
 }
 
+// Leave gives the turn of the call's work back, before the call waits for the API server.
+func (b *callContext) Leave() { b.work.Leave() }
+
 // release ends b. If a plugin called Done, b is not used again: contexts that were derived
 // from it ask it once more when they end, perhaps later and in other goroutines.
 func (b *callContext) release() {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"sync/atomic"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -110,7 +109,7 @@ type printable struct{ io.Writer }
 
 // Write implements io.Writer.
 func (w printable) Write(lines []byte) (int, error) {
-	isHidden := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+	isHidden := func(r rune) bool { return r != '\n' && !codec.IsPrintable(r) }
 	if !bytes.ContainsFunc(lines, isHidden) {
 		return w.Writer.Write(lines)
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -16,7 +15,7 @@ import (
 // wanted, profiles, in plain HTTP. It is net/http: nothing here is hot.
 func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", servePage(m))
+	mux.HandleFunc("GET /metrics", newMetricsPages(m).serve)
 	mux.HandleFunc("GET /healthz", health(live))
 	mux.HandleFunc("GET /livez", health(live))
 	mux.HandleFunc("GET /readyz", health(ready))
@@ -40,27 +39,6 @@ func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool) *http.S
 
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
-
-// servePage answers with the page of metrics. Only one page is made at a time, because it
-// takes milliseconds: whoever floods the port with requests for it would otherwise keep the
-// processors from the kubelet's probes, and the kubelet would restart the process.
-func servePage(m *serverMetrics) http.HandlerFunc {
-	making := make(chan struct{}, 1)
-	return func(w http.ResponseWriter, request *http.Request) {
-		select {
-		case making <- struct{}{}:
-		case <-request.Context().Done():
-			return // the client is gone
-		}
-		var page bytes.Buffer
-		func() {
-			defer func() { <-making }() // also if a gauge panics, which net/http recovers
-			m.write(&page)
-		}()
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_, _ = page.WriteTo(w) // fails if the client is gone
-	}
-}
 
 // local answers those on the same machine only, kubectl port-forward among them:
 // a profile costs processor time and says what is in memory.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 
@@ -72,6 +73,8 @@ func TestHealthWithholds(t *testing.T) {
 	for from, withheld := range map[string]bool{"10.0.0.1:1": true, "[fd00::1]:1": true, "": true, "127.0.0.1:1": false, "[::1]:1": false} {
 		response, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil)
 		request.RemoteAddr = from
+		request.Host = "127.0.0.1" // what a stranger can claim
+		request.Header = http.Header{"X-Forwarded-For": {"127.0.0.1"}, "X-Real-Ip": {"::1"}, "Forwarded": {"for=127.0.0.1"}}
 		health(checks)(response, request)
 		shown, want := strings.Count(response.Body.String(), secret), len(checks)
 		if withheld {
@@ -119,6 +122,116 @@ func TestProbesDuringMetrics(t *testing.T) {
 	pages.Wait()
 	if got := most.Load(); got != 1 {
 		t.Errorf("got %d pages at a time, want 1", got)
+	}
+}
+
+// TestScrapersShareAPage has many clients ask while a page is made. They all get the next one, so a
+// scraper does not wait for a page of each of them.
+func TestScrapersShareAPage(t *testing.T) {
+	const clients = 100
+	var made atomic.Int64
+	goOn := make(chan struct{})
+	set := metrics.NewSet()
+	set.NewGauge("made", func() float64 {
+		n := made.Add(1)
+		<-goOn
+		return float64(n)
+	})
+	pages := newMetricsPages(newServerMetrics(set, new(load)))
+	ask := func() string {
+		response := httptest.NewRecorder()
+		pages.serve(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return response.Body.String()
+	}
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		if page := ask(); !strings.Contains(page, "made 1\n") {
+			t.Errorf("the first: got %s, want page 1", page)
+		}
+	})
+	servertest.Until(t, "a page is being made", func() bool { return made.Load() > 0 })
+	var came atomic.Int64
+	for range clients {
+		asked.Go(func() {
+			came.Add(1)
+			if page := ask(); !strings.Contains(page, "made 2\n") && !strings.Contains(page, "made 3\n") {
+				t.Errorf("got %s, want page 2, or 3 if the client came late", page)
+			}
+		})
+	}
+	servertest.Until(t, "all have come", func() bool { return came.Load() == clients })
+	close(goOn)
+	asked.Wait()
+	if got := made.Load(); got > 3 {
+		t.Errorf("got %d pages for %d clients, want at most 3", got, clients)
+	}
+}
+
+// TestPagesRest asks for pages all the time: most of the time, none is made.
+func TestPagesRest(t *testing.T) {
+	const took, long = 10 * time.Millisecond, 500 * time.Millisecond
+	var made int
+	set := metrics.NewSet()
+	set.NewGauge("made", func() float64 {
+		made++
+		time.Sleep(took)
+		return 0
+	})
+	pages := newMetricsPages(newServerMetrics(set, new(load)))
+	begin := time.Now()
+	for time.Since(begin) < long {
+		pages.serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	}
+	if most := int(time.Since(begin)/((1+pageRests)*took)) + 1; made < 2 || made > most {
+		t.Errorf("got %d pages in %s, want 2 to %d", made, time.Since(begin), most)
+	}
+}
+
+// TestPagePanics has a gauge that panics once: others who wait for the same page get an error, and the
+// next page is made.
+func TestPagePanics(t *testing.T) {
+	var calls atomic.Int64
+	set := metrics.NewSet()
+	set.NewGauge("fails", func() float64 {
+		if calls.Add(1) == 1 {
+			panic("once")
+		}
+		return 0
+	})
+	pages := newMetricsPages(newServerMetrics(set, new(load)))
+	ask := func() *httptest.ResponseRecorder {
+		response := httptest.NewRecorder()
+		pages.serve(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return response
+	}
+	pages.making <- struct{}{} // a page is being made
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("got no panic, want that of the gauge, which net/http recovers")
+			}
+		}()
+		ask()
+	})
+	servertest.Until(t, "somebody waits for the next page", func() bool {
+		pages.mu.Lock()
+		defer pages.mu.Unlock()
+		return pages.next != nil
+	})
+	page := pages.next // nobody takes it before the page being made is complete
+	<-pages.making
+	asked.Wait()
+	if <-page.done; page.content != nil {
+		t.Errorf("got the page %s, want none", page.content)
+	}
+	response := httptest.NewRecorder()
+	pages.answer(response, httptest.NewRequest(http.MethodGet, "/metrics", nil), page)
+	if response.Code != http.StatusInternalServerError {
+		t.Errorf("who waited: got %d, want 500", response.Code)
+	}
+	if response := ask(); !strings.Contains(response.Body.String(), "fails 0\n") {
+		t.Errorf("got %d %s, want the page", response.Code, response.Body)
 	}
 }
 

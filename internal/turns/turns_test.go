@@ -50,14 +50,14 @@ func begun(t *testing.T, all *Turns, name string) *Work {
 	return &w
 }
 
-// TestFree has work run without a turn for less than freeMax, as much, and more.
+// TestFree has work run without a turn for less than FreeMax, as much, and more.
 func TestFree(t *testing.T) {
 	for more := -1; more <= 1; more++ {
 		c := new(clock)
 		c.now = time.Unix(1, 0)
 		all := newTurns(1, c.read, metrics.NewSet())
 		w := begun(t, all, "a")
-		if err := c.run(t, t.Context(), w, freeMax+time.Duration(more)); err != nil || w.hasTurn != (more > 0) ||
+		if err := c.run(t, t.Context(), w, FreeMax+time.Duration(more)); err != nil || w.hasTurn != (more > 0) ||
 			all.free != 1-max(more, 0) {
 			t.Errorf("%+d ns: got %v, a turn %v, and %d left", more, err, w.hasTurn, all.free)
 		}
@@ -84,7 +84,7 @@ func TestSlice(t *testing.T) {
 	c := &clock{time.Unix(1, 0)}
 	all := newTurns(1, c.read, metrics.NewSet())
 	w := begun(t, all, "a")
-	if err := c.run(t, t.Context(), w, freeMax+10*sliceMax); err != nil || !w.hasTurn {
+	if err := c.run(t, t.Context(), w, FreeMax+10*sliceMax); err != nil || !w.hasTurn {
 		t.Fatalf("got %v, a turn %v, want to keep it", err, w.hasTurn)
 	}
 	other := make(chan struct{})
@@ -217,7 +217,7 @@ func TestAll(t *testing.T) {
 	for i := range 50 {
 		go func() {
 			w := all.Begin(user(rune('a' + i%5)))
-			w.ran = freeMax + 1
+			w.ran = FreeMax + 1
 			var err error
 			for range 100 {
 				w.slice = sliceMax + 1
@@ -261,12 +261,12 @@ func TestIdle(t *testing.T) {
 		c := &clock{time.Unix(1, 0)}
 		all := newTurns(1, c.read, metrics.NewSet())
 		idle := begun(t, all, "a")
-		if err := c.run(t, t.Context(), idle, freeMax+gapMax); err != nil || !idle.hasTurn {
+		if err := c.run(t, t.Context(), idle, FreeMax+gapMax); err != nil || !idle.hasTurn {
 			t.Fatalf("got %v, a turn %v", err, idle.hasTurn)
 		}
 		c.now = c.now.Add(idleMax + more - 1)
 		next := begun(t, all, "b")
-		next.ran = freeMax + 1
+		next.ran = FreeMax + 1
 		ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		err := next.Continue(ended)
 		cancel()
@@ -294,7 +294,7 @@ func TestIdleWhileWaiting(t *testing.T) {
 	all := newTurns(1, time.Now, metrics.NewSet())
 	for _, name := range []string{"a", "b"} {
 		w := all.Begin(user(name))
-		w.ran = freeMax + 1
+		w.ran = FreeMax + 1
 		if err := w.Continue(t.Context()); err != nil || !w.hasTurn {
 			t.Errorf("%s: got %v, a turn %v", name, err, w.hasTurn)
 		}

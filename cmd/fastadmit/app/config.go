@@ -2,16 +2,17 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
@@ -41,7 +42,10 @@ func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
 	if err := o.use(&in); err != nil {
 		return err
 	}
-	text, err := yaml.Marshal(o.effective(&in))
+	text, err := json.Marshal(o.effective(&in))
+	if err == nil {
+		text, err = report.Document(text)
+	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "%s%s", onlyFlags, text)
 	}
@@ -53,7 +57,7 @@ func (o *serveOptions) onlyFlags() string {
 	text := "# Only flags set:\n"
 	for _, name := range []string{"admission-control-config-file", "cluster-state-dir", "debug-cel-interpreter",
 		"default-not-ready-toleration-seconds", "default-unreachable-toleration-seconds", "kubeconfig"} {
-		text += fmt.Sprintf("#   --%s=%s\n", name, o.flags.Lookup(name).Value)
+		text += fmt.Sprintf("#   --%s=%s\n", name, report.Word(o.flags.Lookup(name).Value.String()))
 	}
 	return text
 }

@@ -67,6 +67,7 @@ exits.`,
 			signal.Ignore(syscall.SIGPIPE) // the process goes on if the reader of its log ends
 			lines := server.NewLogQueue(cmd.ErrOrStderr())
 			defer lines.Close()
+			defer logLibraries(lines)()
 			return s.run(ctx, cmd.OutOrStdout(), lines)
 		},
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/handlers/internal/answers"
 )
 
 // ErrNotFound means that the server answered with code 404.
@@ -65,7 +67,9 @@ func New(c *Config, answerMax int64) (*Client, error) {
 	client, err := rest.HTTPClientFor(&rest.Config{
 		Host:            c.URL,
 		BearerTokenFile: c.BearerTokenFile,
-		TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile},
+		TLSClientConfig: rest.TLSClientConfig{
+			CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, NextProtos: answers.Protocols(),
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for %s: %w", c.URL, err)

@@ -50,6 +50,7 @@ func New(o Options) (rest.Interface, error) {
 	config.QPS = -1
 	config.WarningHandler = rest.NoWarnings{} // it would write them to stderr
 	config.ContentType = runtime.ContentTypeJSON
+	config.NextProtos = answers.Protocols()
 	config.NegotiatedSerializer = answers.NewSerializer(o.Scheme, o.Fields, o.Version)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return answers.Bound(next, o.AnswerBytesMax) })
 	return rest.UnversionedRESTClientFor(config)

@@ -71,6 +71,7 @@ func newClient(c *admissionregistrationv1.WebhookClientConfig, known *credential
 	config.QPS = -1
 	config.WarningHandler = rest.NoWarnings{} // it would log the warnings of webhooks
 	config.UserAgent = "fastadmit-admission"
+	config.NextProtos = answers.Protocols()
 	config.ContentType = runtime.ContentTypeJSON
 	config.NegotiatedSerializer = negotiated
 	secured, err := rest.TLSConfigFor(config)
@@ -106,8 +107,6 @@ func newConfig(c *admissionregistrationv1.WebhookClientConfig, known *credential
 		host := net.JoinHostPort(name, strconv.Itoa(int(*s.Port)))
 		config := known.configFor(host)
 		config.Host, config.APIPath, config.ServerName = "https://"+host, servicePath(s), name
-		// One connection of HTTP/2 would be to one pod of the Service.
-		config.NextProtos = []string{"http/1.1"}
 		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 			if address == host {
 				var err error

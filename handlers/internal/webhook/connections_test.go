@@ -83,40 +83,25 @@ func (c *countedBackend) want(protocol string, connections int64) {
 	}
 }
 
-// TestConnections checks that calls share connections: a single one with HTTP/2, one per
-// concurrent call with HTTP/1.1. Calls of a Service use HTTP/1.1, even if it supports
-// HTTP/2.
+// TestConnections checks that a call uses the connection of the one before, and that calls use HTTP/1.1,
+// of a URL and of a Service, even if the webhook supports HTTP/2.
 func TestConnections(t *testing.T) {
 	const calls = 10
-	second := newCountedBackend(t, true)
-	chain := second.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
-	f := func(chain *admission.Chain) {
+	f := func(b *countedBackend, chain *admission.Chain) {
 		t.Helper()
-		if r := ask(t, chain, admission.Validate, pod); r.message != "" {
-			t.Error(r.message)
+		for range calls {
+			if r := ask(t, chain, admission.Validate, pod); r.message != "" {
+				t.Error(r.message)
+			}
 		}
+		b.want("HTTP/1.1", 1)
 	}
-	f(chain) // opens a connection
-	var all sync.WaitGroup
-	for range calls {
-		all.Go(func() { f(chain) })
+	for _, http2 := range []bool{false, true} {
+		b := newCountedBackend(t, http2)
+		f(b, b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"}))
+		b = newCountedBackend(t, http2)
+		f(b, b.serviceChain())
 	}
-	all.Wait()
-	second.want("HTTP/2.0", 1)
-
-	first := newCountedBackend(t, false)
-	chain = first.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
-	for range calls {
-		f(chain)
-	}
-	first.want("HTTP/1.1", 1)
-
-	service := newCountedBackend(t, true)
-	chain = service.serviceChain()
-	for range calls {
-		f(chain)
-	}
-	service.want("HTTP/1.1", 1)
 }
 
 // serviceChain is chain for a webhook with a Service, whose cluster IP is the address of the

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"path"
 	"time"
-	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
@@ -59,9 +59,11 @@ const (
 	// that denies, fails or warns, for itself and for what controllers make of it.
 	findingsMax = 100
 
-	// messageMax bounds the message of a result: a report of 100 is less than half of
-	// the 1.5 MiB that etcd stores, also with two bytes for each quote.
-	messageMax = 4096
+	// messageMax and nameMax bound the message of a result, and the names in it, as JSON in
+	// bytes: a report of 100 has less than the 1.5 MiB that etcd stores, whatever a tenant writes.
+	// Otherwise the API server would refuse the report. Names of Kubernetes have up to 253 bytes.
+	messageMax = 8 << 10
+	nameMax    = 640
 )
 
 // Reports writes a report for each object with findings into the namespace of the object.
@@ -270,10 +272,10 @@ func (r *Reports) report(result *report.Result) *reportObject {
 	result.Walk(func(part *report.Result, depth int) {
 		properties := map[string]string{"operation": part.Operation}
 		if depth > 0 {
-			properties["object"] = part.Object()
+			properties["object"] = nameIn(part.Object())
 		}
 		if part.User != "" {
-			properties["user"] = part.User
+			properties["user"] = nameIn(part.User)
 		}
 		switch part.Decision {
 		case report.Denied:
@@ -311,21 +313,19 @@ func (o *reportObject) add(plugin, result, message string, properties map[string
 		plugin = reportSource
 	}
 	o.Results = append(o.Results, finding{
-		Source: reportSource, Policy: plugin, Result: result, Scored: result == "fail", Message: shortened(message), Properties: properties,
+		Source: reportSource, Policy: plugin, Result: result, Scored: result == "fail", Message: messageIn(message), Properties: properties,
 	})
 }
 
-// shortened cuts a message that is too long.
-func shortened(message string) string {
-	const more = " ..."
-	if len(message) <= messageMax {
-		return message
-	}
-	end := messageMax - len(more)
-	for end > 0 && !utf8.RuneStart(message[end]) {
-		end--
-	}
-	return message[:end] + more
+// messageIn returns a message as it stands in a report, from which it reaches terminals: without
+// characters that are not printable. It is cut before those are escaped, which takes long, and after.
+func messageIn(message string) string {
+	return codec.TruncateString(report.Plain(codec.TruncateString(message, messageMax)), messageMax)
+}
+
+// nameIn returns a name as it stands in a report.
+func nameIn(name string) string {
+	return codec.TruncateString(report.Word(codec.TruncateString(name, nameMax)), nameMax)
 }
 
 // RemoveOld removes the reports of earlier runs for which Write was not called in this run,

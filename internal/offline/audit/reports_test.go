@@ -186,20 +186,30 @@ func TestReportLimits(t *testing.T) {
 	}
 	for _, n := range []int{messageMax - 1, messageMax, messageMax + 1} {
 		message := strings.Repeat("x", n)
-		got := shortened(message)
-		if len(got) != min(n, messageMax) || n <= messageMax && got != message || n > messageMax && !strings.HasSuffix(got, "x ...") {
-			t.Errorf("%d bytes: got %d", n, len(got))
+		got := messageIn(message)
+		if len(got) != min(n, messageMax) || n <= messageMax && got != message || n > messageMax && !strings.HasSuffix(got, " bytes)") {
+			t.Errorf("a message of %d bytes: got %d", n, len(got))
 		}
 	}
-	if got := shortened(strings.Repeat("ä", messageMax)); len(got) > messageMax || strings.ContainsRune(got, '�') {
-		t.Errorf("got half a character: %q", got[len(got)-8:])
+	for _, n := range []int{nameMax - 1, nameMax, nameMax + 1} {
+		if got := nameIn(strings.Repeat("x", n)); len(got) != min(n, nameMax) {
+			t.Errorf("a name of %d bytes: got %d", n, len(got))
+		}
 	}
-	largest := denied("a")
-	for range findingsMax {
-		largest.Warnings = append(largest.Warnings, report.Finding{Plugin: "A", Message: strings.Repeat(`"`, messageMax)})
+	if got := messageIn("a\n\x1b[2J\u202e\u200b"); got != "a\n"+`\x1b[2J\u202e\u200b` {
+		t.Errorf("got the message %q", got)
 	}
-	text, err := json.Marshal(r.report(largest))
-	if err != nil || len(text) > 1<<20 {
-		t.Errorf("got %d bytes, %v", len(text), err)
+	for _, character := range []string{"x", `"`, "<", "\x01", "\u200b", "\U000e0001", "ä", "\xff"} {
+		long := strings.Repeat(character, 1<<20)
+		largest := denied("a")
+		largest.User = long
+		largest.Created = []*report.Result{{Kind: "Pod", Name: long, User: long}}
+		for range findingsMax {
+			largest.Created[0].Warnings = append(largest.Created[0].Warnings, report.Finding{Plugin: "A", Message: long})
+		}
+		text, err := json.Marshal(r.report(largest))
+		if err != nil || len(text) > 3<<19 || strings.Contains(string(text), "\ufffd") {
+			t.Errorf("%q: got %d bytes, %v", character, len(text), err)
+		}
 	}
 }

@@ -79,7 +79,7 @@ func (y *yamlWriter) Write(r *Result) error {
 	if err != nil {
 		return err
 	}
-	text, err := document(asJSON)
+	text, err := Document(asJSON)
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,14 @@ import (
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 // Names and messages may come from untrusted users: from a pull request, or from a tenant of a
 // cluster. Printed, they must not act as something else: a terminal's escape sequence, a
 // workflow command of GitHub, another object or another file. Each kind of output has one
-// function here: Plain for text, escapeJSON for JSON, and document for YAML.
+// function here: Plain for text, escapeJSON for JSON, and Document for YAML.
 
 // Plain returns a text of several lines as it may be printed: with escapes for characters
 // that are not printable, and with a backslash in what GitHub would take for a workflow
@@ -31,19 +33,20 @@ func Word(text string) string { return strings.ReplaceAll(escape(text, false), o
 // escape replaces characters that are not printable. Line breaks and tabs stay if lines is
 // true.
 func escape(text string, lines bool) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !codec.IsPrintable(r) || r == utf8.RuneError }) {
 		return text
 	}
 	var b strings.Builder
+	var quoted [12]byte // "'\U0010ffff'"
 	for len(text) > 0 {
 		r, size := utf8.DecodeRuneInString(text)
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case unicode.IsPrint(r), lines && (r == '\n' || r == '\t'):
+		case codec.IsPrintable(r), lines && (r == '\n' || r == '\t'):
 			b.WriteRune(r)
 		default:
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			b.Write(bytes.Trim(strconv.AppendQuoteRuneToASCII(quoted[:0], r), "'"))
 		}
 		text = text[size:]
 	}
@@ -99,7 +102,7 @@ func escapeFlow(text []byte) []byte {
 func escapeStrings(text []byte, write func(b *bytes.Buffer, r rune)) []byte {
 	var b bytes.Buffer
 	for _, r := range string(bytes.ReplaceAll(text, []byte(oldCommand), []byte(`#\u0023[`))) {
-		if r == '\n' || unicode.IsPrint(r) {
+		if r == '\n' || codec.IsPrintable(r) {
 			b.WriteRune(r)
 		} else {
 			write(&b, r)
@@ -110,7 +113,7 @@ func escapeStrings(text []byte, write func(b *bytes.Buffer, r rune)) []byte {
 
 // isHarmless reports whether a text can be printed as it is.
 func isHarmless(text []byte) bool {
-	if bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+	if bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && !codec.IsPrintable(r) }) {
 		return false
 	}
 	for line := range bytes.Lines(text) {
@@ -121,9 +124,9 @@ func isHarmless(text []byte) bool {
 	return true
 }
 
-// document returns a JSON document as YAML. If YAML would show something that is not
+// Document returns a JSON document as YAML. If YAML would show something that is not
 // harmless, it returns JSON with escapes, which is YAML, too.
-func document(text []byte) ([]byte, error) {
+func Document(text []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var value any

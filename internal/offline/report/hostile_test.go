@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 // hostile is a text with a special meaning for terminals, for GitHub, in YAML and in a diff.
 const hostile = "x\n::error ::a\n  ::warning ::b\r::error ::c\r\n##[add-mask]d\x1b]0;e\x07\x1b[2J\u009b31m\u202ef\u2028---\ngoogle: h\n" +
-	"--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n<&>]]>\u0085\x7f\U000e0041"
+	"--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n<&>]]>\u0085\x7f\U000e0041" + "\u200b\u200d\u2060\ufeff\u00ad\u2066\u061c\u3164\uffa0\u115f\u034f\ufe0f\u180b\U000e0100\u00a0\u2003"
 
 // hostileResults have the text in each field that an untrusted user can set.
 func hostileResults(t *testing.T) []*Result {
@@ -55,7 +56,7 @@ func checkHarmless(t *testing.T, format, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }) {
+		if strings.ContainsFunc(line, func(r rune) bool { return !codec.IsPrintable(r) && r != '\t' }) {
 			t.Errorf("%s: got characters that are not printable in %q", format, line)
 		}
 		ours := format == "github" && (strings.HasPrefix(line, "::error file=") || strings.HasPrefix(line, "::warning file=") ||
@@ -188,6 +189,7 @@ func TestPlain(t *testing.T) {
 	f("größer 日本 ::x", "größer 日本 ::x", "größer 日本 ::x")
 	f("a\n\tb\n", "a\n\tb\n", `a\n\tb\n`)
 	f("a\r\x1b[0m\x7f\u009b\u202e\u2028", `a\r\x1b[0m\x7f\u009b\u202e\u2028`, `a\r\x1b[0m\x7f\u009b\u202e\u2028`)
+	f("a\u200bb\u3164\ufe0f", `a\u200bb\u3164\ufe0f`, `a\u200bb\u3164\ufe0f`)
 	f("\xff\xfea\ufffd", `\xff\xfea�`, `\xff\xfea�`)
 	f("::a\n \t::b\n##[c]", "\\::a\n \t\\::b\n##\\[c]", `::a\n \t::b\n##\[c]`)
 }

@@ -22,7 +22,7 @@ func (o *objectWriter) Write(r *Result) error {
 		return nil
 	}
 	if r.After != nil {
-		text, err := document(r.After)
+		text, err := Document(r.After)
 		if err == nil {
 			_, err = fmt.Fprintf(o.w, "---\n%s", text)
 		}
@@ -72,11 +72,11 @@ func (d *diffWriter) write(root, r *Result, depth int) error {
 		_, err := io.WriteString(d.w, comment(r))
 		return err
 	}
-	before, err := document(r.Before)
+	before, err := Document(r.Before)
 	if err != nil {
 		return err
 	}
-	after, err := document(r.After)
+	after, err := Document(r.After)
 	if err != nil {
 		return err
 	}

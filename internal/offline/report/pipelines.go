@@ -101,9 +101,12 @@ type junit struct {
 	suite *junitSuite
 }
 
-// junitCasesMax bounds the cases of a suite, which is in memory until it is complete.
-// Further cases go into another suite with the same name.
-const junitCasesMax = 10_000
+// junitCasesMax and junitBytesMax bound the cases of a suite, which is in memory until it is complete,
+// and their texts. Further cases go into another suite with the same name.
+const (
+	junitCasesMax = 10_000
+	junitBytesMax = 4 << 20
+)
 
 type junitSuite struct {
 	XMLName  xml.Name    `xml:"testsuite"`
@@ -113,6 +116,8 @@ type junitSuite struct {
 	Errors   int         `xml:"errors,attr"`
 	Skipped  int         `xml:"skipped,attr"`
 	Cases    []junitCase `xml:"testcase"`
+
+	bytes int // of the texts
 }
 
 type junitCase struct {
@@ -142,7 +147,7 @@ func newJUnit(w io.Writer, o *Options) Writer { return &junit{w: w, o: o} }
 // Write implements Writer.
 func (j *junit) Write(root *Result) error {
 	name := cmp.Or(root.File, root.Resource)
-	if j.suite != nil && (j.suite.Name != name || len(j.suite.Cases) >= junitCasesMax) {
+	if j.suite != nil && (j.suite.Name != name || len(j.suite.Cases) >= junitCasesMax || j.suite.bytes >= junitBytesMax) {
 		if err := j.flush(); err != nil {
 			return err
 		}
@@ -182,6 +187,10 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 		}
 	}
 	s.Cases = append(s.Cases, c)
+	s.bytes += len(c.Name) + len(fault.Message) + len(fault.Text)
+	if c.Output != nil {
+		s.bytes += len(c.Output.Text)
+	}
 }
 
 func (j *junit) flush() error {

@@ -197,6 +197,13 @@ func TestJUnit(t *testing.T) {
 		`<testsuite name="services" tests="1"`) {
 		t.Errorf("got %s, want a suite for each resource of a cluster", got)
 	}
+	long := *pods[0]
+	long.Message = strings.Repeat("m", junitBytesMax/8) // and in Said
+	for n, suites := range map[int]int{4: 1, 5: 2, 8: 2} {
+		if got := strings.Count(write(t, "junit", tool, slices.Repeat([]*Result{&long}, n)), "<testsuite name"); got != suites {
+			t.Errorf("%d cases with long messages: got %d suites, want %d", n, got, suites)
+		}
+	}
 	for n, suites := range map[int]int{junitCasesMax - 1: 1, junitCasesMax: 1, junitCasesMax + 1: 2} {
 		if got := strings.Count(write(t, "junit", tool, slices.Repeat(pods[:1], n)), "<testsuite name"); got != suites {
 			t.Errorf("got %d suites for %d cases, want %d", got, n, suites)

@@ -1,0 +1,40 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+
+	"github.com/fastadmit/fastadmit/codec"
+)
+
+// TestLogLibraries has libraries log what a backend sent, more often than the log takes.
+func TestLogLibraries(t *testing.T) {
+	const hostile = "a\nb\x1b[2J\u009b\u202e\u200b"
+	var b bytes.Buffer
+	end := logLibraries(&b)
+	defer end()
+	for range 1000 {
+		klog.ErrorS(errors.New(hostile), hostile, hostile, hostile)
+		klog.Errorf("%s%s", hostile, strings.Repeat("x", 1<<20))
+		log.Print(hostile)
+	}
+	end()
+	log.SetOutput(t.Output())
+	log.Print("not there")
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if len(lines) < 10 || len(lines) > 300 {
+		t.Errorf("got %d lines, want as many as the limiter allows", len(lines))
+	}
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) || len(line) > 16<<10 || strings.ContainsFunc(line, func(r rune) bool { return !codec.IsPrintable(r) }) ||
+			strings.Contains(line, "not there") {
+			t.Errorf("got a line of %d bytes: %.300q", len(line), line)
+		}
+	}
+}
