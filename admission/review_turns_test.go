@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
+
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -70,7 +72,7 @@ func TestTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shared := turns.New()
+		shared := turns.New(metrics.NewSet())
 		var done sync.WaitGroup
 		for range reviews {
 			done.Go(func() {

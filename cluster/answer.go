@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// liveBytesMax is how much memory the objects of a live list may take. 3,000 Pods of
-	// 20 KiB, of which PodSecurity looks at the first 3,000, take 60 MiB.
-	liveBytesMax = 64 << 20
+	// liveBytesMax is how much memory the objects of a live list may take: as much as a review may
+	// take for its own object. The lists are the Pods of a namespace, for PodSecurity. The largest
+	// object that etcd stores takes 1.5 MiB, and a Pod of 20 KiB some 20 KiB, so these are 3,200
+	// ordinary ones, and PodSecurity looks at 3,000.
+	liveBytesMax = codec.MemoryMax
 
 	// memoryOfByte is what a byte of an object may take in memory while it is decoded: an
 	// empty toleration has two bytes in protobuf, and takes 72 and half of that while its list

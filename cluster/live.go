@@ -116,6 +116,9 @@ func (s *store) share(ctx context.Context, key, what string,
 				// the object may have been created since. The next request is newer.
 				continue
 			}
+			if errors.Is(answer.Err, codec.ErrNoMemory) && !own {
+				continue // the account of another review had none; that of this one may have
+			}
 			if answer.Err != nil {
 				return nil, answer.Err
 			}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 func pemOf(certificate []byte) []byte {
@@ -96,6 +98,44 @@ func TestShare(t *testing.T) {
 		callers.Wait()
 		if asked != 1 {
 			t.Errorf("got %d requests, want 1", asked)
+		}
+	})
+}
+
+// TestShareWithoutMemory has the first of the callers that share a request have no memory for the
+// answer: the others get it.
+func TestShareWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(Namespaces.Kind, slog.New(slog.DiscardHandler))
+		asked, answer := 0, make(chan struct{})
+		ask := func(poor bool) error {
+			_, err := s.share(t.Context(), "key", "what", func(context.Context) (runtime.Object, error) {
+				asked++
+				<-answer
+				if poor {
+					return nil, codec.ErrNoMemory
+				}
+				return namespace("one"), nil
+			})
+			return err
+		}
+		var callers sync.WaitGroup
+		f := func(n int, poor bool) {
+			for range n {
+				callers.Go(func() {
+					if err := ask(poor); errors.Is(err, codec.ErrNoMemory) != poor {
+						t.Errorf("without memory %v: got %v", poor, err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		f(1, true)
+		f(31, false)
+		close(answer)
+		callers.Wait()
+		if asked < 2 || asked > 32 {
+			t.Errorf("got %d requests, want that of the first and at least one of the others", asked)
 		}
 	})
 }

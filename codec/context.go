@@ -32,6 +32,24 @@ func (e *ContextError) Error() string {
 
 func (e *ContextError) Unwrap() error { return e.Err }
 
+// PacerKey is the context key of a review's Pacer. Without one, loops only look whether the
+// context has ended.
+type PacerKey struct{}
+
+// A Pacer lets loops wait while the work for others has precedence.
+type Pacer interface {
+	// Continue returns when the loop may continue, or the error of ctx if that has ended. Only the
+	// review's goroutine calls it.
+	Continue(ctx context.Context) error
+	// Begin is called before work on so many bytes that does not call Continue. It returns when
+	// the work may begin, or the error of ctx if that has ended.
+	Begin(ctx context.Context, bytes int) error
+}
+
+// pacedBytes is up to which length a value is decoded without asking the Pacer. It takes 1 ms, and
+// with what plugins do with the result 4 ms at most: of Pods of 3 MB, that took 0.83 s.
+const pacedBytes = 16 << 10
+
 // isInterrupted reports whether a loop must stop at its nth element, because the context
 // has ended.
 func (o *Object) isInterrupted(n int) bool { return n%checkEach == checkEach-1 && o.hasEnded() }
@@ -40,7 +58,29 @@ func (o *Object) hasEnded() bool {
 	if o.ctx == nil {
 		return false
 	}
-	err := o.ctx.Err()
+	if pacer := o.pacer(); pacer != nil {
+		return o.ended(pacer.Continue(o.ctx))
+	}
+	return o.ended(o.ctx.Err())
+}
+
+// mayBegin reports whether work on so many bytes may begin. If the context has ended, Err returns
+// the error.
+func (o *Object) mayBegin(bytes int) bool {
+	if bytes <= pacedBytes || o.ctx == nil {
+		return true
+	}
+	pacer := o.pacer()
+	return pacer == nil || !o.ended(pacer.Begin(o.ctx, bytes))
+}
+
+func (o *Object) pacer() Pacer {
+	pacer, _ := o.ctx.Value(PacerKey{}).(Pacer)
+	return pacer
+}
+
+// ended records the error of the context, and reports whether there is one.
+func (o *Object) ended(err error) bool {
 	if err != nil && o.err == nil {
 		o.err = &ContextError{err}
 	}

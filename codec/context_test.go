@@ -103,3 +103,65 @@ func TestSetContext(t *testing.T) {
 		f(10*each, 10, edited, false)
 	}
 }
+
+// A pacer counts how often a loop asks whether it may continue, and the bytes of other work.
+type pacer struct{ asked, bytes int }
+
+func (p *pacer) Begin(ctx context.Context, bytes int) error {
+	p.bytes = bytes
+	return ctx.Err()
+}
+
+func (p *pacer) Continue(ctx context.Context) error {
+	p.asked++
+	return ctx.Err()
+}
+
+// TestPacer has loops ask the Pacer of their context, which looks at the end of the context.
+func TestPacer(t *testing.T) {
+	r := codec.Acquire()
+	defer r.Release()
+	const n = 10_000
+	body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"l":[0` +
+		strings.Repeat(",1", n-1) + `]}}}`
+	if err := r.Decode([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int{100, 2} {
+		p := new(pacer)
+		r.SetContext(&counted{Context: context.WithValue(t.Context(), codec.PacerKey{}, p), left: left})
+		seen := 0
+		for range r.Object.Get("l").Elements() {
+			seen++
+		}
+		if want := min(n/1024, left+1); p.asked != want || (r.Err() != nil) != (left == 2) || (seen == n) != (left == 100) {
+			t.Errorf("%d left: asked %d times, saw %d, got %v, want %d times", left, p.asked, seen, r.Err(), want)
+		}
+	}
+}
+
+// TestPacerDecodes has the decoding of a value ask the Pacer if the value is long.
+func TestPacerDecodes(t *testing.T) {
+	const most = 16 << 10
+	for _, n := range []int{most - 1, most, most + 1} {
+		for left := range 2 {
+			r := codec.Acquire()
+			defer r.Release()
+			body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"a":"` +
+				strings.Repeat("x", n-2) + `","b":1}}}`
+			if err := r.Decode([]byte(body)); err != nil {
+				t.Fatal(err)
+			}
+			p := new(pacer)
+			r.SetContext(&counted{Context: context.WithValue(t.Context(), codec.PacerKey{}, p), left: left})
+			want := 0
+			if n > most {
+				want = n
+			}
+			fits := r.Object.Get("a").FitsDecoded()
+			if !r.Object.Get("b").FitsDecoded() && r.Err() == nil || p.bytes != want || fits != (want == 0 || left > 0) || (r.Err() == nil) != fits {
+				t.Errorf("%d bytes, %d left: fits %v, asked for %d bytes, got %v", n, left, fits, p.bytes, r.Err())
+			}
+		}
+	}
+}

@@ -158,10 +158,14 @@ const decodedMost = decodedByte + (decodedObject+decodedElement)/2
 // FitsDecoded reports whether the review may use the memory that decoding the value
 // into Go types takes, as Fits does. The memory is estimated: text in a string that
 // looks like an object counts as one. Plugins call it before they decode a value,
-// or build something similar for each element of a list.
+// or build something similar for each element of a list. With a long value, it waits until
+// the context's Pacer allows the work.
 func (v Value) FitsDecoded() bool {
 	if v.at == 0 {
 		return true
+	}
+	if len(v.object.text) > pacedBytes && !v.object.mayBegin(len(v.source())) {
+		return false
 	}
 	if most := decodedMost * len(v.object.text); most <= MemoryMax {
 		return v.object.Fits(min(most, MemoryMax-v.object.memory()))

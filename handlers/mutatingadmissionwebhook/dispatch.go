@@ -14,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
 	"github.com/fastadmit/fastadmit/internal/policy/patching"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 // A dispatch is one review on its way through the webhooks (upstream's dispatcher.go and
@@ -92,6 +93,7 @@ func (d *dispatch) pass() *admission.Result {
 
 // call calls a webhook, and does what it says.
 func (d *dispatch) call(c *webhook.Call, index int) (changed bool, err error) {
+	turns.Leave(d.Ctx) // the webhook may take long to answer
 	c.Do()
 	defer c.Return()
 	d.Take(c.Webhook, c.Answer)

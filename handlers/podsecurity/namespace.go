@@ -20,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 const (
@@ -150,7 +151,7 @@ func (p *plugin) violations(ctx context.Context, namespace string, standard api.
 			o.count++
 			found[reason] = o
 		}
-		if ctx.Err() != nil {
+		if turns.Continue(ctx) != nil {
 			checked = i + 1
 			break
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 	"github.com/fastadmit/fastadmit/internal/policy/documents"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 // usedAnnotation names the policy that a pod was created with.
@@ -197,7 +198,7 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	var made *candidate
 	faults := make(map[string]*faultsOf)
 	for _, policy := range policies {
-		if err := ctx.Err(); err != nil {
+		if err := turns.Continue(ctx); err != nil {
 			return nil, nil, new(admission.Errored(err))
 		}
 		c, f := s.mutate(policy), new(faultsOf)

@@ -20,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 const name = "ValidatingAdmissionWebhook"
@@ -62,6 +63,7 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 	if ended != nil {
 		return *ended
 	}
+	turns.Leave(ctx) // webhooks may take long to answer
 	var all sync.WaitGroup
 	for _, c := range calls {
 		all.Go(c.Do)

@@ -86,7 +86,7 @@ func (d *dispatcher) policy(match string, err error, bindings ...*Binding) *Poli
 }
 
 func (d *dispatcher) binding(name, match string, ref *admissionregistrationv1.ParamRef, err error) *Binding {
-	return &Binding{Name: name, matcher: d.matcher(match), paramRef: ref, err: err}
+	return &Binding{Name: name, matcher: d.matcher(match), paramRef: newParamRef(ref), err: err}
 }
 
 // misconfigured returns how often the policy was counted as misconfigured with that binding, or without any.

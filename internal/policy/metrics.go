@@ -141,13 +141,14 @@ func (m *sourceMetrics) newCheck(c checked) *metrics.Counter {
 	return counter
 }
 
-// The values of the label error_type, upstream's but for the last
+// The values of the label error_type, upstream's but for the last two
 // (k8s.io/apiserver pkg/admission/plugin/policy/validating/metrics).
 const (
 	noError            = "no_error"
 	compileError       = "compile_error"
 	invalidError       = "invalid_error"
 	outOfBudget        = "out_of_budget"
+	outOfMemory        = "out_of_memory"
 	configurationError = "configuration_error"
 )
 
@@ -175,6 +176,8 @@ func (p *Policy[E]) CountError(b *Binding, action, message string) {
 		errorType = compileError
 	case strings.HasPrefix(message, "validation failed due to running out of cost budget"):
 		errorType = outOfBudget
+	case strings.HasPrefix(message, "validation failed due to running out of memory budget"):
+		errorType = outOfMemory
 	}
 	p.count(b, strings.ToLower(action), errorType)
 }

@@ -155,7 +155,8 @@ func TestErrorTypes(t *testing.T) {
 	p := &Policy[int]{metrics: m.of("policy-0")}
 	for message, want := range map[string]string{
 		"compilation error: x": compileError, "expression 'a' resulted in error: no such key: a": invalidError, "": invalidError,
-		"validation failed due to running out of cost budget, no further validation rules will be run": outOfBudget,
+		"validation failed due to running out of cost budget, no further validation rules will be run":   outOfBudget,
+		"validation failed due to running out of memory budget, no further validation rules will be run": outOfMemory,
 	} {
 		before := m.newCounter(checked{"policy-0", "", ActionDeny, want}).Get()
 		p.CountError(nil, "Deny", message)

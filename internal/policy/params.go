@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fastadmit/fastadmit/codec"
@@ -74,7 +73,7 @@ var withoutParams = []*Param{nil}
 // (upstream's CollectParams in generic/policy_dispatcher.go).
 // Selected objects are sorted by namespace and name; upstream has them in no order.
 func collectParams(ctx context.Context, all Params, kind *admissionregistrationv1.ParamKind,
-	ref *admissionregistrationv1.ParamRef, namespace string,
+	ref *paramRef, namespace string,
 ) ([]*Param, error) {
 	if kind == nil || ref == nil {
 		return withoutParams, nil
@@ -113,7 +112,7 @@ func objectsOf(ctx context.Context, all Params, kind *admissionregistrationv1.Pa
 }
 
 // find returns the objects that a reference names or selects.
-func find(ctx context.Context, objects ParamObjects, ref *admissionregistrationv1.ParamRef, namespace string) ([]*Param, error) {
+func find(ctx context.Context, objects ParamObjects, ref *paramRef, namespace string) ([]*Param, error) {
 	switch {
 	case ref.Name != "" && ref.Selector != nil:
 		return nil, errors.New("paramRef.name and paramRef.selector are mutually exclusive")
@@ -128,12 +127,10 @@ func find(ctx context.Context, objects ParamObjects, ref *admissionregistrationv
 		return []*Param{param}, nil
 	case ref.Selector == nil:
 		return nil, errors.New("one of name or selector must be provided")
+	case ref.err != nil:
+		return nil, ref.err
 	}
-	selector, err := metav1.LabelSelectorAsSelector(ref.Selector)
-	if err != nil {
-		return nil, err
-	}
-	params, err := objects.List(ctx, namespace, selector)
+	params, err := objects.List(ctx, namespace, ref.selector)
 	slices.SortFunc(params, func(a, b *Param) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,7 +111,7 @@ func (p *clusterParams) use(ctx context.Context, kinds map[schema.GroupVersionKi
 	failed := make(map[schema.GroupVersionKind]error)
 	for gvk, wanted := range kinds {
 		known := before[gvk]
-		if known != nil && known.err == nil && slices.Equal(known.wanted, wanted) {
+		if known != nil && known.err == nil && maps.Equal(known.wanted, wanted) {
 			now[gvk] = known.settled()
 			continue
 		}

@@ -45,7 +45,7 @@ func TestClusterParams(t *testing.T) {
 		t.Helper()
 		used := make(map[schema.GroupVersionKind]wanted)
 		for _, kind := range kinds {
-			used[kind] = wanted{{name: "a"}}
+			used[kind] = wanted{{name: "a"}: {}, {namespace: anyNamespace, name: "a"}: {}}
 		}
 		failed := p.use(t.Context(), used)
 		if len(failed) != len(want) {

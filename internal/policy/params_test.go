@@ -71,7 +71,7 @@ func TestCollectParams(t *testing.T) {
 		if kind != "" {
 			paramKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: kind}
 		}
-		params, err := collectParams(t.Context(), objects, paramKind, ref, namespace)
+		params, err := collectParams(t.Context(), objects, paramKind, newParamRef(ref), namespace)
 		var names []string
 		for _, p := range params {
 			if p == nil {

@@ -1,94 +1,124 @@
 package policy
 
 import (
-	"cmp"
-	"slices"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// wanted are the parameters of a kind that bindings can name, sorted. Other objects of the
-// kind are not kept: whoever may write some must not fill the memory for all.
-type wanted []reference
+// A paramRef is the paramRef of a binding, with its selector compiled.
+type paramRef struct {
+	*admissionregistrationv1.ParamRef
+	selector labels.Selector // nil if there is none, or err is set
+	err      error           // why the selector is invalid
+}
+
+// newParamRef returns nil for nil.
+func newParamRef(ref *admissionregistrationv1.ParamRef) *paramRef {
+	if ref == nil {
+		return nil
+	}
+	p := &paramRef{ParamRef: ref}
+	if ref.Selector != nil {
+		var selector labels.Selector
+		if selector, p.err = metav1.LabelSelectorAsSelector(ref.Selector); p.err == nil {
+			p.selector = printed{selector, selector.String()}
+		}
+	}
+	return p
+}
+
+// printed is a selector whose text is made once.
+type printed struct {
+	labels.Selector
+	text string
+}
+
+// String implements labels.Selector.
+func (p printed) String() string { return p.text }
+
+// wanted are the parameters of a kind that bindings can name. Other objects of the kind are not
+// kept: whoever may write some must not fill the memory for all.
+type wanted map[reference]struct{}
 
 // A reference is a paramRef: it names an object, or selects some by their labels. Without a
 // namespace, it is of the namespace of the request, which can be any.
 type reference struct{ namespace, name, selector string }
 
-// with returns w with the references of bindings.
-func (w wanted) with(bindings []*Binding) wanted {
+// anyNamespace is the namespace of a copy of each reference. It finds the references for objects
+// without a namespace: whether the kind has one does not matter here.
+const anyNamespace = "*"
+
+// add adds the references of bindings.
+func (w wanted) add(bindings []*Binding) {
 	for _, b := range bindings {
-		r, ok := referenceOf(b.paramRef)
-		if !ok {
-			continue
+		ref := b.paramRef
+		if ref == nil || ref.err != nil || (ref.Name == "") == (ref.selector == nil) {
+			continue // there is none, or it is invalid, so that its binding fails
 		}
-		at, found := slices.BinarySearchFunc(w, r, reference.compare)
-		if !found {
-			w = slices.Insert(w, at, r)
+		r := reference{namespace: ref.Namespace, name: ref.Name}
+		if ref.selector != nil {
+			r.selector = ref.selector.String()
+		}
+		w[r] = struct{}{}
+		r.namespace = anyNamespace
+		w[r] = struct{}{}
+	}
+}
+
+// has reports whether r, or a reference to all objects, is among the references that can be for
+// objects of the namespace of r.
+func (w wanted) has(r reference) bool {
+	if r.namespace == "" {
+		r.namespace = anyNamespace
+	}
+	for _, namespace := range [...]string{r.namespace, ""} {
+		r.namespace = namespace
+		if _, ok := w[r]; ok {
+			return true
+		}
+		if _, ok := w[reference{namespace: namespace}]; ok {
+			return true
 		}
 	}
-	return w
+	return false
 }
 
-// referenceOf returns the reference of a paramRef. ok is false if there is none, or if it is
-// invalid, so that its binding fails.
-func referenceOf(ref *admissionregistrationv1.ParamRef) (r reference, ok bool) {
-	if ref == nil || (ref.Name == "") == (ref.Selector == nil) {
-		return r, false
-	}
-	r = reference{namespace: ref.Namespace, name: ref.Name}
-	if ref.Selector == nil {
-		return r, true
-	}
-	selector, err := metav1.LabelSelectorAsSelector(ref.Selector)
-	if err == nil {
-		r.selector = selector.String()
-	}
-	return r, err == nil
+// names reports whether an object is wanted by its name.
+func (w wanted) names(namespace, name string) bool {
+	return w.has(reference{namespace: namespace, name: name})
 }
 
-func (r reference) compare(other reference) int {
-	return cmp.Or(cmp.Compare(r.namespace, other.namespace), cmp.Compare(r.name, other.name), cmp.Compare(r.selector, other.selector))
+// selects reports whether the objects of a namespace that the selector selects are wanted.
+func (w wanted) selects(namespace string, selector labels.Selector) bool {
+	return w.has(reference{namespace: namespace, selector: selector.String()})
 }
-
-func (r reference) isIn(namespace string) bool {
-	return r.namespace == "" || namespace == "" || r.namespace == namespace
-}
-
-// isAll reports whether the reference selects all objects.
-func (r reference) isAll() bool { return r.name == "" && r.selector == "" }
 
 // keeps returns the function that reports whether an object is wanted.
 func (w wanted) keeps() func(object metav1.Object) bool {
-	selectors := make([]labels.Selector, len(w))
-	for i, r := range w {
+	selectors := make(map[string][]labels.Selector) // by namespace
+	for r := range w {
 		if r.name == "" {
-			selectors[i], _ = labels.Parse(r.selector) // it was made of a valid one
+			selector, _ := labels.Parse(r.selector) // it was made of a valid one
+			selectors[r.namespace] = append(selectors[r.namespace], selector)
 		}
 	}
-	return func(object metav1.Object) bool {
-		for i, r := range w {
-			if !r.isIn(object.GetNamespace()) {
-				continue
-			}
-			if r.name != "" && r.name == object.GetName() ||
-				selectors[i] != nil && selectors[i].Matches(labels.Set(object.GetLabels())) {
+	selected := func(namespace string, object metav1.Object) bool {
+		for _, selector := range selectors[namespace] {
+			if selector.Matches(labels.Set(object.GetLabels())) {
 				return true
 			}
 		}
 		return false
 	}
-}
-
-// names reports whether an object is wanted by its name.
-func (w wanted) names(namespace, name string) bool {
-	return slices.ContainsFunc(w, func(r reference) bool { return r.isIn(namespace) && (r.name == name || r.isAll()) })
-}
-
-// selects reports whether the objects of a namespace that the selector selects are wanted.
-func (w wanted) selects(namespace string, selector labels.Selector) bool {
-	text := selector.String()
-	return slices.ContainsFunc(w, func(r reference) bool { return r.isIn(namespace) && r.name == "" && (r.selector == text || r.isAll()) })
+	return func(object metav1.Object) bool {
+		namespace := object.GetNamespace()
+		if w.names(namespace, object.GetName()) {
+			return true
+		}
+		if namespace == "" {
+			namespace = anyNamespace
+		}
+		return selected(namespace, object) || selected("", object)
+	}
 }

@@ -118,7 +118,12 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) (Set[E], error) {
 		own := *c.policy
 		own.params, own.bound, own.err = r.params, c.boundBy(bound), c.err
 		if len(bound) > 0 && c.paramKind != nil {
-			used[*c.paramKind] = used[*c.paramKind].with(bound)
+			w := used[*c.paramKind]
+			if w == nil {
+				w = make(wanted)
+				used[*c.paramKind] = w
+			}
+			w.add(bound)
 		}
 		set = append(set, &own)
 	}

@@ -44,7 +44,7 @@ type Binding struct {
 
 	policy   string
 	matcher  *Matcher
-	paramRef *admissionregistrationv1.ParamRef
+	paramRef *paramRef
 	err      error  // why it is unknown what it matches
 	revision string // of a custom resource
 }
@@ -108,14 +108,16 @@ func newPolicy[E any](document metav1.Object) (*Policy[E], error) {
 func newBinding(document metav1.Object) (*Binding, error) {
 	b := &Binding{Name: document.GetName()}
 	var resources *admissionregistrationv1.MatchResources
+	var ref *admissionregistrationv1.ParamRef
 	switch document := document.(type) {
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
 		spec := &document.Spec
-		b.policy, b.Actions, b.paramRef, resources = spec.PolicyName, spec.ValidationActions, spec.ParamRef, spec.MatchResources
+		b.policy, b.Actions, ref, resources = spec.PolicyName, spec.ValidationActions, spec.ParamRef, spec.MatchResources
 	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
 		spec := &document.Spec
-		b.policy, b.paramRef, resources = spec.PolicyName, spec.ParamRef, spec.MatchResources
+		b.policy, ref, resources = spec.PolicyName, spec.ParamRef, spec.MatchResources
 	}
+	b.paramRef = newParamRef(ref)
 	var err error
 	b.matcher, err = NewMatcher(resources)
 	return b, err

@@ -70,7 +70,7 @@ func (b *callContext) Value(key any) any {
 		if b.review != nil {
 			return &lender{b.server.memory, b, b.memory.part != &b.server.memory.large}
 		}
-	case turns.Key:
+	case turns.Key, codec.PacerKey:
 		if b.review != nil {
 			return &b.work
 		}

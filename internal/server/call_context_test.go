@@ -36,6 +36,9 @@ func TestBudgetRequester(t *testing.T) {
 		if turns.Of(ctx) != &b.work {
 			t.Error("the context does not say whose work it is")
 		}
+		if ctx.Value(codec.PacerKey{}) != codec.Pacer(&b.work) {
+			t.Error("loops over the review take no turns")
+		}
 	}
 	b.release()
 	if b.Value(cluster.CallerKey{}) != nil || turns.Of(b) != nil || b.Value("other") != nil {

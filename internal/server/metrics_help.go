@@ -68,6 +68,9 @@ var help = map[string]string{
 
 	"fastadmit_unserved_rules": "Resources that pass without a plugin that is for them, because the API server serves them in versions that no rule of it names.",
 
+	"fastadmit_turns_given_up_total": "Long work for reviews whose time ended while it waited for its turn on a processor.",
+	"fastadmit_turns_waited_total":   "How often long work for reviews waited for its turn on a processor.",
+
 	"fastadmit_webhook_admission_duration_seconds":       "Duration of calls to other webhooks.",
 	"fastadmit_webhook_calls_inflight":                   "Calls to a webhook that are in flight.",
 	"fastadmit_webhook_circuit_open":                     "1 while a webhook is not called because it cannot be reached, or fails for several namespaces.",

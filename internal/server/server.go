@@ -115,7 +115,7 @@ func New(o *Options) (*Server, error) {
 	s := &Server{callers: o.Callers, recorder: o.Recorder, log: o.Log, strangersLog: newStrangersLog(o.Log), timeouts: defaultTimeouts, limits: limits}
 	s.timeouts.maxAge = o.ConnectionAgeMax
 	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = o.RequestsMax, o.RequestBytesMax, arrivalGrace, arrivalPace
-	s.turns = turns.New()
+	s.turns = turns.New(o.Metrics)
 	s.memory, s.retainedMax = newMemory(cmp.Or(o.ReviewMemoryMax, reviewMemory())), retainedMemory()
 	s.memory.makeRoom = s.dropUnread
 	s.metrics = newServerMetrics(o.Metrics, &s.load)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/VictoriaMetrics/metrics"
 )
 
 // A clock is a time that tests move.
@@ -53,7 +55,7 @@ func TestFree(t *testing.T) {
 	for more := -1; more <= 1; more++ {
 		c := new(clock)
 		c.now = time.Unix(1, 0)
-		all := newTurns(1, c.read)
+		all := newTurns(1, c.read, metrics.NewSet())
 		w := begun(t, all, "a")
 		if err := c.run(t, t.Context(), w, FreeMax+time.Duration(more)); err != nil || w.hasTurn != (more > 0) ||
 			all.free != 1-max(more, 0) {
@@ -70,7 +72,7 @@ func TestFree(t *testing.T) {
 // TestGap counts little of a long time between two looks.
 func TestGap(t *testing.T) {
 	c := &clock{time.Unix(1, 0)}
-	w := begun(t, newTurns(1, c.read), "a")
+	w := begun(t, newTurns(1, c.read, metrics.NewSet()), "a")
 	c.now = c.now.Add(time.Hour)
 	if err := w.Continue(t.Context()); err != nil || w.hasTurn || w.ran != gapMax {
 		t.Errorf("got %v, a turn %v after %v", err, w.hasTurn, w.ran)
@@ -80,7 +82,7 @@ func TestGap(t *testing.T) {
 // TestSlice has work keep its turn until others wait, and its slice is over.
 func TestSlice(t *testing.T) {
 	c := &clock{time.Unix(1, 0)}
-	all := newTurns(1, c.read)
+	all := newTurns(1, c.read, metrics.NewSet())
 	w := begun(t, all, "a")
 	if err := c.run(t, t.Context(), w, FreeMax+10*sliceMax); err != nil || !w.hasTurn {
 		t.Fatalf("got %v, a turn %v, want to keep it", err, w.hasTurn)
@@ -111,12 +113,14 @@ func TestSlice(t *testing.T) {
 
 // TestOrder has work that gave its turn to another caller continue before later work of its own.
 func TestOrder(t *testing.T) {
-	all := newTurns(0, time.Now)
+	all := newTurns(0, time.Now, metrics.NewSet())
 	later, other := make(chan struct{}), make(chan struct{})
 	join(all, caller{user: "a"}, later)
 	join(all, caller{user: "b"}, other)
 	passed := make(chan error)
-	go func() { passed <- all.pass(t.Context(), caller{user: "a"}) }()
+	w := all.Begin(user("a"))
+	all.hold(&w, all.now().Add(idleMax), true)
+	go func() { passed <- all.pass(t.Context(), &w, caller{user: "a"}) }()
 	<-other
 	all.give()
 	if err := <-passed; err != nil {
@@ -135,7 +139,7 @@ func TestOrder(t *testing.T) {
 
 // TestFair gives turns to one caller after the other, and in the order of each one's work.
 func TestFair(t *testing.T) {
-	all := newTurns(0, time.Now)
+	all := newTurns(0, time.Now, metrics.NewSet())
 	var order []string
 	granted := make(map[string]chan struct{})
 	for _, work := range []string{"a1", "a2", "a3", "b1", "c1", "b2", "c2"} {
@@ -166,7 +170,7 @@ func TestFair(t *testing.T) {
 
 // TestNamespaces has work of a user in another namespace not wait behind the first.
 func TestNamespaces(t *testing.T) {
-	all := newTurns(0, time.Now)
+	all := newTurns(0, time.Now, metrics.NewSet())
 	first, second, other := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	join(all, caller{"a", "x"}, first)
 	join(all, caller{"a", "x"}, second)
@@ -185,7 +189,7 @@ func TestNamespaces(t *testing.T) {
 // TestForget has work that ended not get a turn, and one that gets it at the same time give it
 // back.
 func TestForget(t *testing.T) {
-	all := newTurns(0, time.Now)
+	all := newTurns(0, time.Now, metrics.NewSet())
 	first, second := make(chan struct{}), make(chan struct{})
 	join(all, caller{user: "a"}, first)
 	join(all, caller{user: "b"}, second)
@@ -208,7 +212,7 @@ func TestForget(t *testing.T) {
 
 // TestAll has more work than turns, of which all gets done.
 func TestAll(t *testing.T) {
-	all := newTurns(2, func() time.Time { return time.Now().Add(0) })
+	all := newTurns(2, func() time.Time { return time.Now().Add(0) }, metrics.NewSet())
 	done := make(chan error)
 	for i := range 50 {
 		go func() {
@@ -247,5 +251,80 @@ func TestNone(t *testing.T) {
 	}
 	if err := Continue(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the error of the context", err)
+	}
+}
+
+// TestIdle has a turn of which nobody makes use go to other work, at the end of the time that it
+// stays, and right behind. The first work waits for another turn then.
+func TestIdle(t *testing.T) {
+	for more := range time.Duration(3) {
+		c := &clock{time.Unix(1, 0)}
+		all := newTurns(1, c.read, metrics.NewSet())
+		idle := begun(t, all, "a")
+		if err := c.run(t, t.Context(), idle, FreeMax+gapMax); err != nil || !idle.hasTurn {
+			t.Fatalf("got %v, a turn %v", err, idle.hasTurn)
+		}
+		c.now = c.now.Add(idleMax + more - 1)
+		next := begun(t, all, "b")
+		next.ran = FreeMax + 1
+		ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		err := next.Continue(ended)
+		cancel()
+		isTaken := more == 2
+		if next.hasTurn != isTaken || (err == nil) != isTaken || all.waited.Get() != all.givenUp.Get() || (all.waited.Get() == 0) != isTaken {
+			t.Errorf("%v: got %v, a turn %v, waited %d times, gave up %d", idleMax+more-1, err, next.hasTurn, all.waited.Get(), all.givenUp.Get())
+		}
+		if isTaken {
+			ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := idle.Continue(ended); !errors.Is(err, context.DeadlineExceeded) || idle.hasTurn {
+				t.Errorf("the first work got %v, a turn %v", err, idle.hasTurn)
+			}
+			cancel()
+		}
+		idle.Leave()
+		next.Leave()
+		if all.free != 1 || len(all.queues) != 0 || len(all.held) != 0 {
+			t.Errorf("got %d turns left, %d queues, %d held, want 1 and none", all.free, len(all.queues), len(all.held))
+		}
+	}
+}
+
+// TestIdleWhileWaiting has work that waits get the turn of which nobody makes use any more.
+func TestIdleWhileWaiting(t *testing.T) {
+	all := newTurns(1, time.Now, metrics.NewSet())
+	for _, name := range []string{"a", "b"} {
+		w := all.Begin(user(name))
+		w.ran = FreeMax + 1
+		if err := w.Continue(t.Context()); err != nil || !w.hasTurn {
+			t.Errorf("%s: got %v, a turn %v", name, err, w.hasTurn)
+		}
+	}
+}
+
+// TestBegin has work on a long value keep its turn for the time that it takes.
+func TestBegin(t *testing.T) {
+	c := &clock{time.Unix(1, 0)}
+	all := newTurns(1, c.read, metrics.NewSet())
+	const bytes = 1 << 20
+	w := all.Begin(user("a"))
+	if err := w.Begin(t.Context(), bytes); err != nil || !w.hasTurn {
+		t.Fatalf("got %v, a turn %v", err, w.hasTurn)
+	}
+	other := all.Begin(user("b"))
+	c.now = c.now.Add(bytes*byteTakes + idleMax)
+	ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := other.Begin(ended, bytes); !errors.Is(err, context.DeadlineExceeded) || other.hasTurn {
+		t.Errorf("the other got %v, a turn %v before its time", err, other.hasTurn)
+	}
+	c.now = c.now.Add(1)
+	if err := other.Begin(t.Context(), bytes); err != nil || !other.hasTurn {
+		t.Errorf("the other got %v, a turn %v", err, other.hasTurn)
+	}
+	if err := other.Begin(ended, bytes); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the error of the context", err)
+	}
+	if err := new(Work).Begin(t.Context(), bytes); err != nil {
+		t.Error(err)
 	}
 }

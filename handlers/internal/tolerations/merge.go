@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
 // checkEach is the number of tolerations after which a merge checks its context: some tenths
@@ -143,14 +144,14 @@ func mergeMany(ctx context.Context, all []Toleration) (kept []bool, err error) {
 	kept = make([]bool, len(all))
 	behind, before := NewSet(len(all)), NewSet(len(all))
 	for i := len(all) - 1; i >= 0; i-- {
-		if i%checkEach == 0 && ctx.Err() != nil {
+		if i%checkEach == 0 && turns.Continue(ctx) != nil {
 			return nil, tooMany(ctx, len(all))
 		}
 		kept[i] = !behind.coversOther(&all[i])
 		behind.Add(&all[i])
 	}
 	for i := range all {
-		if i%checkEach == 0 && ctx.Err() != nil {
+		if i%checkEach == 0 && turns.Continue(ctx) != nil {
 			return nil, tooMany(ctx, len(all))
 		}
 		if kept[i] = kept[i] && !before.Covers(&all[i]); kept[i] {

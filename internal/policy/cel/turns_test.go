@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/google/cel-go/common/types"
 
 	"github.com/fastadmit/fastadmit/internal/turns"
@@ -22,7 +23,7 @@ func (r *requester) Requester() (user, namespace string) {
 // TestTurns has evaluations that take long take a turn, and give it back: otherwise the last of
 // them would wait forever.
 func TestTurns(t *testing.T) {
-	all := turns.New()
+	all := turns.New(metrics.NewSet())
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {
 		for text, takes := range map[string]bool{
 			"lists.range(150).all(i, lists.range(800).all(j, j >= 0))": true,
