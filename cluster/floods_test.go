@@ -16,7 +16,8 @@ import (
 
 // Types and flags of HTTP/2 frames (RFC 9113 section 6).
 const (
-	frameData, frameHeaders, frameReset, frameSettings, framePush, framePing, frameGoAway, frameWindow, frameContinuation = 0, 1, 3, 4, 5, 6, 7, 8, 9
+	frameData, frameHeaders, frameReset, frameSettings, framePush, framePing, frameGoAway, frameWindow, frameContinuation = 0, 1, 3, 4,
+		5, 6, 7, 8, 9
 
 	endHeaders = 4
 )
@@ -68,8 +69,10 @@ func TestFrameFloods(t *testing.T) {
 	field := "\x00\x01a\x7f\x80\x7c" + strings.Repeat("b", 127+124*128)
 	answer := frame(frameHeaders, endHeaders, 1, ok)
 	f("SETTINGS", "", frame(frameSettings, 0, 0, ""))
-	f("SETTINGS with windows", "", frame(frameSettings, 0, 0, "\x00\x04\x00\x00\x00\x01")+frame(frameSettings, 0, 0, "\x00\x04\x00\x00\xff\xff"))
-	f("SETTINGS with table sizes", "", frame(frameSettings, 0, 0, "\x00\x01\x7f\xff\xff\xff")+frame(frameSettings, 0, 0, "\x00\x01\x00\x00\x00\x00"))
+	f("SETTINGS with windows", "", frame(frameSettings, 0, 0, "\x00\x04\x00\x00\x00\x01")+
+		frame(frameSettings, 0, 0, "\x00\x04\x00\x00\xff\xff"))
+	f("SETTINGS with table sizes", "", frame(frameSettings, 0, 0, "\x00\x01\x7f\xff\xff\xff")+
+		frame(frameSettings, 0, 0, "\x00\x01\x00\x00\x00\x00"))
 	f("PING", "", frame(framePing, 0, 0, "12345678"))
 	f("WINDOW_UPDATE", "", frame(frameWindow, 0, 0, "\x00\x00\x00\x01"))
 	f("RST_STREAM", "", frame(frameReset, 0, 1, "\x00\x00\x00\x08"))

@@ -159,7 +159,8 @@ func TestPacerDecodes(t *testing.T) {
 				want = n
 			}
 			fits := r.Object.Get("a").FitsDecoded()
-			if !r.Object.Get("b").FitsDecoded() && r.Err() == nil || p.bytes != want || fits != (want == 0 || left > 0) || (r.Err() == nil) != fits {
+			if !r.Object.Get("b").FitsDecoded() && r.Err() == nil || p.bytes != want || fits != (want == 0 || left > 0) ||
+				(r.Err() == nil) != fits {
 				t.Errorf("%d bytes, %d left: fits %v, asked for %d bytes, got %v", n, left, fits, p.bytes, r.Err())
 			}
 		}

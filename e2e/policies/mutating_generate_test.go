@@ -212,7 +212,8 @@ func (g *generator) operation(anywhere bool) string {
 func (g *generator) emptying() string {
 	list := pick(g, "'/metadata/finalizers'", "'/metadata/ownerReferences'", "'/spec/initContainers'", "'/spec/tolerations'",
 		"'/spec/template/spec/volumes'", "'/spec/template/spec/imagePullSecrets'")
-	object := pick(g, "'/metadata/annotations'", "'/metadata/labels'", "'/spec/nodeSelector'", "'/spec/template/spec/nodeSelector'", "'/data'",
+	object := pick(g, "'/metadata/annotations'", "'/metadata/labels'", "'/spec/nodeSelector'", "'/spec/template/spec/nodeSelector'",
+		"'/data'",
 		"'/spec/selector'")
 	return pick(g,
 		"JSONPatch{op: 'add', path: "+list+", value: []}",
@@ -221,7 +222,8 @@ func (g *generator) emptying() string {
 		"JSONPatch{op: 'remove', path: "+pick(g, list, object)+"}",
 		"JSONPatch{op: 'add', path: "+object+" + '/x', value: 'eA=='}",
 		"JSONPatch{op: 'remove', path: "+list+" + '/0'}",
-		"JSONPatch{op: 'add', path: '/metadata/labels/seen', value: string([has(object.metadata.finalizers), has(object.metadata.annotations), "+
+		"JSONPatch{op: 'add', path: '/metadata/labels/seen', value: string([has(object.metadata.finalizers), "+
+			"has(object.metadata.annotations), "+
 			"has(object.spec) && has(object.spec.tolerations)].filter(b, b).size())}",
 	)
 }

@@ -170,11 +170,13 @@ func TestVersions(t *testing.T) {
 	f(mirror(claims), "reference resourceclaims", "reference resourceclaims")
 	f(mirror(claims+`,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]`),
 		"reference persistentvolumeclaims", "reference resourceclaims")
-	f(mirror(`"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},{"name":"w","projected":{"sources":[{"clusterTrustBundle":{}}]}}]`),
+	f(mirror(`"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},`+
+		`{"name":"w","projected":{"sources":[{"clusterTrustBundle":{}}]}}]`),
 		"reference clustertrustbundles", "reference persistentvolumeclaims")
 
 	f(body(pods+`"operation":"UPDATE","subResource":"status","oldObject":{"spec":{"nodeName":"n1"}},"object":{"status":`+
-		`{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}}`), "", "cannot update extended resource claim status")
+		`{"extendedResourceClaimStatus":{"resourceClaimName":"b","requestMappings":[]}}}`), "",
+		"cannot update extended resource claim status")
 }
 
 func TestReferences(t *testing.T) {

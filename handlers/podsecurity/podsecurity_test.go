@@ -422,7 +422,8 @@ func TestVersions(t *testing.T) {
 // TestProbeHostVersions reviews a Pod with a probe of another host, which the baseline level forbids
 // since v1.34 (k8s.io/pod-security-admission/policy check_hostProbesAndhostLifecycle.go).
 func TestProbeHostVersions(t *testing.T) {
-	const body = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","livenessProbe":{"tcpSocket":{"port":1,"host":"h"}}}]}}`
+	const body = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i",` +
+		`"livenessProbe":{"tcpSocket":{"port":1,"host":"h"}}}]}}`
 	f := func(emulated, enforced string, want admission.Outcome) {
 		t.Helper()
 		config := `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",` +

@@ -20,7 +20,9 @@ func TestWanted(t *testing.T) {
 		{paramRef: newParamRef(&admissionregistrationv1.ParamRef{Namespace: "shop", Selector: selector})},
 		{paramRef: newParamRef(&admissionregistrationv1.ParamRef{})}, // the rest is invalid
 		{paramRef: newParamRef(&admissionregistrationv1.ParamRef{Name: "both", Selector: selector})},
-		{paramRef: newParamRef(&admissionregistrationv1.ParamRef{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}})},
+		{paramRef: newParamRef(&admissionregistrationv1.ParamRef{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}},
+		})},
 	}
 	w := make(wanted)
 	w.add(bindings)

@@ -250,7 +250,8 @@ func TestRedact(t *testing.T) {
 	f := func(resource, userInfo, object, wantUser, wantObject string, leftOut ...string) {
 		t.Helper()
 		review := func(user, object string) string {
-			return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","resource":{"group":"","version":"v1","resource":"` +
+			return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u",` +
+				`"resource":{"group":"","version":"v1","resource":"` +
 				resource + `"},"operation":"UPDATE","userInfo":` + user + `,"object":` + object + `,"oldObject":null}}`
 		}
 		got, fields, err := redact([]byte(review(userInfo, object)))
@@ -268,14 +269,20 @@ func TestRedact(t *testing.T) {
 	f("pods", `{"extra":{"authentication.kubernetes.io/node-name":["n"],"token":["s3cret","x"]}}`, `{}`,
 		`{"extra":{"authentication.kubernetes.io/node-name":["n"],"token":["",""]}}`, `{}`, "request.userInfo.extra.token")
 	f("secrets", `{}`,
-		`{"kind":"Secret","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"s3cret","a":"b"}},"data":{"a.b":"czNjcmV0","":"czNjcmV0","e":""},"stringData":{"\u0061":"s3cret"},"type":"t"}`, `{}`,
-		`{"kind":"Secret","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"","a":"b"}},"data":{"a.b":"","":"","e":""},"stringData":{"a":""},"type":"t"}`,
+		`{"kind":"Secret","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"s3cret","a":"b"}},`+
+			`"data":{"a.b":"czNjcmV0","":"czNjcmV0","e":""},"stringData":{"\u0061":"s3cret"},"type":"t"}`, `{}`,
+		`{"kind":"Secret","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"","a":"b"}},`+
+			`"data":{"a.b":"","":"","e":""},"stringData":{"a":""},"type":"t"}`,
 		"request.object.data.a.b", "request.object.data.", "request.object.stringData.a",
 		"request.object.metadata.annotations.kubectl.kubernetes.io/last-applied-configuration")
-	f("serviceaccounts", `{}`, `{"kind":"TokenRequest","status":{"token":"s3cret"}}`, `{}`, `{"kind":"TokenRequest","status":{"token":""}}`, "request.object.status.token")
-	f("tokenreviews", `{}`, `{"kind":"TokenReview","spec":{"token":"s3cret"}}`, `{}`, `{"kind":"TokenReview","spec":{"token":""}}`, "request.object.spec.token")
-	f("pods", `{}`, `{"kind":"PodExecOptions","command":["mysql","-ps3cret"]}`, `{}`, `{"kind":"PodExecOptions","command":["mysql",""]}`, "request.object.command")
-	f("services", `{}`, `{"kind":"ServiceProxyOptions","path":"/a?token=s3cret"}`, `{}`, `{"kind":"ServiceProxyOptions","path":"/a"}`, "request.object.path")
+	f("serviceaccounts", `{}`, `{"kind":"TokenRequest","status":{"token":"s3cret"}}`, `{}`,
+		`{"kind":"TokenRequest","status":{"token":""}}`, "request.object.status.token")
+	f("tokenreviews", `{}`, `{"kind":"TokenReview","spec":{"token":"s3cret"}}`, `{}`, `{"kind":"TokenReview","spec":{"token":""}}`,
+		"request.object.spec.token")
+	f("pods", `{}`, `{"kind":"PodExecOptions","command":["mysql","-ps3cret"]}`, `{}`,
+		`{"kind":"PodExecOptions","command":["mysql",""]}`, "request.object.command")
+	f("services", `{}`, `{"kind":"ServiceProxyOptions","path":"/a?token=s3cret"}`, `{}`, `{"kind":"ServiceProxyOptions","path":"/a"}`,
+		"request.object.path")
 }
 
 // TestSecrets records each review of the corpus that has secrets, with a patch that has them too.

@@ -271,8 +271,10 @@ func TestIdle(t *testing.T) {
 		err := next.Continue(ended)
 		cancel()
 		isTaken := more == 2
-		if next.hasTurn != isTaken || (err == nil) != isTaken || all.waited.Get() != all.givenUp.Get() || (all.waited.Get() == 0) != isTaken {
-			t.Errorf("%v: got %v, a turn %v, waited %d times, gave up %d", idleMax+more-1, err, next.hasTurn, all.waited.Get(), all.givenUp.Get())
+		if next.hasTurn != isTaken || (err == nil) != isTaken || all.waited.Get() != all.givenUp.Get() ||
+			(all.waited.Get() == 0) != isTaken {
+			t.Errorf("%v: got %v, a turn %v, waited %d times, gave up %d", idleMax+more-1, err, next.hasTurn,
+				all.waited.Get(), all.givenUp.Get())
 		}
 		if isTaken {
 			ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -34,7 +34,8 @@ func TestConvert(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Fatalf("got exit code %d and %q", code, stderr)
 	}
-	for _, comment := range []string{"# latest can change\n", ":latest')) # and it does\n", `# From ValidatingPolicy "no-latest" in latest.yaml:2.`} {
+	for _, comment := range []string{"# latest can change\n", ":latest')) # and it does\n",
+		`# From ValidatingPolicy "no-latest" in latest.yaml:2.`} {
 		if !strings.Contains(stdout, comment) {
 			t.Errorf("got no %q in\n%s", comment, stdout)
 		}
@@ -53,7 +54,8 @@ plugins:
 		t.Fatal(err)
 	}
 	servertest.WriteFile(t, "manifests/latest.yaml", kyvernoLatest)
-	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n"
+	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+		"spec: {template: {spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n"
 	servertest.WriteFile(t, "deployment.yaml", deployment)
 	for _, flags := range [][]string{{"--policies=latest.yaml"}, {"--policies=converted.yaml"},
 		{"--enable-admission-plugins=ValidatingAdmissionPolicy", "--admission-control-config-file=admission.yaml"}} {
@@ -66,15 +68,18 @@ plugins:
 func TestConvertRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	servertest.WriteFile(t, "pod.yaml", latestPod)
-	wrong := strings.Replace(kyvernoLatest, "object.spec.containers.all(c, !c.image.endsWith(':latest'))", "resource.List('v1', 'pods', '').items == []", 1)
+	wrong := strings.Replace(kyvernoLatest, "object.spec.containers.all(c, !c.image.endsWith(':latest'))",
+		"resource.List('v1', 'pods', '').items == []", 1)
 	servertest.WriteFile(t, "both.yaml", strings.Replace(kyvernoLatest, "name: no-latest", "name: other", 1)+"---\n"+wrong)
-	const located = `both.yaml:26: ValidatingPolicy "no-latest": spec.validations[0].expression: the function resource.List of Kyverno has no translation`
+	const located = `both.yaml:26: ValidatingPolicy "no-latest": spec.validations[0].expression: the function resource.List of ` +
+		`Kyverno has no translation`
 	stdout, stderr, code := execute("", "convert", "both.yaml")
 	if code != 1 || stdout != "" || !strings.Contains(stderr, located) {
 		t.Errorf("got exit code %d, want 1, and %q, want %q", code, stdout+stderr, located)
 	}
 	stdout, stderr, code = execute("", "convert", "both.yaml", "--skip-untranslatable")
-	if code != 0 || !strings.Contains(stdout, "name: other\n") || strings.Contains(stdout, "no-latest") || !strings.Contains(stderr, located) {
+	if code != 0 || !strings.Contains(stdout, "name: other\n") || strings.Contains(stdout, "no-latest") ||
+		!strings.Contains(stderr, located) {
 		t.Errorf("got exit code %d and %q", code, stdout+stderr)
 	}
 	reviewed(t, "", 2, []string{located}, nil, "pod.yaml", "--policies=both.yaml")
@@ -83,7 +88,8 @@ func TestConvertRefuses(t *testing.T) {
 	}
 	// An error of the engine in a translation is located in the document.
 	servertest.WriteFile(t, "wrong.yaml", strings.Replace(kyvernoLatest, "c.image.endsWith", "c.image.ends", 1))
-	reviewed(t, "", 2, []string{`wrong.yaml:12: ValidatingPolicy "no-latest", in its translation: `}, nil, "pod.yaml", "--policies=wrong.yaml")
+	reviewed(t, "", 2, []string{`wrong.yaml:12: ValidatingPolicy "no-latest", in its translation: `}, nil, "pod.yaml",
+		"--policies=wrong.yaml")
 }
 
 const kyvernoSuite = `apiVersion: cli.kyverno.io/v1alpha1
@@ -103,7 +109,8 @@ results:
 // TestForeignTests runs tests of Kyverno and Gatekeeper.
 func TestForeignTests(t *testing.T) {
 	t.Chdir(t.TempDir())
-	servertest.WriteFile(t, "latest.yaml", strings.Replace(kyvernoLatest, "  validations:", "  matchConditions: [{name: c, expression: \"!has(object.metadata.labels)\"}]\n  validations:", 1)+`---
+	servertest.WriteFile(t, "latest.yaml", strings.Replace(kyvernoLatest, "  validations:",
+		"  matchConditions: [{name: c, expression: \"!has(object.metadata.labels)\"}]\n  validations:", 1)+`---
 apiVersion: policies.kyverno.io/v1
 kind: MutatingPolicy
 metadata: {name: labels}
@@ -111,14 +118,18 @@ spec:
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
   matchConditions: [{name: c, expression: "object.metadata.name == 'good'"}]
   autogen: {podControllers: {controllers: []}}
-  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{annotations: {"a": "b"}}}'}}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{metadata: Object.metadata{annotations: {"a": "b"}}}'}
 `)
 	pod := func(name, more, spec string) string {
 		return "---\napiVersion: v1\nkind: Pod\nmetadata: {name: " + name + more + "}\nspec: {" + spec + "}\n"
 	}
 	good := "containers: [{name: a, image: 'nginx:1'}]"
-	servertest.WriteFile(t, "resources.yaml", latestPod+pod("good", "", good)+pod("skipped", ", labels: {a: b}", good)+pod("wrong", "", "containers: [{name: a}]")+
-		"---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: made}\nspec: {template: {metadata: {name: x}, spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n")
+	servertest.WriteFile(t, "resources.yaml", latestPod+pod("good", "", good)+pod("skipped", ", labels: {a: b}", good)+
+		pod("wrong", "", "containers: [{name: a}]")+
+		"---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: made}\n"+
+		"spec: {template: {metadata: {name: x}, spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n")
 	servertest.WriteFile(t, "patched.yaml", pod("good", ", namespace: default, annotations: {a: b}", good))
 	if err := os.Mkdir(".kyverno-test", 0o750); err != nil {
 		t.Fatal(err)
@@ -126,9 +137,12 @@ spec:
 	servertest.WriteFile(t, ".kyverno-test/kyverno-test.yaml", kyvernoSuite)
 	tested(t, 0, []string{"7 cases in 1 suite: 7 passed, 0 failed"}, nil, ".", "-v")
 	// Each expected result can fail.
-	servertest.WriteFile(t, ".kyverno-test/kyverno-test.yaml", strings.NewReplacer("result: fail", "result: pass", "result: pass", "result: fail",
-		"result: skip", "result: pass", "result: error", "result: fail").Replace(kyvernoSuite))
-	tested(t, 1, []string{"7 cases in 1 suite: 0 passed, 7 failed", `Pod "web":`, "+ got  fail images must have a version", `Deployment "made", autogen-defaults`, "+ got  skip"}, nil, ".")
+	servertest.WriteFile(t, ".kyverno-test/kyverno-test.yaml",
+		strings.NewReplacer("result: fail", "result: pass", "result: pass", "result: fail",
+			"result: skip", "result: pass", "result: error", "result: fail").Replace(kyvernoSuite))
+	tested(t, 1,
+		[]string{"7 cases in 1 suite: 0 passed, 7 failed", `Pod "web":`, "+ got  fail images must have a version",
+			`Deployment "made", autogen-defaults`, "+ got  skip"}, nil, ".")
 	servertest.WriteFile(t, ".kyverno-test/kyverno-test.yaml", kyvernoSuite)
 	servertest.WriteFile(t, "patched.yaml", pod("good", ", annotations: {a: c}", good))
 	tested(t, 1, []string{"6 passed, 1 failed", "-    a: c", "+    a: b"}, nil, ".")
@@ -174,12 +188,17 @@ func TestGatekeeperTests(t *testing.T) {
 	servertest.WriteFile(t, "constraint.yaml", constraint)
 	servertest.WriteFile(t, "pod.yaml", latestPod)
 	servertest.WriteFile(t, "labeled.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {owner: me}}\n")
-	servertest.WriteFile(t, "review.yaml", "apiVersion: admission.k8s.io/v1beta1\nkind: AdmissionReview\nrequest: {operation: UPDATE, object: {apiVersion: v1, kind: Pod, metadata: {name: a}}}\n")
+	servertest.WriteFile(t, "review.yaml",
+		"apiVersion: admission.k8s.io/v1beta1\nkind: AdmissionReview\n"+
+			"request: {operation: UPDATE, object: {apiVersion: v1, kind: Pod, metadata: {name: a}}}\n")
 	servertest.WriteFile(t, "suite.yaml", gatekeeperSuite)
 	tested(t, 0, []string{"4 cases in 1 suite: 3 passed, 0 failed, 1 skipped"}, nil, ".")
-	servertest.WriteFile(t, "suite.yaml", strings.NewReplacer("violations: yes", "violations: 2", "violations: no", "violations: yes", `"yes"`, `"no"`).Replace(gatekeeperSuite))
+	servertest.WriteFile(t, "suite.yaml",
+		strings.NewReplacer("violations: yes", "violations: 2", "violations: no", "violations: yes", `"yes"`,
+			`"no"`).Replace(gatekeeperSuite))
 	tested(t, 1, []string{"0 passed, 3 failed", `+ got  1: ["a label is missing"]`}, nil, ".")
 	servertest.WriteFile(t, "suite.yaml", strings.Replace(gatekeeperSuite, "[{violations: no}]", "[]", 1))
 	tested(t, 2, []string{"suite.yaml:9: tests[0].cases[1]: got no assertions"}, nil, ".")
-	reviewed(t, "", 1, []string{"'k8slabel.owner' denied request: a label is missing"}, nil, "pod.yaml", "--policies=template.yaml,constraint.yaml")
+	reviewed(t, "", 1, []string{"'k8slabel.owner' denied request: a label is missing"}, nil, "pod.yaml",
+		"--policies=template.yaml,constraint.yaml")
 }

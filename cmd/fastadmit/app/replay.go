@@ -99,7 +99,7 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 	}
 	o := &replay.Options{Tree: r.trees(), Stdin: cmd.InOrStdin()}
 	before := r.before() // of the flags, before they are used
-	prepared, leftOut, err := r.reviewOptions.readyToReplay(cmd.Context())
+	prepared, leftOut, err := r.readyToReplay(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,8 @@ func recordTraffic(t *testing.T, plugins string) (dir string, reviews int) {
 	s := serve(t, nil, "--enable-admission-plugins="+plugins, "--record-dir="+dir, "--record-sample=1", "--record-rate=1000000")
 	x := s.Open(t)
 	for _, name := range corpus.Names() {
-		if !strings.HasPrefix(name, "pods-create-v1-") && !strings.HasPrefix(name, "services-create-v1-") && !strings.HasPrefix(name, "secrets-") {
+		if !strings.HasPrefix(name, "pods-create-v1-") && !strings.HasPrefix(name, "services-create-v1-") &&
+			!strings.HasPrefix(name, "secrets-") {
 			continue
 		}
 		for _, path := range []string{"/mutate", "/validate"} {
@@ -92,7 +93,8 @@ func TestReplay(t *testing.T) {
 	replayed(t, archive, 0, []string{same}, "-", "--enable-admission-plugins=AlwaysPullImages")
 	// Another configuration instead of the recorded answers.
 	before := servertest.TempFile(t, "before.yaml", configHead+"enableAdmissionPlugins: [AlwaysDeny]\n")
-	replayed(t, "", 1, []string{"denied to allowed by AlwaysDeny"}, dir, "--enable-admission-plugins=AlwaysPullImages", "--against-config="+before)
+	replayed(t, "", 1, []string{"denied to allowed by AlwaysDeny"}, dir, "--enable-admission-plugins=AlwaysPullImages",
+		"--against-config="+before)
 }
 
 // TestRecordFailure records a review whose plugin fails.
@@ -158,12 +160,24 @@ func TestReplayBroken(t *testing.T) {
 }
 
 // auditLog has events of kube-apiserver: one of each kind that is told apart.
-const auditLog = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","auditID":"a","stage":"RequestReceived","verb":"create"}
-{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"b","stage":"ResponseComplete","verb":"get","objectRef":{"resource":"pods"},"responseStatus":{"code":200}}
-{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","auditID":"c","stage":"ResponseComplete","verb":"create","user":{"username":"u"},"objectRef":{"resource":"services","namespace":"shop","name":"s","apiVersion":"v1"},"responseStatus":{"code":201},"requestObject":{"kind":"Service","apiVersion":"v1","metadata":{"name":"s","namespace":"shop"},"spec":{"externalIPs":["192.0.2.1"]}}}
-{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","auditID":"d","stage":"ResponseComplete","verb":"update","user":{"username":"u"},"objectRef":{"resource":"services","namespace":"shop","name":"s","apiVersion":"v1"},"responseStatus":{"code":200},"requestObject":{"kind":"Service","apiVersion":"v1","metadata":{"name":"s","namespace":"shop"},"spec":{}}}
-{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","auditID":"e","stage":"ResponseComplete","verb":"create","user":{"username":"u"},"objectRef":{"resource":"services","namespace":"shop","name":"s","apiVersion":"v1"},"responseStatus":{"code":403,"message":"admission webhook \"v.fastadmit.io\" denied the request: no"},"requestObject":{"kind":"Service","apiVersion":"v1","metadata":{"name":"s","namespace":"shop"},"spec":{}}}
-`
+var auditLog = auditEvent("Request", "RequestReceived", `"verb":"create"`) +
+	auditEvent("Metadata", "ResponseComplete", `"verb":"get","objectRef":{"resource":"pods"},"responseStatus":{"code":200}`) +
+	serviceEvent("create", `"code":201`, `{"externalIPs":["192.0.2.1"]}`) +
+	serviceEvent("update", `"code":200`, `{}`) +
+	serviceEvent("create", `"code":403,"message":"admission webhook \"v.fastadmit.io\" denied the request: no"`, `{}`)
+
+// auditEvent returns a line of an audit log.
+func auditEvent(level, stage, rest string) string {
+	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"a","level":%q,"stage":%q,%s}`+"\n", level, stage, rest)
+}
+
+// serviceEvent returns the event of a request for a Service with the spec.
+func serviceEvent(verb, status, spec string) string {
+	return auditEvent("Request", "ResponseComplete", fmt.Sprintf(`"verb":%q,"user":{"username":"u"},`+
+		`"objectRef":{"resource":"services","namespace":"shop","name":"s","apiVersion":"v1"},"responseStatus":{%s},`+
+		`"requestObject":{"kind":"Service","apiVersion":"v1","metadata":{"name":"s","namespace":"shop"},"spec":%s}`,
+		verb, status, spec))
+}
 
 func TestReplayAuditLog(t *testing.T) {
 	file := servertest.TempFile(t, "audit.log", auditLog)
@@ -173,7 +187,8 @@ func TestReplayAuditLog(t *testing.T) {
 		"3 reviews: 1 with the same answer, 2 with another",
 		"note: the source of 1 review lacks the object before the update",
 	}, file, "--enable-admission-plugins=DenyServiceExternalIPs")
-	metadata := `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"create","objectRef":{"resource":"pods"},"responseStatus":{"code":201}}` + "\n"
+	metadata := `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"create",` +
+		`"objectRef":{"resource":"pods"},"responseStatus":{"code":201}}` + "\n"
 	old := strings.Replace(metadata, "audit.k8s.io/v1", "audit.k8s.io/v1beta1", 1)
 	replayed(t, metadata+old+`{"kind":"Ev`, 2, []string{
 		`stdin:1: broken: an event of level "Metadata" does not hold the object`,
@@ -184,7 +199,8 @@ func TestReplayAuditLog(t *testing.T) {
 
 func TestReplayManifests(t *testing.T) {
 	before := servertest.TempFile(t, "before.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
-	replayed(t, manifests, 1, []string{"1 review differs, allowed to denied by DenyServiceExternalIPs", "2 reviews: 1 with the same answer, 1 with another"},
+	replayed(t, manifests, 1,
+		[]string{"1 review differs, allowed to denied by DenyServiceExternalIPs", "2 reviews: 1 with the same answer, 1 with another"},
 		"-", "--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs", "--against-config="+before)
 	replayed(t, manifests, 2, []string{"there is no answer to compare with"}, "-", "--enable-admission-plugins=AlwaysPullImages")
 }
@@ -193,22 +209,31 @@ func TestReplayManifests(t *testing.T) {
 func TestReplayQuota(t *testing.T) {
 	dir := t.TempDir()
 	servertest.WriteFile(t, filepath.Join(dir, "a.json"), string(corpus.MustRead(servertest.PodCreate)))
-	servertest.WriteFile(t, filepath.Join(dir, "a.answer"), `{"endpoint":"validate","decision":"denied","plugin":"ResourceQuota","review":{"response":{"allowed":false,"status":{"message":"ResourceQuota: no"}}}}`)
-	replayed(t, "", 0, []string{"1 skipped", "note: plugins that count or write are left out, and reviews that they denied are skipped: ResourceQuota"},
+	servertest.WriteFile(t, filepath.Join(dir, "a.answer"),
+		`{"endpoint":"validate","decision":"denied","plugin":"ResourceQuota",`+
+			`"review":{"response":{"allowed":false,"status":{"message":"ResourceQuota: no"}}}}`)
+	replayed(t, "", 0,
+		[]string{"1 skipped",
+			"note: plugins that count or write are left out, and reviews that they denied are skipped: ResourceQuota"},
 		dir, "--enable-admission-plugins=AlwaysPullImages,ResourceQuota")
 }
 
 // TestReplayHostile has names that terminals and GitHub take for something else.
 func TestReplayHostile(t *testing.T) {
 	dir := t.TempDir()
-	servertest.WriteFile(t, filepath.Join(dir, "a.json"), `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"group":"","version":"v1","kind":"Pod"},`+
-		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"\u001b[2J\n::error ::x","name":"\n::warning ::y##[z]","operation":"CREATE","userInfo":{},"object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}}}`)
-	servertest.WriteFile(t, filepath.Join(dir, "a.answer"), `{"endpoint":"validate","decision":"failed","plugin":"\u001b[2J","message":"\n::error ::x\u001b[2J##[z]"}`)
+	servertest.WriteFile(t, filepath.Join(dir, "a.json"),
+		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u",`+
+			`"kind":{"group":"","version":"v1","kind":"Pod"},`+
+			`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"\u001b[2J\n::error ::x","name":"\n::warning ::y##[z]",`+
+			`"operation":"CREATE","userInfo":{},"object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}}}`)
+	servertest.WriteFile(t, filepath.Join(dir, "a.answer"),
+		`{"endpoint":"validate","decision":"failed","plugin":"\u001b[2J","message":"\n::error ::x\u001b[2J##[z]"}`)
 	for _, format := range replayFormats {
 		stdout := replayed(t, "", 1, nil, dir, "--enable-admission-plugins=AlwaysPullImages", "-o", format)
 		for line := range strings.Lines(stdout) {
 			isOurs := format == "github" && strings.HasPrefix(line, "::error file=")
-			if strings.ContainsAny(line, "\x1b") || strings.Contains(line, "##[") || strings.HasPrefix(strings.TrimSpace(line), "::") && !isOurs {
+			if strings.ContainsAny(line, "\x1b") || strings.Contains(line, "##[") ||
+				strings.HasPrefix(strings.TrimSpace(line), "::") && !isOurs {
 				t.Errorf("%s: got the line %q", format, line)
 			}
 		}
@@ -240,7 +265,8 @@ func TestRecordings(t *testing.T) {
 	if want := "b" + recording.AnswerExtension + " b" + recording.ReviewExtension; strings.Join(got, " ") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if _, stderr, code := execute("", "recordings", filepath.Join(dir, "none")); code != 1 || !strings.Contains(stderr, "cannot read recordings") {
+	_, stderr, code := execute("", "recordings", filepath.Join(dir, "none"))
+	if code != 1 || !strings.Contains(stderr, "cannot read recordings") {
 		t.Errorf("got exit code %d, %s", code, stderr)
 	}
 }

@@ -32,7 +32,8 @@ func TestLogLibraries(t *testing.T) {
 		t.Errorf("got %d lines, want as many as the limiter allows", len(lines))
 	}
 	for _, line := range lines {
-		if !json.Valid([]byte(line)) || len(line) > 16<<10 || strings.ContainsFunc(line, func(r rune) bool { return !codec.IsPrintable(r) }) ||
+		if !json.Valid([]byte(line)) || len(line) > 16<<10 ||
+			strings.ContainsFunc(line, func(r rune) bool { return !codec.IsPrintable(r) }) ||
 			strings.Contains(line, "not there") {
 			t.Errorf("got a line of %d bytes: %.300q", len(line), line)
 		}

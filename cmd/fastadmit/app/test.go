@@ -129,7 +129,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	if errs != nil {
 		return nil, nil, errors.Join(errs...)
 	}
-	o.State = append(others, s.State...)
+	o.State = slices.Concat(others, s.State)
 	for i := range s.State {
 		if policies.IsPolicy(s.State[i].GroupVersionKind()) {
 			return nil, nil, fmt.Errorf("%s: a policy in the cluster is not evaluated; name it among the policies", s.State[i].Source)

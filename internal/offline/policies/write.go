@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -34,7 +35,7 @@ func (t *Translation) Write(w io.Writer) error {
 				return positions.CommentsOf(from.object, from.policy.Origin(path))
 			})
 			root.HeadComment = strings.TrimSpace(fmt.Sprintf("# From %s %q in %s.\n%s",
-				from.object.Kind, from.object.Metadata.Name, report.Word(from.object.Source.String()), root.HeadComment))
+				from.object.Kind, from.object.Metadata.Name, report.Word(from.object.String()), root.HeadComment))
 		}
 		if err := encoder.Encode(root); err != nil {
 			return err
@@ -77,7 +78,7 @@ func order(root *yaml.Node) {
 			rest = append(rest, root.Content[i:i+2]...)
 		}
 	}
-	root.Content = append(first, rest...)
+	root.Content = slices.Concat(first, rest)
 }
 
 // comment adds the comments that of returns for the path of a value.

@@ -29,7 +29,8 @@ func TestCompare(t *testing.T) {
 	f(denied, denied)
 	f(allowed, denied, "allowed to denied by P: allowed\nnow denied by P: no")
 	f(denied, allowed, "denied to allowed by P: denied by P: no\nnow allowed")
-	f(denied, outcome{decision: recording.Failed, plugin: "Q", message: "broken"}, "denied to failed by Q: denied by P: no\nnow failed: broken")
+	f(denied, outcome{decision: recording.Failed, plugin: "Q", message: "broken"},
+		"denied to failed by Q: denied by P: no\nnow failed: broken")
 	other := denied
 	other.code = 429
 	f(denied, other, "message by P: denied by P: no\nnow denied by P: no")
@@ -55,7 +56,8 @@ func TestCompare(t *testing.T) {
 	f(leftOut, replace)
 
 	bad := patched(`[{"op":"remove","path":"/none"}]`)
-	if _, err := compare(&bad, &allowed, func() []byte { return []byte("{}") }); err == nil || !strings.Contains(err.Error(), "the recorded patch cannot be applied") {
+	_, err := compare(&bad, &allowed, func() []byte { return []byte("{}") })
+	if err == nil || !strings.Contains(err.Error(), "the recorded patch cannot be applied") {
 		t.Errorf("got %v, want an error about the recorded patch", err)
 	}
 }
@@ -79,7 +81,8 @@ func TestReadLine(t *testing.T) {
 		t.Errorf("at the end: got %q", got)
 	}
 	got = got[:0]
-	if !from.stream("b", bytes.NewReader(bytes.Repeat([]byte("# x\n"), fileBytesMax/4+1))) || len(got) != 1 || !strings.Contains(got[0], "got more than 33554432 bytes") {
+	if !from.stream("b", bytes.NewReader(bytes.Repeat([]byte("# x\n"), fileBytesMax/4+1))) || len(got) != 1 ||
+		!strings.Contains(got[0], "got more than 33554432 bytes") {
 		t.Errorf("got %q", got)
 	}
 }

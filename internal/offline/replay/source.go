@@ -241,8 +241,7 @@ func (s *source) audit(name string, r *bufio.Reader) bool {
 				return false
 			}
 		}
-		switch {
-		case err != nil && !errors.Is(err, errLongLine):
+		if err != nil && !errors.Is(err, errLongLine) {
 			return true // at the end, or it was sent as a fault
 		}
 	}

@@ -16,7 +16,8 @@ import (
 
 // hostile is a text with a special meaning for terminals, for GitHub, in YAML and in a diff.
 const hostile = "x\n::error ::a\n  ::warning ::b\r::error ::c\r\n##[add-mask]d\x1b]0;e\x07\x1b[2J\u009b31m\u202ef\u2028---\ngoogle: h\n" +
-	"--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n<&>]]>\u0085\x7f\U000e0041" + "\u200b\u200d\u2060\ufeff\u00ad\u2066\u061c\u3164\uffa0\u115f\u034f\ufe0f\u180b\U000e0100\u00a0\u2003"
+	"--- /etc/passwd\n+++ /etc/passwd\n@@ -1 +1 @@\n<&>]]>\u0085\x7f\U000e0041" +
+	"\u200b\u200d\u2060\ufeff\u00ad\u2066\u061c\u3164\uffa0\u115f\u034f\ufe0f\u180b\U000e0100\u00a0\u2003"
 
 // hostileResults have the text in each field that an untrusted user can set.
 func hostileResults(t *testing.T) []*Result {

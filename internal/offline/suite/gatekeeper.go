@@ -186,7 +186,8 @@ func (a *assertion) compare(all []string) (string, error) {
 		}
 		messages = slices.DeleteFunc(slices.Clone(all), func(m string) bool { return !wanted.MatchString(m) })
 	}
-	ok, want := false, ""
+	var ok bool
+	var want string
 	switch v := a.Violations.(type) {
 	case nil:
 		ok, want = len(messages) > 0, "at least one"

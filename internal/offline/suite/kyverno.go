@@ -169,7 +169,7 @@ func (k *kyvernoRun) values() (*kyvernoValues, error) {
 	}
 	items, err := k.read("variables", k.test.Variables)
 	if err != nil || len(items) != 1 {
-		return nil, cmp.Or(err, error(k.document.Errorf("variables", "got %d documents, want one", len(items))))
+		return nil, cmp.Or(err, k.document.Errorf("variables", "got %d documents, want one", len(items)))
 	}
 	values := new(kyvernoValues)
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(items[0].JSON, values); err != nil {
@@ -215,7 +215,7 @@ func (k *kyvernoRun) readUser() error {
 	}
 	items, err := k.read("userinfo", k.test.UserInfo)
 	if err != nil || len(items) != 1 {
-		return cmp.Or(err, error(k.document.Errorf("userinfo", "got %d documents, want one", len(items))))
+		return cmp.Or(err, k.document.Errorf("userinfo", "got %d documents, want one", len(items)))
 	}
 	var given struct {
 		UserInfo review.User `json:"userInfo"`
@@ -234,7 +234,7 @@ func (k *kyvernoRun) readContext() error {
 	}
 	items, err := k.read("context", k.test.Context)
 	if err != nil || len(items) != 1 {
-		return cmp.Or(err, error(k.document.Errorf("context", "got %d documents, want one", len(items))))
+		return cmp.Or(err, k.document.Errorf("context", "got %d documents, want one", len(items)))
 	}
 	var given struct {
 		Spec struct {

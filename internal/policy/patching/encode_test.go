@@ -85,10 +85,12 @@ func TestEncode(t *testing.T) {
 	for _, before := range []string{`{}`, `{"metadata":{},"spec":{"containers":null},"status":{}}`} {
 		for _, after := range []string{
 			`{}`, `{"kind":"","metadata":null,"spec":null}`,
-			`{"metadata":{"annotations":{},"labels":null,"finalizers":[],"generation":0,"creationTimestamp":null,"deletionTimestamp":null}}`,
+			`{"metadata":{"annotations":{},"labels":null,"finalizers":[],"generation":0,"creationTimestamp":null,` +
+				`"deletionTimestamp":null}}`,
 			`{"metadata":{"labels":{"a":null,"b":""},"creationTimestamp":"2024-01-02T03:04:05Z","generation":-0}}`,
 			`{"spec":{"initContainers":[],"containers":[],"volumes":null,"nodeName":"","hostNetwork":false}}`,
-			`{"spec":{"containers":[{},null,{"name":"a","image":"","resources":{"limits":{"cpu":"1000m","memory":0.5,"x":null}},"env":[]}]}}`,
+			`{"spec":{"containers":[{},null,{"name":"a","image":"","resources":{"limits":{"cpu":"1000m","memory":0.5,"x":null}},` +
+				`"env":[]}]}}`,
 			`{"spec":{"volumes":[{"name":"a","emptyDir":{}},{"emptyDir":null},{"name":"b","emptyDir":{"sizeLimit":"1024Mi"}}]}}`,
 			`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":null},"periodSeconds":0}},{"ports":[{"containerPort":0}]}]}}`,
 			`{"spec":{"terminationGracePeriodSeconds":0,"automountServiceAccountToken":false,"priority":null,"securityContext":{}}}`,
@@ -126,7 +128,8 @@ func TestEncodeDifferences(t *testing.T) {
 
 	// Unknown fields. Those that were there before are of a newer release.
 	f(false, podKind, `{}`, `{"nope":1}`, `{"nope":1}`, "nope")
-	f(false, deploymentKind, `{"spec":{"template":{"spec":{}}}}`, `{"spec":{"nodeSelector":{},"template":{"spec":{"containers":[{"x":1}]}}}}`,
+	f(false, deploymentKind, `{"spec":{"template":{"spec":{}}}}`,
+		`{"spec":{"nodeSelector":{},"template":{"spec":{"containers":[{"x":1}]}}}}`,
 		`{"spec":{"nodeSelector":{},"template":{"spec":{"containers":[{"x":1}]}}}}`,
 		"spec.nodeSelector", "spec.template.spec.containers[0].x")
 	f(false, podKind, `{"spec":{"containers":[{"name":"a","new":1,"resources":{}}]}}`,

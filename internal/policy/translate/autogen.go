@@ -82,7 +82,7 @@ func addResource(match *admissionregistrationv1.MatchResources, group, resource 
 		rules[n-1].Resources = append(rules[n-1].Resources, resource)
 		return
 	}
-	match.ResourceRules = append(rules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+	match.ResourceRules = append(match.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 		Operations: operations,
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}},
 	}})

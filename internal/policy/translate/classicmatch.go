@@ -201,11 +201,11 @@ func (t *translator) block(h *head, b *classicBlock, path string, kinds bool) st
 	}
 	r := &b.Resources
 	if kinds && len(r.Kinds) > 0 {
-		var any []string
+		var either []string
 		for _, kind := range r.Kinds {
-			any = append(any, kindExpression(kind))
+			either = append(either, kindExpression(kind))
 		}
-		and(joined(any, " || "))
+		and(joined(either, " || "))
 	}
 	if kinds && len(r.Operations) > 0 {
 		operations := make([]string, len(r.Operations))
@@ -233,11 +233,11 @@ func (t *translator) block(h *head, b *classicBlock, path string, kinds bool) st
 		and("namespaceObject != null && (" + selectorExpression("namespaceObject.metadata", r.NamespaceSelector) + ")")
 	}
 	if len(b.Subjects) > 0 {
-		var any []string
+		var either []string
 		for _, s := range b.Subjects {
-			any = append(any, subjectExpression(s))
+			either = append(either, subjectExpression(s))
 		}
-		and(joined(any, " || "))
+		and(joined(either, " || "))
 	}
 	if len(all) == 0 {
 		return "true"

@@ -160,7 +160,7 @@ func (t *translator) translateRule(h *head, p *classicPolicy, r *rule, path stri
 		names = []string{h.Metadata.Namespace, h.Metadata.Name}
 	}
 	cel := r.Validate.CEL
-	for _, v := range t.ruleVariants(h, p, r) {
+	for _, v := range t.ruleVariants(h, r) {
 		match, conditions := t.classicMatch(h, &v.Match, v.Exclude, path)
 		if h.Kind == "Policy" {
 			inNamespace(match, h.Metadata.Namespace)
@@ -254,7 +254,7 @@ var workloadKinds = []string{"DaemonSet", "Deployment", "Job", "ReplicaSet", "Re
 const autogenAnnotation = "pod-policies.kyverno.io/autogen-controllers"
 
 // ruleVariants returns a rule and those that Kyverno makes of it for workloads.
-func (t *translator) ruleVariants(h *head, p *classicPolicy, r *rule) []*rule {
+func (t *translator) ruleVariants(h *head, r *rule) []*rule {
 	all := []*rule{r}
 	if !r.hasWorkloads() {
 		return all

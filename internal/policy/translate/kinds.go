@@ -19,7 +19,6 @@ type kindSelection struct {
 	rules      []admissionregistrationv1.NamedRuleWithOperations
 	kinds      []string // expressions
 	all        bool     // some entry selects every kind
-	inexact    bool     // a resource may have other kinds
 }
 
 var builtIn = sync.OnceValue(func() *discovery.Table { return discovery.NewTable(nil) })

@@ -91,8 +91,8 @@ func (p *Policy) Origin(path string) string {
 	return origin
 }
 
-// A Problem is something in a document that has no translation, or that a reader has to know.
-type Problem struct {
+// A ProblemError is something in a document that has no translation, or that a reader has to know.
+type ProblemError struct {
 	Document int
 	Field    string // such as "spec.rules[0].validate.pattern"; "" for the whole document
 	Text     string
@@ -100,7 +100,7 @@ type Problem struct {
 	IsNote bool
 }
 
-func (p *Problem) Error() string {
+func (p *ProblemError) Error() string {
 	if p.Field == "" {
 		return p.Text
 	}
@@ -110,7 +110,7 @@ func (p *Problem) Error() string {
 // A Result has the policies, in the order of the documents.
 type Result struct {
 	Policies []*Policy
-	Problems []*Problem
+	Problems []*ProblemError
 }
 
 // A translator translates documents.
@@ -232,23 +232,23 @@ func (t *translator) document(h *head) {
 }
 
 func (t *translator) refuse(h *head, field, format string, args ...any) {
-	t.say(&Problem{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...)})
+	t.say(&ProblemError{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
 // say adds a problem. Variants of a policy have the same ones.
-func (t *translator) say(p *Problem) {
-	if !slices.ContainsFunc(t.Problems, func(said *Problem) bool { return *said == *p }) {
+func (t *translator) say(p *ProblemError) {
+	if !slices.ContainsFunc(t.Problems, func(said *ProblemError) bool { return *said == *p }) {
 		t.Problems = append(t.Problems, p)
 	}
 }
 
 func (t *translator) note(h *head, field, format string, args ...any) {
-	t.say(&Problem{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsNote: true})
+	t.say(&ProblemError{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsNote: true})
 }
 
 // faulty reports whether a document has an error.
 func (t *translator) faulty(h *head) bool {
-	return slices.ContainsFunc(t.Problems, func(p *Problem) bool { return p.Document == h.index && !p.IsNote })
+	return slices.ContainsFunc(t.Problems, func(p *ProblemError) bool { return p.Document == h.index && !p.IsNote })
 }
 
 var strictField = regexp.MustCompile(`field "([^"]+)"`)

@@ -47,7 +47,7 @@ func run(binary, dir string, verbose bool) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch) //nolint:errcheck // the system's folder for such files
+	defer os.RemoveAll(scratch)
 	controls, err := writeControls(filepath.Join(dir, "cel-admission-library"), scratch)
 	if err != nil {
 		return err
