@@ -22,7 +22,13 @@ func TestBudgetRequester(t *testing.T) {
 	if err := review.Decode([]byte(body)); err != nil {
 		t.Fatal(err)
 	}
-	b := new(Server).acquireContext(time.Now(), new(fasthttp.Args), review, []byte(body))
+	s := new(Server)
+	b := s.acquireContext(time.Now(), new(fasthttp.Args), review, []byte(body))
+	s.load.requests.Store(1)
+	if turns.Of(b) != nil || b.Value(codec.PacerKey{}) != nil {
+		t.Error("a review that is alone takes turns")
+	}
+	s.load.requests.Store(2)
 	ctx, cancel := context.WithTimeout(b, time.Second) // as for a plugin with its own timeout
 	defer cancel()
 	for _, ctx := range []context.Context{b, ctx} {

@@ -306,6 +306,9 @@ func Need(ctx context.Context) error {
 	return w.Continue(ctx)
 }
 
+// HasTurn reports whether the work has a turn, which it may have lost without having noticed.
+func (w *Work) HasTurn() bool { return w.hasTurn }
+
 // Leave gives the turn back, if the work has one.
 func (w *Work) Leave() {
 	if w != nil && w.hasTurn {
