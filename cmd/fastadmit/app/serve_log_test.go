@@ -7,6 +7,7 @@ import (
 	"log"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -19,17 +20,19 @@ func TestLogLibraries(t *testing.T) {
 	var b bytes.Buffer
 	end := logLibraries(&b)
 	defer end()
+	begun := time.Now()
+	klog.Errorf("%s%s", hostile, strings.Repeat("x", 1<<20))
 	for range 1000 {
 		klog.ErrorS(errors.New(hostile), hostile, hostile, hostile)
-		klog.Errorf("%s%s", hostile, strings.Repeat("x", 1<<20))
 		log.Print(hostile)
 	}
 	end()
+	most := 150 + 20*int(time.Since(begun).Seconds()) // the limiter takes 100 at once, and 20 a second
 	log.SetOutput(t.Output())
 	log.Print("not there")
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	if len(lines) < 10 || len(lines) > 300 {
-		t.Errorf("got %d lines, want as many as the limiter allows", len(lines))
+	if len(lines) < 10 || len(lines) > most {
+		t.Errorf("got %d lines, want as many as the limiter allows, at most %d", len(lines), most)
 	}
 	for _, line := range lines {
 		if !json.Valid([]byte(line)) || len(line) > 16<<10 ||
