@@ -165,10 +165,22 @@ type Result struct {
 	// Err is the reason why the plugin could not decide, nil if it did. The plugin's
 	// failure policy then decides.
 	Err error
+	// Unchecked, if it is not empty, says why nothing that the plugin is configured with applies to
+	// the request, which is allowed. The server ignores it; fastadmit review reports objects that
+	// no plugin checked.
+	Unchecked string
 }
 
 // Allowed allows the request.
 func Allowed() Result { return Result{} }
+
+// NotSelected is why a plugin that evaluates policies or calls webhooks did not check a request.
+const NotSelected = "no policy or webhook of its selects it"
+
+// Unchecked allows the request because nothing that the plugin is configured with applies to it: for
+// PodSecurity, the namespace's level is privileged. why is a constant text that completes the sentence
+// "the plugin did not check it: ...".
+func Unchecked(why string) Result { return Result{Unchecked: why} }
 
 // Denied denies the request with the metav1.Status of err. If err has no status, the
 // status has code 500, the text of err and no reason, as kube-apiserver does with errors

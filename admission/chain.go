@@ -64,6 +64,8 @@ type Run struct {
 	Outcome Outcome
 	Elapsed time.Duration
 	Err     error // the reason, for OutcomeErrored and OutcomePanicked
+	// Unchecked is that of the plugin's Result.
+	Unchecked string
 }
 
 // Chain runs enabled plugins in the order of the table. Several goroutines may use it

@@ -153,7 +153,9 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 		return OutcomeAllowed, false, nil
 	}
 	if r.chain.Observe != nil {
-		r.chain.Observe(Run{Plugin: e.index, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start, Err: result.Err})
+		r.chain.Observe(Run{
+			Plugin: e.index, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start, Err: result.Err, Unchecked: result.Unchecked,
+		})
 	}
 	response := &r.review.Response
 	switch outcome {

@@ -117,6 +117,9 @@ func (p *plugin) remember(namespace string, ranges []*corev1.LimitRange) {
 
 const claims = "persistentvolumeclaims"
 
+// noRange is why an object is not checked.
+const noRange = "its namespace has no LimitRange"
+
 // admit sets the defaults of a pod.
 func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
 	if isDeleted(review) {
@@ -125,6 +128,9 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 	ranges, err := p.in(ctx, review.Namespace())
 	if err != nil {
 		return unknown(review, err)
+	}
+	if len(ranges) == 0 {
+		return admission.Unchecked(noRange)
 	}
 	if review.Resource().Resource == claims {
 		return admission.Allowed() // claims have no defaults
@@ -144,6 +150,9 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 	ranges, err := p.in(ctx, review.Namespace())
 	if err != nil {
 		return unknown(review, err)
+	}
+	if len(ranges) == 0 {
+		return admission.Unchecked(noRange)
 	}
 	for _, r := range ranges {
 		v := violations{review: review}

@@ -62,6 +62,9 @@ func (d *dispatch) admit(policies *policy.Index[*mutator]) admission.Result {
 	if ended != nil {
 		return *ended
 	}
+	if len(d.invocations)+len(d.failures) == 0 {
+		return admission.Unchecked(admission.NotSelected)
+	}
 	var again []invocation
 	mutated, ended := d.pass(func(i *invocation) bool {
 		if i.policy.Evaluator.reinvokes {

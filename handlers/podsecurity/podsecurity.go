@@ -56,6 +56,13 @@ func Plugin() admission.Plugin {
 	}
 }
 
+// Why a pod or workload is not checked.
+const (
+	isPrivileged = "the level of its namespace is privileged"
+	isExempt     = "its namespace or user is exempt"
+	onlyPods     = "only its pods are checked"
+)
+
 // errorAnnotationKey is a key of audit annotations that package api does not define.
 const errorAnnotationKey = "error"
 
@@ -107,7 +114,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 // validatePod behaves as upstream's ValidatePod.
 func (p *plugin) validatePod(ctx context.Context, review *codec.Review) admission.Result {
 	if p.exempts(review) {
-		return admission.Allowed()
+		return admission.Unchecked(isExempt)
 	}
 	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
 	if err != nil {
@@ -117,7 +124,7 @@ func (p *plugin) validatePod(ctx context.Context, review *codec.Review) admissio
 	wanted, faults := api.PolicyToEvaluate(namespace.Labels, p.defaults)
 	if len(faults) == 0 && wanted.FullyPrivileged() {
 		annotate(review, api.EnforcedPolicyAnnotationKey, privilegedLatest)
-		return admission.Allowed()
+		return admission.Unchecked(isPrivileged)
 	}
 	object := review.Object.Root()
 	if review.Operation() == codec.Update && !changesImages(object.Get("spec"), review.OldObject.Get("spec")) {
@@ -134,7 +141,7 @@ func (p *plugin) validatePod(ctx context.Context, review *codec.Review) admissio
 // the controller's pods are denied.
 func (p *plugin) validateController(ctx context.Context, review *codec.Review) admission.Result {
 	if p.exempts(review) {
-		return admission.Allowed()
+		return admission.Unchecked(isExempt)
 	}
 	namespace, err := p.namespaces.Get(ctx, "", review.Namespace())
 	if err != nil {
@@ -143,7 +150,7 @@ func (p *plugin) validateController(ctx context.Context, review *codec.Review) a
 	}
 	wanted, faults := api.PolicyToEvaluate(namespace.Labels, p.defaults)
 	if len(faults) == 0 && wanted.Warn.Level == api.LevelPrivileged && wanted.Audit.Level == api.LevelPrivileged {
-		return admission.Allowed()
+		return admission.Unchecked(onlyPods)
 	}
 	resource := review.Resource().Resource
 	template := templateOf(resource, &review.Object)
@@ -164,7 +171,7 @@ func (p *plugin) evaluate(
 ) admission.Result {
 	if p.exemptsRuntimeClass(spec) {
 		annotate(review, api.ExemptionReasonAnnotationKey, "runtimeClass")
-		return admission.Allowed()
+		return admission.Unchecked("its RuntimeClass is exempt")
 	}
 	if fault != nil {
 		annotate(review, errorAnnotationKey, fmt.Sprintf("Failed to parse policy: %v", fault))

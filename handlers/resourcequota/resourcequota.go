@@ -90,14 +90,14 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	resource := review.Resource()
 	if isIgnored(resource) {
-		return admission.Allowed()
+		return admission.Unchecked("quotas do not count its resource")
 	}
 	quotas, err := p.ledger.current(review.Namespace())
 	if err != nil {
 		return admission.Errored(err)
 	}
 	if len(quotas) == 0 && len(p.limited) == 0 {
-		return admission.Allowed()
+		return admission.Unchecked("its namespace has no ResourceQuota")
 	}
 	evaluator := p.evaluator(resource)
 	if !evaluator.handles(review) {

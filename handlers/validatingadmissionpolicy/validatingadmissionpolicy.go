@@ -59,6 +59,9 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 		return result
 	}
 	found := policies.Find(&d.Dispatch)
+	if len(found) == 0 {
+		return admission.Unchecked(admission.NotSelected)
+	}
 	for i := range found {
 		if result := d.dispatch(&found[i]); result != nil {
 			return *result

@@ -63,6 +63,9 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 	if ended != nil {
 		return *ended
 	}
+	if len(calls) == 0 {
+		return admission.Unchecked(admission.NotSelected)
+	}
 	turns.Leave(ctx) // webhooks may take long to answer
 	var all sync.WaitGroup
 	for _, c := range calls {

@@ -174,14 +174,14 @@ func (s *Source[P, B, E]) Begin(ctx context.Context, d *Dispatch, review *codec.
 		return nil, s.check(review)
 	}
 	if IsExcluded(resource) {
-		return nil, admission.Allowed()
+		return nil, admission.Unchecked(admission.NotSelected)
 	}
 	policies, err := s.known(ctx)
 	if err != nil {
 		return nil, admission.Errored(err)
 	}
 	if len(policies.all) == 0 {
-		return nil, admission.Allowed()
+		return nil, admission.Unchecked(admission.NotSelected)
 	}
 	d.Begin(ctx, review, &s.Cluster)
 	return policies, admission.Allowed()

@@ -134,3 +134,12 @@ func failed(err error) error {
 	}
 	return &failure{err}
 }
+
+// broken makes a failure an exit with exitBroken, for commands that exit with exitDenied because of
+// what they found.
+func broken(err error) error {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return &exit{exitBroken, f.error}
+	}
+	return err
+}

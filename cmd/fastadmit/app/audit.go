@@ -82,11 +82,7 @@ reviewed, or if the command is wrong.`,
 			"  fastadmit audit --kubeconfig=$HOME/.kube/config --enable-admission-plugins=PodSecurity -n shop -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := a.run(cmd)
-			if failed, ok := errors.AsType[*failure](err); ok {
-				return &exit{exitBroken, failed.error}
-			}
-			return err
+			return broken(a.run(cmd))
 		},
 	}
 	a.addAuditFlags(cmd)

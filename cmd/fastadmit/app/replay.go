@@ -58,11 +58,7 @@ command is wrong.`,
 			"  fastadmit replay audit.log --config=candidate.yaml --against-config=fastadmit.yaml -o json",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			err := r.run(cmd, paths)
-			if failed, ok := errors.AsType[*failure](err); ok {
-				return &exit{exitBroken, failed.error}
-			}
-			return err
+			return broken(r.run(cmd, paths))
 		},
 	}
 	flags := cmd.Flags()

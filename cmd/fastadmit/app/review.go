@@ -42,6 +42,8 @@ type reviewOptions struct {
 	user         review.User
 	extra        []string
 
+	strict bool
+
 	noPods           bool
 	podTemplatePaths map[string]string
 	skipUnknown      bool
@@ -66,20 +68,17 @@ cluster is changed. No plugin calls an address of its configuration, except with
 Objects get the defaults that plugins look at.
 
 Exits with 0 if all objects are allowed, 1 if one is denied, 2 if an object could not be reviewed, if
-there is nothing to review, or if the command is wrong.`,
+there is nothing to review, or if the command is wrong. An object that no plugin checks is allowed too:
+the output says so, and --strict makes it an error.`,
 		Example: "  fastadmit review deploy/ pod.yaml --config=fastadmit.yaml\n" +
-			"  kustomize build . | fastadmit review - --enable-admission-plugins=PodSecurity -o github\n" +
+			"  kustomize build . | fastadmit review - --pod-security=restricted -o github\n" +
 			"  fastadmit review new/ --old=old/ --enable-admission-plugins=AlwaysPullImages -o diff",
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return manifestExtensions(), cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			err := r.run(cmd, append(r.files, paths...))
-			if failed, ok := errors.AsType[*failure](err); ok {
-				return &exit{exitBroken, failed.error}
-			}
-			return err
+			return broken(r.run(cmd, append(r.files, paths...)))
 		},
 	}
 	r.addReviewFlags(cmd)
@@ -97,9 +96,14 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects without one")
 	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review the objects that controllers would create from workloads")
 	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "skip documents that are not Kubernetes objects, and unknown kinds")
+	flags.StringVar(&r.podSecurity, "pod-security", "", "enable PodSecurity and enforce this level in namespaces without labels: "+
+		"privileged, baseline or restricted, with :VERSION as in restricted:v1.36 if it is not to be the latest")
+	flags.BoolVar(&r.strict, "strict", false, "exit with 2 if no plugin checks an object that its rules select, such as a pod in a "+
+		"privileged namespace, or if nothing that is enabled checks any object")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
 	r.addTrustFlags(flags)
 	r.addSharedFlags(cmd)
+	completeValues(cmd, "pod-security", "privileged", "baseline", "restricted")
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update), string(codec.Delete))
 	completeFiles(cmd, "filename", manifestExtensions()...)
 	completeFiles(cmd, "old", manifestExtensions()...)
@@ -168,9 +172,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	summary := report.Summary{EmulatedVersion: r.emulated.current().String()}
 	err = review.Run(cmd.Context(), *o, items, func(result *report.Result) error {
 		summary.Add(result)
-		if r.output == "response" && result.Decision == report.Broken {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", report.Plain(result.Location()+": "+result.Message))
-		}
+		r.noteAside(cmd.ErrOrStderr(), result)
 		return writer.Write(result)
 	})
 	if err == nil {
@@ -179,7 +181,30 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return failed(err)
 	}
+	if summary.NothingChecked() && r.output != "github" { // which says so itself
+		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: warning: %s\n", report.NothingChecked)
+	}
 	return r.verdict(&summary)
+}
+
+// noteAside writes to standard error what a format that others read has no place for.
+func (r *reviewOptions) noteAside(w io.Writer, root *report.Result) {
+	root.Walk(func(result *report.Result, _ int) {
+		at := strings.TrimPrefix(root.Location()+": ", ": ") + result.Object() + ": "
+		if r.output == "response" && result.Decision == report.Broken {
+			fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(at+result.Message))
+		}
+		if report.NeedsObjects(r.output) {
+			for _, warning := range result.Warnings {
+				fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(at+"warning: "+warning.String()))
+			}
+		}
+	})
+	if report.NeedsObjects(r.output) || report.NeedsResponse(r.output) {
+		for _, f := range root.AllLeftOut() {
+			fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(root.Location()+": "+root.Object()+": unchecked: "+f.String()))
+		}
+	}
 }
 
 // verdict returns the error that ends the command.
@@ -189,6 +214,8 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 		return &exit{exitBroken, nil}
 	case s.Objects == s.Skipped:
 		return &exit{exitBroken, errors.New("there is nothing to review: all objects were skipped")}
+	case r.strict && (s.LeftOut > 0 || s.NothingChecked()):
+		return &exit{exitBroken, fmt.Errorf("--strict: no plugin checked %s", report.Counted(s.Unchecked, "object"))}
 	case s.Denied > 0, s.Warnings > 0 && r.warningsAsErrors:
 		return &exit{exitDenied, nil}
 	}

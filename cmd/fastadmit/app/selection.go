@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/pod-security-admission/api"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -33,6 +35,7 @@ type selection struct {
 	configFile      string
 	cluster         knownCluster
 	interpretCEL    bool
+	podSecurity     string // --pod-security
 	emulated        emulated
 	// policies are policies from --policies or the input, not from a folder of the
 	// configuration.
@@ -155,6 +158,9 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	if unknown := s.policies.Apply(enabled, s.disable, names); unknown != nil {
 		wrong = errors.Join(wrong, fmt.Errorf("this binary does not have the plugins of some policies: %s", strings.Join(unknown, ", ")))
 	}
+	if s.podSecurity != "" {
+		wrong = errors.Join(wrong, s.enforcePodSecurity(enabled))
+	}
 	for name, e := range enabled {
 		e.InterpretCEL, e.Version = s.interpretCEL, version
 		enabled[name] = e
@@ -184,6 +190,27 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		s.emulated.inUse.Store(&version)
 	}
 	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
+}
+
+// enforcePodSecurity enables PodSecurity with the level and version of --pod-security.
+func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled) error {
+	const name = "PodSecurity"
+	level, version, _ := strings.Cut(s.podSecurity, ":")
+	version = cmp.Or(version, api.VersionLatest)
+	_, wrongLevel := api.ParseLevel(level)
+	_, wrongVersion := api.ParseVersion(version)
+	if err := errors.Join(wrongLevel, wrongVersion); err != nil {
+		return fmt.Errorf("--pod-security: got %q, want privileged, baseline or restricted, with :VERSION as in restricted:v1.36: %w",
+			s.podSecurity, err)
+	}
+	e := enabled[name]
+	if e.Config != nil {
+		return fmt.Errorf("--pod-security=%s: the configuration file configures %s too; use one of them", s.podSecurity, name)
+	}
+	e.Config = fmt.Appendf(nil, `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",`+
+		`"defaults":{"enforce":%q,"enforce-version":%q}}`, level, version)
+	enabled[name] = e
+	return nil
 }
 
 // refuseCalls takes the plugins that call the addresses of their configuration out of enabled.

@@ -53,11 +53,7 @@ command is wrong.`,
 			return manifestExtensions(), cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			err := t.test(cmd, paths)
-			if failed, ok := errors.AsType[*failure](err); ok {
-				return &exit{exitBroken, failed.error}
-			}
-			return err
+			return broken(t.test(cmd, paths))
 		},
 	}
 	flags := cmd.Flags()

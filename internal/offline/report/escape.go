@@ -158,7 +158,7 @@ func (r *Result) cleaned() *Result {
 	}
 	c.Message = escape(c.Message, true)
 	c.Patch = escapeJSON(c.Patch)
-	c.Warnings, c.Audits, c.Ignored = cleanFindings(c.Warnings), cleanFindings(c.Audits), cleanFindings(c.Ignored)
+	c.Warnings, c.Audits, c.Ignored, c.LeftOut = cleanFindings(c.Warnings), cleanFindings(c.Audits), cleanFindings(c.Ignored), cleanFindings(c.LeftOut)
 	c.Created = make([]*Result, len(r.Created))
 	for i, created := range r.Created {
 		c.Created[i] = created.cleaned()

@@ -12,13 +12,23 @@ import (
 	"strings"
 )
 
-// A problem is a denial, a failure, an object that cannot be reviewed, or a warning.
+// A problem is a denial, a failure, an object that cannot be reviewed, a warning, or why a plugin did
+// not check an object.
 type problem struct {
-	isWarning bool
-	rule      string // the plugin, or another source
-	title     string
-	message   string
+	level   level
+	rule    string // the plugin, or another source
+	title   string
+	message string
 }
+
+// A level says how bad a problem is, as SARIF section 3.27.10 does.
+type level string
+
+const (
+	levelError   level = "error"
+	levelWarning level = "warning"
+	levelNote    level = "note"
+)
 
 // ruleInput is the rule of problems with objects that cannot be reviewed.
 const ruleInput = "input"
@@ -36,22 +46,25 @@ func problems(root *Result) (all []problem) {
 		rule := r.Plugin
 		switch r.Decision {
 		case Denied:
-			all = append(all, problem{false, rule, rule + " denies " + object, r.Message})
+			all = append(all, problem{levelError, rule, rule + " denies " + object, r.Message})
 		case Failed:
-			all = append(all, problem{false, rule, rule + " cannot decide on " + object, r.Message})
+			all = append(all, problem{levelError, rule, rule + " cannot decide on " + object, r.Message})
 		case Differs:
-			all = append(all, problem{false, cmp.Or(rule, ruleInput), r.Differing() + ", as " + object, r.Message})
+			all = append(all, problem{levelError, cmp.Or(rule, ruleInput), r.Differing() + ", as " + object, r.Message})
 		case Broken:
-			all = append(all, problem{false, ruleInput, strings.TrimSpace("cannot review " + object), r.Message})
+			all = append(all, problem{levelError, ruleInput, strings.TrimSpace("cannot review " + object), r.Message})
 		}
 		for _, w := range r.Warnings {
 			rule := w.Plugin
 			if rule == "" {
 				rule = ruleWarning
 			}
-			all = append(all, problem{true, rule, rule + " warns of " + object, w.Message})
+			all = append(all, problem{levelWarning, rule, rule + " warns of " + object, w.Message})
 		}
 	})
+	for _, f := range root.AllLeftOut() {
+		all = append(all, problem{levelNote, f.Plugin, f.Plugin + " did not check " + root.Object(), f.Message})
+	}
 	return all
 }
 
@@ -69,9 +82,9 @@ var (
 // Write implements Writer.
 func (g *gitHub) Write(r *Result) error {
 	for _, p := range problems(r) {
-		command := "error"
-		if p.isWarning {
-			command = "warning"
+		command := string(p.level)
+		if p.level == levelNote {
+			command = "notice"
 		}
 		at := ""
 		if r.File != "" {
@@ -89,6 +102,11 @@ func (g *gitHub) Write(r *Result) error {
 
 // Close implements Writer.
 func (g *gitHub) Close(s *Summary) error {
+	if s.NothingChecked() {
+		if _, err := fmt.Fprintf(g.w, "::warning title=fastadmit::%s\n", gitHubData.Replace(NothingChecked)); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(g.w, "%s\n", s)
 	return err
 }
@@ -182,11 +200,17 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 		c.Skipped = fault
 		s.Skipped++
 	}
-	if len(r.Warnings) > 0 {
-		c.Output = new(junitOutput)
-		for _, w := range r.Warnings {
-			c.Output.Text += "warning: " + w.String() + "\n"
+	var output strings.Builder
+	for _, w := range r.Warnings {
+		output.WriteString("warning: " + w.String() + "\n")
+	}
+	if depth == 0 {
+		for _, f := range r.AllLeftOut() {
+			output.WriteString("unchecked: " + f.String() + "\n")
 		}
+	}
+	if output.Len() > 0 {
+		c.Output = &junitOutput{output.String()}
 	}
 	s.Cases = append(s.Cases, c)
 	s.bytes += len(c.Name) + len(fault.Message) + len(fault.Text)
@@ -280,11 +304,8 @@ func newSARIF(w io.Writer, o *Options) Writer {
 func (s *sarif) Write(r *Result) error {
 	for _, p := range problems(r) {
 		result := sarifResult{
-			RuleID: p.rule, RuleIndex: s.rule(p.rule), Level: "error",
+			RuleID: p.rule, RuleIndex: s.rule(p.rule), Level: string(p.level),
 			Message: sarifText{p.title + ": " + p.message}, Locations: []sarifLocation{s.location(r)},
-		}
-		if p.isWarning {
-			result.Level = "warning"
 		}
 		separator := ","
 		if !s.began {
@@ -355,16 +376,21 @@ func (s *sarif) location(r *Result) (l sarifLocation) {
 }
 
 // Close implements Writer.
-func (s *sarif) Close(*Summary) error {
+func (s *sarif) Close(summary *Summary) error {
 	if !s.began {
 		if err := s.begin(); err != nil {
 			return err
 		}
 	}
+	invocations := ""
+	if summary.NothingChecked() {
+		invocations = fmt.Sprintf("      \"invocations\": [{\"executionSuccessful\": true, \"toolExecutionNotifications\": "+
+			"[{\"level\": \"warning\", \"message\": {\"text\": %q}}]}],\n", NothingChecked)
+	}
 	tool := map[string]any{"driver": map[string]any{"name": s.o.Tool, "version": s.o.Version, "rules": s.rules}}
 	text, err := indentedJSON(tool, "      ")
 	if err == nil {
-		_, err = fmt.Fprintf(s.w, "\n      ],\n      \"tool\": %s\n    }\n  ]\n}\n", text)
+		_, err = fmt.Fprintf(s.w, "\n      ],\n%s      \"tool\": %s\n    }\n  ]\n}\n", invocations, text)
 	}
 	return err
 }

@@ -52,6 +52,10 @@ type Result struct {
 	Warnings  []Finding       `json:"warnings,omitempty"`
 	Audits    []Finding       `json:"audits,omitempty"`  // denials that are audit annotations only
 	Ignored   []Finding       `json:"ignored,omitempty"` // failures of plugins whose failure policy is Ignore
+	// Unchecked is true if no enabled plugin checked the object: it is allowed because nobody looked.
+	// LeftOut says why plugins did not check it, although their rules select it.
+	Unchecked bool      `json:"unchecked,omitempty"`
+	LeftOut   []Finding `json:"leftOut,omitempty"`
 
 	// Reviews is how many reviews differ in the same way, of a result that Differs. Change says how,
 	// and Policy is the policy that made them differ.
@@ -154,6 +158,29 @@ func (r *Result) IsNews() (news bool) {
 	return news
 }
 
+// IsUnchecked reports whether no plugin checked the object or one of its Created.
+func (r *Result) IsUnchecked() bool {
+	unchecked := true
+	r.Walk(func(r *Result, _ int) { unchecked = unchecked && r.Unchecked })
+	return unchecked
+}
+
+// AllLeftOut returns why plugins did not check the object and its Created, each reason once. It
+// returns none if one of them was checked.
+func (r *Result) AllLeftOut() (all []Finding) {
+	if !r.IsUnchecked() {
+		return nil
+	}
+	r.Walk(func(r *Result, _ int) {
+		for _, f := range r.LeftOut {
+			if !slices.Contains(all, f) {
+				all = append(all, f)
+			}
+		}
+	})
+	return all
+}
+
 // Summary counts results.
 type Summary struct {
 	Objects  int `json:"objects"` // in the input, broken and skipped ones included
@@ -165,6 +192,11 @@ type Summary struct {
 	Broken   int `json:"broken"`
 	Skipped  int `json:"skipped"`
 	Warnings int `json:"warnings"`
+	// Unchecked counts the objects of the input that no enabled plugin checked, nor what controllers
+	// create for them. LeftOut counts those of them that a plugin did not check although its rules
+	// select them, because of its configuration or the labels of a namespace.
+	Unchecked int `json:"unchecked"`
+	LeftOut   int `json:"leftOut"`
 	// EmulatedVersion is the release of Kubernetes that the plugins behave as.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Replay counts the reviews of fastadmit replay, instead of objects.
@@ -198,6 +230,12 @@ func (r *Replay) String() string {
 
 // Add counts a result and its Created.
 func (s *Summary) Add(r *Result) {
+	if r.IsUnchecked() {
+		s.Unchecked++
+		if len(r.AllLeftOut()) > 0 {
+			s.LeftOut++
+		}
+	}
 	r.Walk(func(r *Result, depth int) {
 		if depth == 0 {
 			s.Objects++
@@ -223,6 +261,14 @@ func (s *Summary) Add(r *Result) {
 	})
 }
 
+// NothingChecked is what is said if Summary.NothingChecked is true.
+const NothingChecked = "nothing that is enabled checks any of these objects, so none of them could be denied"
+
+// NothingChecked reports whether no plugin checked any of the objects that could be reviewed.
+func (s *Summary) NothingChecked() bool {
+	return s.Unchecked > 0 && s.Unchecked == s.Objects-s.Broken-s.Skipped
+}
+
 func (s *Summary) String() string {
 	if s.Replay != nil {
 		return Plain(s.Replay.String())
@@ -246,6 +292,9 @@ func (s *Summary) String() string {
 	}
 	if s.Warnings > 0 {
 		text += ", " + Counted(s.Warnings, "warning")
+	}
+	if s.Unchecked > 0 {
+		text += fmt.Sprintf(", %d that no plugin checked", s.Unchecked)
 	}
 	if s.EmulatedVersion != "" {
 		text += ", as Kubernetes " + s.EmulatedVersion

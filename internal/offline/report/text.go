@@ -67,10 +67,14 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 		color = yellow
 	}
 	b.WriteString(t.paint(color, word) + indented(said[len(word):], indent) + "\n")
+	var leftOut []Finding
+	if depth == 0 {
+		leftOut = r.AllLeftOut()
+	}
 	for _, findings := range []struct {
 		name string
 		list []Finding
-	}{{"warning", r.Warnings}, {"audit", r.Audits}, {"ignored", r.Ignored}} {
+	}{{"warning", r.Warnings}, {"audit", r.Audits}, {"ignored", r.Ignored}, {"unchecked", leftOut}} {
 		for _, f := range findings.list {
 			fmt.Fprintf(b, "%s  %s: %s\n", indent, t.paint(yellow, findings.name), indented(f.String(), indent))
 		}

@@ -29,7 +29,8 @@ type reviewer struct {
 
 	// The review that runs.
 	current *codec.Review
-	told    int // how many warnings are noted
+	told    int  // how many warnings are noted
+	checked bool // by a plugin
 	result  *report.Result
 }
 
@@ -57,6 +58,12 @@ func (r *reviewer) observe(run admission.Run) {
 		r.result.Ignored = append(r.result.Ignored, report.Finding{Plugin: name, Message: strings.Clone(run.Err.Error())})
 	case admission.OutcomeAudited:
 		r.result.Audits = append(r.result.Audits, report.Finding{Plugin: name})
+	}
+	switch finding := (report.Finding{Plugin: name, Message: run.Unchecked}); {
+	case run.Unchecked == "":
+		r.checked = true
+	case run.Unchecked != admission.NotSelected && !slices.Contains(r.result.LeftOut, finding):
+		r.result.LeftOut = append(r.result.LeftOut, finding)
 	}
 	r.noteWarnings(name)
 }
@@ -267,7 +274,7 @@ func DryRun(document []byte) ([]byte, error) {
 func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Result) []byte {
 	review := codec.Acquire()
 	defer review.Release()
-	r.current, r.result, r.told = review, result, 0
+	r.current, r.result, r.told, r.checked = review, result, 0, false
 	if err := review.Decode(body); err != nil {
 		result.Decision, result.Message = report.Broken, err.Error()
 		return nil
@@ -349,6 +356,7 @@ func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
 	default:
 		result.Decision, result.PatchedBy = report.Allowed, nil
 	}
+	result.Unchecked = !r.checked
 	if r.KeepResponse || len(result.Audits) > 0 {
 		answer := review.AppendResponse(nil)
 		noteAudits(answer, result)
