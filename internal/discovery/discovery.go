@@ -23,6 +23,11 @@ import (
 //go:embed resources.txt
 var builtIn string
 
+// customs has a line for each custom kind that many clusters have: group, kind, resource and scope.
+//
+//go:embed custom.txt
+var customs string
+
 // Resource is the API resource of a kind.
 type Resource struct {
 	schema.GroupVersionResource
@@ -44,18 +49,30 @@ type Table struct {
 
 	mu    sync.Mutex
 	known map[schema.GroupVersionKind]Resource
-	asked map[schema.GroupVersion]bool
+	// customs are the resources of custom kinds in any version, without their version.
+	customs map[schema.GroupKind]Resource
+	asked   map[schema.GroupVersion]bool
 }
 
 // NewTable returns a table with the built-in kinds of Kubernetes. For other kinds, Find
 // calls ask, once for each group version. ask returns the resources that a cluster serves,
-// nil if it does not serve the group version. ask may be nil.
+// nil if it does not serve the group version. ask may be nil: then Find also knows the custom kinds that
+// many clusters have, such as ServiceMonitor, without their CustomResourceDefinition.
 func NewTable(ask func(version schema.GroupVersion) (*metav1.APIResourceList, error)) *Table {
 	t := &Table{ask: ask, known: make(map[schema.GroupVersionKind]Resource), asked: make(map[schema.GroupVersion]bool)}
 	for line := range strings.Lines(builtIn) {
 		fields := strings.Fields(line)
 		gvk := schema.FromAPIVersionAndKind(fields[0], fields[1])
 		t.known[gvk] = Resource{gvk.GroupVersion().WithResource(fields[2]), fields[3] == "Namespaced"}
+	}
+	if ask != nil {
+		return t
+	}
+	t.customs = make(map[schema.GroupKind]Resource)
+	for line := range strings.Lines(customs) {
+		fields := strings.Fields(line)
+		resource := schema.GroupVersionResource{Group: fields[0], Resource: fields[2]}
+		t.customs[schema.GroupKind{Group: fields[0], Kind: fields[1]}] = Resource{resource, fields[3] == "Namespaced"}
 	}
 	return t
 }
@@ -155,6 +172,10 @@ func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
 		return Resource{}, err
 	}
 	if found, ok := t.known[gvk]; ok {
+		return found, nil
+	}
+	if found, ok := t.customs[gvk.GroupKind()]; ok {
+		found.Version = gvk.Version
 		return found, nil
 	}
 	unknown := &UnknownError{GroupVersionKind: gvk}

@@ -172,3 +172,26 @@ func TestAdd(t *testing.T) {
 		t.Errorf("got %d questions, want one for a group version that is not served", asked)
 	}
 }
+
+// TestCustom expects a table in order without mistakes of the pen, and that a cluster which is asked
+// decides instead of it.
+func TestCustom(t *testing.T) {
+	last := ""
+	for line := range strings.Lines(customs) {
+		fields := strings.Fields(line)
+		if len(fields) != 4 || line <= last || !strings.Contains(fields[0], ".") || strings.ToLower(fields[2]) != fields[2] ||
+			fields[3] != "Namespaced" && fields[3] != "Cluster" {
+			t.Errorf("got %q behind %q, want the group, kind, resource and scope, in order", line, last)
+		}
+		last = line
+	}
+	monitor := schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
+	want := Resource{schema.GroupVersionResource{Group: monitor.Group, Version: "v1", Resource: "servicemonitors"}, true}
+	if got, err := NewTable(nil).Find(monitor); err != nil || got != want {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	none := func(schema.GroupVersion) (*metav1.APIResourceList, error) { return nil, nil }
+	if got, err := NewTable(none).Find(monitor); err == nil {
+		t.Errorf("got %v from a cluster that does not have it, want an error", got)
+	}
+}

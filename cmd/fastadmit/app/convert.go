@@ -57,7 +57,7 @@ func (c *convertOptions) run(cmd *cobra.Command, paths []string) error {
 	items := manifest.Read(paths, cmd.InOrStdin(), c.trees())
 	var errs []error
 	for i := range items {
-		if fault := items[i].Fault; fault != nil && !isNoObject(fault) {
+		if fault := items[i].Fault; fault != nil && !fault.IsNoObject() {
 			errs = append(errs, fault)
 		}
 	}

@@ -29,7 +29,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 					fault = &manifest.Error{Source: items[i].Source, Err: err}
 				}
 			}
-			if fault != nil && !isNoObject(fault) {
+			if fault != nil && !fault.IsNoObject() {
 				faults = append(faults, fault)
 			}
 		}
@@ -68,13 +68,6 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 		}
 	}
 	return others, errs
-}
-
-// isNoObject reports whether a document is not a Kubernetes object, such as a suite of
-// tests.
-func isNoObject(fault *manifest.Error) bool {
-	_, ok := errors.AsType[*manifest.NoObjectError](fault)
-	return ok
 }
 
 // notePolicies prints which policies are not evaluated, if any could be.

@@ -46,7 +46,7 @@ type reviewOptions struct {
 
 	noPods           bool
 	podTemplatePaths map[string]string
-	skipUnknown      bool
+	skipUnknown      []string
 	warningsAsErrors bool
 	quiet            bool
 }
@@ -95,7 +95,9 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&r.old, "old", nil, "files or folders with the objects before an UPDATE; if not set, an UPDATE changes nothing")
 	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects without one")
 	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review the objects that controllers would create from workloads")
-	flags.BoolVar(&r.skipUnknown, "skip-unknown", false, "skip documents that are not Kubernetes objects, and unknown kinds")
+	flags.StringSliceVar(&r.skipUnknown, "skip-unknown", nil,
+		"skip these unknown kinds; without a value, all of them and documents that are not Kubernetes objects")
+	flags.Lookup("skip-unknown").NoOptDefVal = review.SkipAllUnknown
 	flags.StringVar(&r.podSecurity, "pod-security", "", "enable PodSecurity and enforce this level in namespaces without labels: "+
 		"privileged, baseline or restricted, with :VERSION as in restricted:v1.36 if it is not to be the latest")
 	flags.BoolVar(&r.strict, "strict", false, "exit with 2 if no plugin checks an object that its rules select, such as a pod in a "+

@@ -49,14 +49,14 @@ func TestReview(t *testing.T) {
 	const denied = "Service shop/s: denied by DenyServiceExternalIPs (403 Forbidden): services \"s\" is forbidden: Use of " +
 		"external IPs is denied by admission control\n"
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages"}, 0,
-		patched+"stdin:11: Service shop/s: allowed\n2 objects: 2 allowed (1 patched), 0 denied, as Kubernetes 1.36\n")
+		patched+"stdin:11: Service shop/s: allowed\n2 objects: 2 allowed (1 patched), 0 denied, 1 that no plugin checked, as Kubernetes 1.36\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"}, 1,
 		patched+"stdin:11: "+denied+"2 objects: 1 allowed (1 patched), 1 denied, as Kubernetes 1.36\n")
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "-q"}, 1,
-		"stdin:11: "+denied+"2 objects: 1 allowed, 1 denied, as Kubernetes 1.36\n")
+		"stdin:11: "+denied+"2 objects: 1 allowed, 1 denied, 1 that no plugin checked, as Kubernetes 1.36\n")
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "--operation=UPDATE"}, 0,
 		"stdin:2: UPDATE Pod default/web: allowed\nstdin:11: UPDATE Service shop/s: allowed\n2 objects: 2 allowed, 0 "+
-			"denied, as Kubernetes 1.36\n")
+			"denied, 1 that no plugin checked, as Kubernetes 1.36\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysDeny", "--operation=delete"}, 1,
 		"stdin:2: DELETE Pod default/web: denied by AlwaysDeny (403 Forbidden): pods \"web\" is forbidden: admission "+
 			"control is denying all modifications\n"+
@@ -78,9 +78,12 @@ spec:
     name: a
 ---
 # stdin:11: `+denied)
-	f(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u1","operation":"CREATE"}}`,
-		[]string{"--enable-admission-plugins=AlwaysPullImages", "-o", "response"}, 0,
-		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","response":{"uid":"u1","allowed":true}}`+"\n")
+	got, _, code := execute(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u1","operation":"CREATE"}}`,
+		"review", "-", "--enable-admission-plugins=AlwaysPullImages", "-o", "response")
+	want := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","response":{"uid":"u1","allowed":true}}` + "\n"
+	if got != want || code != 0 {
+		t.Errorf("got exit code %d,\n%s\nwant 0,\n%s", code, got, want)
+	}
 }
 
 // TestReviewRecording reviews a recording of the corpus as a file.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fastadmit/fastadmit/internal/files"
 )
 
@@ -23,11 +25,13 @@ const fileBytesMax = 512 << 20
 
 // A file is one to read.
 type file struct {
-	name    string
-	tree    files.Tree
-	hidden  bool // it, or a folder below the one that was named, begins with a dot
-	content []byte
-	err     error
+	name     string
+	tree     files.Tree
+	hidden   bool   // it, or a folder below the one that was named, begins with a dot
+	inFolder bool   // a folder was named
+	chart    string // the folder of the Helm chart that it is a part of, "" for none
+	content  []byte
+	err      error
 }
 
 // Read reads objects from files, from folders and their subfolders, and from stdin, if it is
@@ -37,6 +41,9 @@ type file struct {
 // are skipped. In other files and folders whose names begin with a dot, which "kubectl apply
 // --filename" reads as well, documents that are no Kubernetes objects are skipped. tree
 // returns the Tree for a path; what leads out of it is an Item with a Fault.
+//
+// In a folder, the templates and values of a Helm chart are no objects, and neither is a
+// kustomization: an Item with an *UnrenderedError says so, one for all of them.
 func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []Item {
 	var all []file
 	for _, path := range paths {
@@ -56,7 +63,90 @@ func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []
 			items[i] = slices.DeleteFunc(items[i], isNoObject)
 		}
 	})
+	noted := make(map[string]*UnrenderedError)
+	for i := range all {
+		if source := all[i].unrendered(); source != nil {
+			items[i] = source.replace(items[i], noted)
+		}
+	}
 	return slices.Concat(items...)
+}
+
+// unrendered returns the error for the documents of the file that are no objects before a program renders
+// them, nil if there is no such program.
+func (f *file) unrendered() *UnrenderedError {
+	switch name := filepath.Base(f.name); {
+	case f.chart != "":
+		return &UnrenderedError{Folder: f.chart, What: "a Helm chart", Command: "helm template"}
+	case f.inFolder && slices.Contains(kustomizations, name):
+		return NewKustomizationError(f.name)
+	}
+	return nil
+}
+
+// IsKustomization reports whether objects of a kind are read by kustomize only.
+func IsKustomization(t schema.GroupVersionKind) bool { return t.Group == "kustomize.config.k8s.io" }
+
+// NewKustomizationError returns the error for a file of kustomize.
+func NewKustomizationError(file string) *UnrenderedError {
+	return &UnrenderedError{Folder: filepath.Dir(file), What: "a kustomization", Command: "kustomize build"}
+}
+
+// kustomizations are the names of the file that kustomize reads (sigs.k8s.io/kustomize api/konfig
+// RecognizedKustomizationFileNames) and that end as Extensions do.
+var kustomizations = []string{"kustomization.yaml", "kustomization.yml"}
+
+// An UnrenderedError means that documents are no objects before a program renders them.
+type UnrenderedError struct {
+	Folder, What, Command string
+	// Templates is true if some are not even YAML, so that there may be objects in them.
+	Templates bool
+}
+
+func (e *UnrenderedError) Error() string {
+	return fmt.Sprintf("%s: render it first, as in %s %s | fastadmit review -", e.What, e.Command, e.Folder)
+}
+
+// replace replaces the items that kubectl cannot read as objects either by one for the folder, or by
+// none if the folder is noted. Objects that kubectl would read stay.
+func (e *UnrenderedError) replace(items []Item, noted map[string]*UnrenderedError) []Item {
+	var rest []Item
+	for _, item := range items {
+		isTemplate := isSyntaxError(item)
+		if !isTemplate && !isNoObject(item) {
+			rest = append(rest, item)
+			continue
+		}
+		if noted[e.Folder] == nil {
+			noted[e.Folder] = e
+			rest = append(rest, faulty(Source{File: e.Folder}, e))
+		}
+		noted[e.Folder].Templates = noted[e.Folder].Templates || isTemplate
+	}
+	return rest
+}
+
+// setCharts sets chart of the files of a folder.
+func setCharts(all []file, root string) {
+	charts := make(map[string]bool)
+	for i := range all {
+		if all[i].inFolder = true; filepath.Base(all[i].name) == "Chart.yaml" {
+			charts[filepath.Dir(all[i].name)] = true
+		}
+	}
+	if len(charts) == 0 {
+		return
+	}
+	for i := range all {
+		for dir := filepath.Dir(all[i].name); ; dir = filepath.Dir(dir) {
+			if charts[dir] {
+				all[i].chart = dir // the outermost: it renders those below
+			}
+			if dir == filepath.Clean(root) || dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
 }
 
 // read reads the file, if that is not done.
@@ -101,16 +191,27 @@ func expand(path string, stdin io.Reader, tree files.Tree) []file {
 	if found == nil {
 		found = []file{{name: path, err: fmt.Errorf("the folder has no file that ends in one of %q", Extensions)}}
 	}
+	setCharts(found, path)
 	return found
 }
 
-// isNoObject reports whether an item is a document of something else than Kubernetes.
-func isNoObject(item Item) bool {
+// isSyntaxError reports whether an item is a document that is neither YAML nor JSON.
+func isSyntaxError(item Item) bool {
 	if item.Fault == nil {
 		return false
 	}
-	_, ok := errors.AsType[*NoObjectError](item.Fault)
+	_, ok := errors.AsType[*syntaxError](item.Fault)
 	return ok
+}
+
+func isNoObject(item Item) bool { return item.Fault != nil && item.Fault.IsNoObject() }
+
+// IsNoObject reports whether a document is something else than a Kubernetes object, and not a template of
+// one.
+func (e *Error) IsNoObject() bool {
+	_, ok := errors.AsType[*NoObjectError](e)
+	unrendered, isSource := errors.AsType[*UnrenderedError](e)
+	return ok || isSource && !unrendered.Templates
 }
 
 // isFile says whether an entry of a folder is a file, or a link to one.

@@ -164,5 +164,9 @@ func located(source Source, first int, err error) *Error {
 			source.Line, text = line+first-1, text[match[1]:]
 		}
 	}
-	return &Error{Source: source, Err: errors.New("cannot be read: " + strings.TrimPrefix(text, "yaml: "))}
+	read := errors.New("cannot be read: " + strings.TrimPrefix(text, "yaml: "))
+	if _, ok := errors.AsType[*syntaxError](err); ok {
+		read = &syntaxError{read}
+	}
+	return &Error{Source: source, Err: read}
 }

@@ -11,6 +11,9 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
+// A syntaxError means that a document is not YAML.
+type syntaxError struct{ error }
+
 // toJSON converts a YAML document as kubectl does (sigs.k8s.io/yaml YAMLToJSON). It refuses
 // ambiguous documents: duplicate members, and a second document, which kubectl leaves out.
 func toJSON(text []byte) ([]byte, error) {
@@ -20,6 +23,9 @@ func toJSON(text []byte) ([]byte, error) {
 	if err := decoder.Decode(&value); errors.Is(err, io.EOF) {
 		return []byte("null"), nil
 	} else if err != nil {
+		if yaml.Unmarshal(text, &other) != nil {
+			return nil, &syntaxError{err} // for kubectl too, which is not strict
+		}
 		return nil, err
 	}
 	if err := decoder.Decode(&other); err == nil {

@@ -61,8 +61,9 @@ type Options struct {
 	// PodTemplatePaths are for kinds that are not built into Kubernetes.
 	WorkloadPods     bool
 	PodTemplatePaths workload.Paths
-	// SkipUnknown skips documents that are not Kubernetes objects or have an unknown kind.
-	SkipUnknown bool
+	// SkipUnknown are the unknown kinds that are skipped. SkipAllUnknown stands for all, and for
+	// documents that are not Kubernetes objects.
+	SkipUnknown []string
 
 	// TrustOwners lets Live review an owned object as its controller only.
 	TrustOwners bool
@@ -73,6 +74,9 @@ type Options struct {
 	// selects all reviews.
 	Selects func(ctx context.Context, review *codec.Review) (bool, error)
 }
+
+// SkipAllUnknown is an element of Options.SkipUnknown.
+const SkipAllUnknown = "*"
 
 // A session is one run.
 type session struct {
@@ -205,11 +209,14 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 		err = item.Fault.Err
 	} else if !isReview {
 		t.resource, err = s.Resources.Find(item.GroupVersionKind())
+		if err != nil && manifest.IsKustomization(item.GroupVersionKind()) {
+			err = manifest.NewKustomizationError(item.File)
+		}
 	}
 	if err != nil {
 		result := broken(item.Source, err)
 		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
-		if s.SkipUnknown && isUnknown(err) {
+		if s.skips(item, err) {
 			result.Decision = report.Skipped
 		}
 		return nil, result

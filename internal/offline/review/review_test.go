@@ -89,7 +89,7 @@ func reviewed(t *testing.T, o Options, objects []manifest.Item) (results, seen [
 }
 
 func TestDecisions(t *testing.T) {
-	got, seen := reviewed(t, Options{User: User{Username: "jane"}, SkipUnknown: true}, items(
+	got, seen := reviewed(t, Options{User: User{Username: "jane"}, SkipUnknown: []string{SkipAllUnknown}}, items(
 		configMap("good", ""), configMap("bad", ""), configMap("away", ""), configMap("plain", ""), configMap("old", ""),
 		"apiVersion: v1\nkind: Node\nmetadata: {name: node1, namespace: x}\n", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n",
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: g-, namespace: other}\n", "a: [\n", "a: b\n", "apiVersion: "+

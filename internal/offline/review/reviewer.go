@@ -382,9 +382,15 @@ func noteAudits(answer []byte, result *report.Result) {
 	}
 }
 
-// isUnknown reports whether SkipUnknown skips documents with this error.
-func isUnknown(err error) bool {
+// skips reports whether a document with this error is skipped.
+func (s *session) skips(item *manifest.Item, err error) bool {
+	if _, unrendered := errors.AsType[*manifest.UnrenderedError](err); unrendered {
+		return true
+	}
+	all := slices.Contains(s.SkipUnknown, SkipAllUnknown)
+	if _, none := errors.AsType[*manifest.NoObjectError](err); none {
+		return all
+	}
 	_, unknown := errors.AsType[*discovery.UnknownError](err)
-	_, none := errors.AsType[*manifest.NoObjectError](err)
-	return unknown || none
+	return unknown && (all || slices.Contains(s.SkipUnknown, item.Kind))
 }

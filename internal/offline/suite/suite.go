@@ -288,11 +288,10 @@ func (s *Suite) read(g *Given, path string) (items []manifest.Item, errs []error
 		if fault == nil {
 			continue
 		}
-		_, isOther := errors.AsType[*manifest.NoObjectError](fault)
 		switch {
 		case g.object != nil:
 			errs = append(errs, s.document.Errorf(path, "%v", fault.Err)) // the line is that of the path
-		case !isOther:
+		case !fault.IsNoObject():
 			errs = append(errs, s.document.Errorf(path, "%v", fault))
 		}
 	}

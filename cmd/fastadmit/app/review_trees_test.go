@@ -1,0 +1,43 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestReviewTrees reviews a folder as people have them: with a chart, a kustomization, custom kinds.
+func TestReviewTrees(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"base/kustomization.yaml":         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [pod.yaml]\n",
+		"base/pod.yaml":                   "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n",
+		"base/monitor.yaml":               "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: m}\n",
+		"base/unknown.yaml":               "apiVersion: example.com/v1\nkind: Strange\nmetadata: {name: s}\n",
+		"chart/Chart.yaml":                "apiVersion: v2\nname: c\nversion: 1.0.0\n",
+		"chart/values.yaml":               "a: 1\n",
+		"chart/templates/deployment.yaml": "kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := func(code int, args []string, want ...string) {
+		t.Helper()
+		out, errs, got := execute("", append([]string{"review", dir, "--enable-admission-plugins=AlwaysPullImages"}, args...)...)
+		for _, text := range want {
+			if got != code || !strings.Contains(out, text) {
+				t.Errorf("%q: got exit code %d, stderr %q, stdout\n%s\nwant %d, %s", args, got, errs, out, code, text)
+			}
+		}
+	}
+	f(0, []string{"--skip-unknown=Strange"}, "a Helm chart: render it first, as in helm template "+filepath.Join(dir, "chart")+" | fastadmit review -",
+		"a kustomization: render it first, as in kustomize build "+filepath.Join(dir, "base")+" | fastadmit review -",
+		"ServiceMonitor default/m: allowed", "5 objects: 2 allowed (1 patched), 0 denied, 3 skipped")
+	f(0, []string{"--skip-unknown"}, "3 skipped")
+	f(2, []string{"--skip-unknown=Other"}, `unknown kind "Strange"`)
+	f(2, nil, `unknown kind "Strange"`, "2 skipped")
+}

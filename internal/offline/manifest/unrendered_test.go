@@ -1,0 +1,61 @@
+package manifest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/files"
+)
+
+// TestUnrendered reads folders with a chart and a kustomization. What kubectl would read is read; of the
+// rest, one item for a folder says what renders it.
+func TestUnrendered(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"chart/Chart.yaml":                  "apiVersion: v2\nname: c\nversion: 1.0.0\n",
+		"chart/values.yaml":                 "replicas: 1\n",
+		"chart/charts/sub/Chart.yaml":       "apiVersion: v2\nname: sub\nversion: 1.0.0\n",
+		"chart/charts/sub/templates/c.yaml": "a: {{ .Values.x }}\n",
+		"chart/templates/deployment.yaml":   "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n",
+		"chart/templates/if.yaml":           "{{- if .Values.x }}\nkind: Pod\n{{- end }}\n",
+		"chart/templates/plain.yaml":        "apiVersion: v1\nkind: Pod\nmetadata: {name: real} # {{ no template }}\n",
+		"chart/templates/twice.yaml":        "# {{ x }}\napiVersion: v1\nkind: ConfigMap\nkind: Pod\nmetadata: {name: twice}\n",
+		"overlay/kustomization.yaml":        "resources: [../base]\n",
+		"overlay/pod.yaml":                  "apiVersion: v1\nkind: Pod\nmetadata: {name: overlaid}\n",
+		"overlay/broken.yaml":               "a: {{ .Values.x }}\n",
+		"base/kustomization.yml":            "apiVersion: v1\nkind: Pod\nmetadata: {name: hidden}\n",
+		"base/notes.yaml":                   "some: text\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects, unrendered, others := map[string]bool{}, map[string]int{}, 0
+	for _, item := range Read([]string{dir}, nil, files.TreeOf) {
+		if item.Fault == nil {
+			objects[item.Metadata.Name] = true
+			continue
+		}
+		if e, ok := errors.AsType[*UnrenderedError](item.Fault); ok {
+			folder, _ := filepath.Rel(dir, e.Folder)
+			unrendered[folder]++
+			continue
+		}
+		others++
+	}
+	if len(objects) != 3 || !objects["real"] || !objects["overlaid"] || !objects["hidden"] {
+		t.Errorf("got the objects %v, want real, overlaid and hidden", objects)
+	}
+	if len(unrendered) != 2 || unrendered["chart"] != 1 || unrendered["overlay"] != 1 {
+		t.Errorf("got %v, want one for chart and one for overlay", unrendered)
+	}
+	if others != 3 { // twice.yaml, overlay/broken.yaml, base/notes.yaml
+		t.Errorf("got %d other faults, want 3", others)
+	}
+	if items := Read([]string{filepath.Join(dir, "chart", "values.yaml")}, nil, files.TreeOf); len(items) != 1 || !isNoObject(items[0]) {
+		t.Errorf("a file that is named: got %v, want that it is no object", items)
+	}
+}
