@@ -66,8 +66,8 @@ func (f Fields) Append(dst, text []byte) ([]byte, error) {
 
 // An appender appends a part of an answer to dst.
 type appender struct {
-dst  []byte
-left int // elements of lists that may still be appended
+	dst  []byte
+	left int // elements of lists that may still be appended
 }
 
 func (a *appender) members(v codec.Value, f Fields) {

@@ -170,7 +170,7 @@ func (d *Dispatch) Take(w *Webhook, answer *Answer) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(answer.Annotations)) {
 		if len(utilvalidation.IsQualifiedName(w.Name+"/"+key)) > 0 {
-		continue
+			continue
 		}
 		_ = d.Response.Annotate(policy.AnnotationKey(w.Name, key), answer.Annotations[key]) // the key is valid
 	}
