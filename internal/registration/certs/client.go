@@ -33,7 +33,7 @@ func secretsPath(namespace string) string { return "/api/v1/namespaces/" + names
 const clusterRolesPath = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 // A client speaks JSON with the API server. client-go's typed clients come with
-// all of Kubernetes' API, see internal/cluster.
+// all of Kubernetes' API, see package cluster.
 type client struct{ rest *rest.RESTClient }
 
 func newClient(config *rest.Config) (*client, error) {
