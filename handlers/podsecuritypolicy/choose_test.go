@@ -186,7 +186,7 @@ func TestCachedFields(t *testing.T) {
 	}
 	p := policies[0]
 	if p.ManagedFields != nil || len(p.Annotations) != 1 || p.rules.apparmor.standard != "runtime/default" || p.fault == nil {
-	t.Errorf("got %+v, want neither managed fields nor the annotation of kubectl, but the rules and the fault", p)
+		t.Errorf("got %+v, want neither managed fields nor the annotation of kubectl, but the rules and the fault", p)
 	}
 	if len(given.ManagedFields) != 1 || len(given.Annotations) != 2 {
 		t.Errorf("got %+v, want the object as it was", given)
