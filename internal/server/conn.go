@@ -164,7 +164,7 @@ type conn struct {
 
 	state connState // idle, or in a call
 	call  call      // which one; not changed while it is
-	body  arriving  // what is counted of the request
+	body  arriving  // the counted memory of the request
 
 	answering answering
 
@@ -278,8 +278,8 @@ func appendRefusal(b []byte, status *codec.Status) []byte {
 		status.Code, http.StatusText(int(status.Code)), len(body), body)
 }
 
-// Write implements net.Conn. An answer, of one or many writes, has the whole time for it, however
-// long ago the last one was: fasthttp gives it to answers alone, not to refusals.
+// Write implements net.Conn. It gives each answer, of one or many writes, the whole write timeout. fasthttp
+// would do that for answers, but not for refusals.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.state.isTaken() {
 		return 0, net.ErrClosed
