@@ -80,7 +80,7 @@ func (k *watchedKind) succeeds(before *watchedKind) *watchedKind {
 	return k
 }
 
-// alone returns k without what was watched before.
+// alone stops the watch that k replaces, if one still runs, and returns k without it.
 func (k *watchedKind) alone() *watchedKind {
 	if k.before != nil {
 		k.before.stop()
