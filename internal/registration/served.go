@@ -20,18 +20,18 @@ type Discovery interface {
 	Resources(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error)
 }
 
-// An Unserved is a plugin that does not get what it is for, because the API server does not serve
-// the resources that its rules name.
+// An Unserved is a plugin that does not get some of its reviews, because the API server does not
+// serve the resources that its rules name.
 type Unserved struct {
 	Plugin string
 	About  string // why, for the operator
-	// Passes is true if requests pass that the plugin is for: the API server serves the resource
+	// Passes is true if the plugin's requests pass without it: the API server serves the resource
 	// in versions that no rule names. Otherwise it serves none of the plugin's resources.
 	Passes bool
 }
 
-// FindUnserved returns for which plugins the API server does not serve what their rules name. Rules
-// with "*" as group or resource match what is served.
+// FindUnserved returns the plugins whose rules name resources that the API server does not serve.
+// Rules with "*" as group or resource match all that it serves.
 func FindUnserved(ctx context.Context, d Discovery, plugins []*admission.Plugin) ([]Unserved, error) {
 	f := served{discovery: d, versions: make(map[schema.GroupResource][]string), known: make(map[string]bool)}
 	var all []Unserved
