@@ -170,14 +170,14 @@ type conn struct {
 
 	bodyBuffer bodyBuffer // memory for the next large body
 
-	// What is kept for the next request, in bytes: counted of what all keep, and, of
-	// it, for headers and for the answer.
+	// The bytes of the buffers that the connection retains for the next request, as counted in
+	// the sum of all connections, and the parts of these bytes for the header and the answer.
 	retained                       atomic.Int64
 	retainedHeader, retainedAnswer int64
 }
 
-// isOld reports whether the connection has been there for so long that the next
-// answer should close it, so that kube-apiserver chooses a replica anew.
+// isOld reports whether the connection is so old that the next answer should close it, so
+// that kube-apiserver chooses a replica anew.
 func (c *conn) isOld(now time.Time) bool { return c.maxAge > 0 && now.Sub(c.accepted) > c.maxAge }
 
 // admit keeps the connection's place in the table from strangers.

@@ -319,8 +319,8 @@ func (a *largeAnswer) Close() error {
 }
 
 // answer encodes the response of the review into the buffer of the HTTP response. fasthttp writes it
-// after answer returns, so it must not be in pooled memory. An answer that the connection may not
-// retain has memory of its own, see send.
+// after answer returns, so it must not be in pooled memory. send counts the memory of an answer
+// that the connection may not retain.
 func (s *Server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review, r *reservation) (ok bool) {
 	buffer := ctx.Response.SwapBody(nil)
 	buffer = review.AppendResponse(buffer[:0])

@@ -78,7 +78,7 @@ type Options struct {
 type session struct {
 	*Options
 	old     map[identity]*manifest.Object
-	putter  *cluster.Putter // nil if nobody looks at the cluster
+	putter  *cluster.Putter // nil if no plugin reads from the cluster
 	results []*report.Result
 }
 
