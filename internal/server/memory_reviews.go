@@ -24,7 +24,7 @@ const (
 	// 128 MiB, connections 115 MiB, everything else some 40 MiB.
 	reviewMemoryShare = 3.0 / 8
 
-	// One part of smallShare of this memory is for small reviews only: 10.8 MiB of the 172.
+	// One part of smallShare of the memory for reviews is for small ones only: 10.8 MiB of the 172.
 	// An update of a Pod of 16 KB reserves 0.7 MB. The rest still has room for
 	// reviewMemoryMax.
 	smallShare = 16

@@ -267,47 +267,47 @@ type endpoint struct {
 }
 
 func newReviewer(chain *admission.Chain) *reviewer {
-	a := &reviewer{endpoints: make(map[string]*endpoint)}
+	v := &reviewer{endpoints: make(map[string]*endpoint)}
 	for _, plugin := range chain.Plugins() {
-		a.names = append(a.names, plugin.Name)
+		v.names = append(v.names, plugin.Name)
 	}
-	a.chain = chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
-	a.chain.Observe = func(run admission.Run) {
-		if name := a.names[run.Plugin]; run.Outcome == admission.OutcomePatched && !slices.Contains(a.outcome.patchedBy, name) {
-			a.outcome.patchedBy = append(a.outcome.patchedBy, name)
+	v.chain = chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
+	v.chain.Observe = func(run admission.Run) {
+		if name := v.names[run.Plugin]; run.Outcome == admission.OutcomePatched && !slices.Contains(v.outcome.patchedBy, name) {
+			v.outcome.patchedBy = append(v.outcome.patchedBy, name)
 		}
 	}
-	return a
+	return v
 }
 
 // endpoint returns the endpoint with a name, such as "validate/fail". Without a name, it has both phases
 // and all plugins.
-func (a *reviewer) endpoint(name string) (*endpoint, error) {
-	if known := a.endpoints[name]; known != nil {
+func (v *reviewer) endpoint(name string) (*endpoint, error) {
+	if known := v.endpoints[name]; known != nil {
 		return known, nil
 	}
 	both := []admission.Phase{admission.Mutate, admission.Validate}
-	found := &endpoint{phases: both, chain: a.chain}
+	found := &endpoint{phases: both, chain: v.chain}
 	if name != "" {
 		first, which, _ := strings.Cut(name, "/")
 		at := slices.IndexFunc(both, func(p admission.Phase) bool { return p.String() == first })
-		if at < 0 || len(a.endpoints) > groupsMax {
+		if at < 0 || len(v.endpoints) > groupsMax {
 			return nil, fmt.Errorf("the recorded answer has the endpoint %q, want mutate or validate, perhaps followed by /fail, /ignore or /<Plugin>", name)
 		}
 		found.phases = both[at : at+1]
-		found.chain = a.chain.Select(func(p *admission.Plugin, settings *admission.Settings) bool {
+		found.chain = v.chain.Select(func(p *admission.Plugin, settings *admission.Settings) bool {
 			ignores := settings.FailurePolicy == admissionregistrationv1.Ignore
 			return which == "" || which == "fail" && !ignores || which == "ignore" && ignores || p.Name == which
 		})
 	}
-	a.endpoints[name] = found
+	v.endpoints[name] = found
 	return found, nil
 }
 
 // ask returns the answer to a review at an endpoint. It describes the review in result, if that is
 // not nil.
-func (a *reviewer) ask(ctx context.Context, body []byte, name string, result *report.Result) (*outcome, error) {
-	e, err := a.endpoint(name)
+func (v *reviewer) ask(ctx context.Context, body []byte, name string, result *report.Result) (*outcome, error) {
+	e, err := v.endpoint(name)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +321,7 @@ func (a *reviewer) ask(ctx context.Context, body []byte, name string, result *re
 		result.UID = strings.Clone(r.UID())
 	}
 	o := &outcome{decision: recording.Allowed}
-	a.outcome = o
+	v.outcome = o
 	for _, phase := range e.phases {
 		_, err := e.chain.Review(ctx, r, phase)
 		if failure, ok := errors.AsType[*admission.FailureError](err); ok {
