@@ -12,7 +12,7 @@ const (
 	// 512 MiB. After a review of 8 KB, a connection retains some 12 KB.
 	retainedShare = 16
 
-	// retainedDefault is the limit if the process has no memory limit.
+	// retainedDefault is the same limit for a process without a memory limit.
 	retainedDefault = 64 << 20
 
 	// uncountedMax is the size up to which the header of a request, its body and an answer do not
