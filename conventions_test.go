@@ -15,8 +15,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/docs"
 )
 
-// TestMain leaves all of it out of the short runs, with the race detector and with
-// poison: they change nothing about it.
+// TestMain skips all tests in the short runs, with the race detector and with poison,
+// because their results are the same there.
 func TestMain(m *testing.M) {
 	if flag.Parse(); !testing.Short() {
 		m.Run()
@@ -81,8 +81,8 @@ func TestConventionsUnsafe(t *testing.T) {
 	}
 }
 
-// TestConventionsExample has admission/README.md tell the truth about the length of
-// the plugin that it shows, without comments and empty lines.
+// TestConventionsExample checks the length that admission/README.md gives for the plugin
+// that it shows, without comments and empty lines.
 func TestConventionsExample(t *testing.T) {
 	const linesMax = 59
 	lines := 0
@@ -129,7 +129,7 @@ var layers = []string{
 	"main",          // every program
 }
 
-// layer returns where a package stands in layers, -1 if nowhere.
+// layer returns the index of a package in layers, -1 if it is not there.
 func layer(dir, name string) int {
 	if name == "main" {
 		return len(layers) - 1
@@ -172,7 +172,8 @@ func TestConventionsImportsPointOneWay(t *testing.T) {
 
 var httpPackage = regexp.MustCompile(`^(net/http|github\.com/valyala/fasthttp|golang\.org/x/net/http2?)(/|$)`)
 
-// TestConventionsFasthttp has one package that answers requests, and the load generator.
+// TestConventionsFasthttp requires that only two packages import fasthttp: the one that answers
+// requests, and the load generator.
 func TestConventionsFasthttp(t *testing.T) {
 	for _, s := range sources(t) {
 		may := s.IsTest || s.Nested || s.Dir == "internal/server" || s.Dir == "bench" || strings.HasPrefix(s.Dir, "bench/")
@@ -182,9 +183,9 @@ func TestConventionsFasthttp(t *testing.T) {
 	}
 }
 
-// TestConventionsImportsBanned looks at all that codec and diff come with, and
-// at what plugins import themselves: the constants of package net/http are in
-// package admission for them.
+// TestConventionsImportsBanned checks all packages that codec and diff depend on, and
+// the direct imports of plugins. Plugins find the constants of package net/http in
+// package admission.
 func TestConventionsImportsBanned(t *testing.T) {
 	for _, imported := range must(t, func() ([]string, error) { return docs.ListPackages("{{.ImportPath}}", "./codec", "./diff") }) {
 		if strings.HasPrefix(imported, "k8s.io/") || httpPackage.MatchString(imported) {
@@ -204,10 +205,10 @@ func TestConventionsImportsBanned(t *testing.T) {
 	}
 }
 
-// metricLabels are all labels there are. None has values that whoever sends
-// requests can choose: no names or users, and namespaces only in the file of
-// fastadmit audit, which bounds them. Policies and their bindings are named by
-// operators, and bounded.
+// metricLabels are all allowed labels. Senders of requests must not be able to choose
+// their values: there are no names or users, and namespaces only in the file of
+// fastadmit audit, which bounds them. Operators choose the names of policies and
+// bindings, and their number is bounded.
 var metricLabels = []string{
 	"code", "decision", "enforcement_action", "error_type", "goversion",
 	"namespace", "operation", "phase", "plugin", "policy", "policy_binding", "port",
@@ -250,8 +251,8 @@ func TestConventionsMetrics(t *testing.T) {
 	}
 }
 
-// caseless are the files that may decode with encoding/json, which takes Kind for kind, each
-// with its reason. Others use sigs.k8s.io/json, as kube-apiserver does.
+// caseless are the files that may decode with encoding/json, which ignores the case of names,
+// each with its reason. Others use sigs.k8s.io/json, as kube-apiserver does.
 var caseless = map[string]string{
 	"handlers/podtolerationrestriction/toleration.go": "in-tree decodes the annotations of namespaces so",
 	"diff/typed.go":                      "decodes into maps",
@@ -260,7 +261,7 @@ var caseless = map[string]string{
 	"internal/offline/report/escape.go":  "reads tokens",
 }
 
-// TestConventionsCase keeps decoders that ignore the case of names from objects.
+// TestConventionsCase checks that objects are not decoded with decoders that ignore the case of names.
 func TestConventionsCase(t *testing.T) {
 	for _, s := range sources(t) {
 		isKit := s.Dir == "admission/admissiontest" || s.Dir == "internal/server/servertest"

@@ -240,9 +240,9 @@ func (r *round) evaluate(e *entry) (result Result, outcome Outcome, ran bool) {
 	return result, OutcomePatched, true
 }
 
-// takeTurn has a review that takes long wait for its turn before the next plugin, because a hundred
-// such reviews that run at the same time would delay all others, and the kubelet's probes: Go lets each run
-// for 10 ms. A plugin that may wait for something else does so without a turn.
+// takeTurn makes a long review wait for its turn before the next plugin. A hundred long reviews that run at
+// the same time would delay all others, and the kubelet's probes, because Go lets each run for 10 ms. A
+// plugin that may wait for something else runs without a turn.
 func (r *round) takeTurn(ctx context.Context, e *entry) error {
 	if p := e.plugin; p.Calls || p.SideEffects != "" || p.OutOfTree {
 		turns.Leave(ctx)

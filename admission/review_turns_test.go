@@ -35,8 +35,8 @@ func (w *worker) Value(key any) any {
 
 var _ cluster.Requester = (*worker)(nil)
 
-// TestTurns reviews at the same time. When a review has taken long, its plugins run in turns, except
-// those that may wait for something else.
+// TestTurns runs several reviews at the same time. When a review has taken long, its plugins need turns,
+// except plugins that may wait for something else.
 func TestTurns(t *testing.T) {
 	const reviews = 12
 	f := func(first time.Duration, change func(p *admission.Plugin), most int64) {
@@ -65,7 +65,7 @@ func TestTurns(t *testing.T) {
 		change(&second)
 		table := []admission.Plugin{plugin("First", func() {
 			all.Done()
-			all.Wait() // all begin
+			all.Wait() // until all have begun
 			time.Sleep(first)
 		}), second}
 		chain, err := admission.NewChain(table, map[string]admission.Enabled{"First": {}, "Second": {}}, nil, nil)

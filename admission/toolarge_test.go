@@ -39,8 +39,8 @@ func setEach(value string) act {
 	}
 }
 
-// TestTooManyOperations makes patches with as many operations as there may be,
-// with one less and with one more.
+// TestTooManyOperations makes patches with the maximum number of operations, with one
+// fewer and with one more.
 func TestTooManyOperations(t *testing.T) {
 	for _, n := range []int{diff.OperationsMax - 1, diff.OperationsMax, diff.OperationsMax + 1} {
 		review := decodeList(t, n)
@@ -83,8 +83,8 @@ func TestTooLargeForTheCache(t *testing.T) {
 	}
 }
 
-// TestTooLargeIsDenied has a plugin take too much memory. Neither its failure
-// policy nor its enforcement lets that pass, and the next plugin is not asked.
+// TestTooLargeIsDenied has a plugin that takes too much memory. The review is denied,
+// whatever the failure policy and enforcement of the plugin are, and the next plugin is not called.
 func TestTooLargeIsDenied(t *testing.T) {
 	long := `"` + strings.Repeat("x", 1000) + `"`
 	settings := map[string]admission.Settings{

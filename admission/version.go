@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Version is the minor release of Kubernetes whose kube-apiserver plugins behave as. The zero
+// Version is a minor release of Kubernetes: plugins behave as its kube-apiserver does. The zero
 // Version is the newest. A plugin reads it when its handler is made.
-type Version struct{ behind uint16 } // how many minor releases it is older than the newest
+type Version struct{ behind uint16 } // the number of newer minor releases
 
 // The minor releases of Kubernetes 1 that can be emulated.
 const (

@@ -143,7 +143,7 @@ func TestSweepInconclusive(t *testing.T) {
 			t.Errorf("capacity %g: got %q and %v, want %q", capacity, s.Outcome(), err, want)
 		}
 		if s.Inconclusive == "" == strings.Contains(want, "inconclusive") {
-			t.Errorf("got %q beside %q", s.Inconclusive, s.Outcome())
+			t.Errorf("got the reason %q and the outcome %q", s.Inconclusive, s.Outcome())
 		}
 	}
 	f(500, false, 100, "500 requests/s with p99 under 1 ms")

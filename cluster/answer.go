@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// liveBytesMax is how much memory the objects of a live list may take: as much as a review may
-	// take for its own object. The lists are the Pods of a namespace, for PodSecurity. The largest
-	// object that etcd stores takes 1.5 MiB, and a Pod of 20 KiB some 20 KiB, so these are 3,200
-	// ordinary ones, and PodSecurity looks at 3,000.
+	// liveBytesMax is the maximum memory of the objects of a live list: as much as a review may
+	// take for its own object. PodSecurity lists the Pods of a namespace. The largest object that
+	// etcd stores takes 1.5 MiB, and an ordinary Pod some 20 KiB, so 3,200 ordinary Pods fit.
+	// PodSecurity looks at 3,000.
 	liveBytesMax = codec.MemoryMax
 
-	// memoryOfByte is what a byte of an object may take in memory while it is decoded: an
-	// empty toleration has two bytes in protobuf, and takes 72 and half of that while its list
-	// grows.
+	// memoryOfByte is how many bytes of memory a byte of an object may take while it is decoded.
+	// An empty toleration has two bytes in protobuf. It takes 72 bytes of memory, and half of that
+	// in addition while its list grows.
 	memoryOfByte = 50
 
-	// freeBytes is up to which length an answer borrows no memory. Most objects have less.
+	// freeBytes is the length of an answer up to which it borrows no memory. Most objects have less.
 	freeBytes = 8 << 10
 
-	// errorBytesMax is how much is read of an answer with an HTTP error. Messages repeat it.
+	// errorBytesMax is how many bytes of an answer with an HTTP error are read. Messages repeat it.
 	errorBytesMax = 64 << 10
 )
 
@@ -37,7 +37,7 @@ var errListTooLarge = fmt.Errorf("the objects take more than %d bytes, the maxim
 // A liveList has the objects of a live list.
 type liveList struct {
 	items []runtime.Object
-	bytes int64 // that they take
+	bytes int64 // the memory of items
 }
 
 // GetObjectKind implements runtime.Object.
@@ -49,7 +49,7 @@ func (l *liveList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// askLive lists objects with the fields of the kind. loan grows with what they take.
+// askLive lists objects with the fields of the kind. loan grows with their memory.
 func (s *store) askLive(ctx context.Context, namespace string, loan *codec.Loan) (*liveList, error) {
 	body, err := s.client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(s.kind.resource).Stream(streamed(ctx))
 	if err != nil {
@@ -108,9 +108,9 @@ func streamed(ctx context.Context) context.Context {
 	return context.WithValue(ctx, streamedKey{}, true)
 }
 
-// BoundAnswers bounds the answers to the requests of clients with a configuration: one that is
-// read as a whole may have 16 MiB, and of one with an HTTP error, 64 KiB are read. Watches are
-// not bounded.
+// BoundAnswers bounds the answers to requests of clients with this configuration. An answer that is
+// read as a whole may have 16 MiB; of one with an HTTP error, 64 KiB are read. Watches are not
+// bounded.
 func BoundAnswers(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundedTransport{next} })
 }

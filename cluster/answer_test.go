@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A lender lends so many bytes.
+// A lender lends at most the bytes that are left.
 type lender struct{ left, most, lent, kept int64 }
 
 // Lend implements codec.MemoryLender.
@@ -41,8 +41,8 @@ func newConfigMap(name string, bytes int) *corev1.ConfigMap {
 	}
 }
 
-// TestLiveMemory lends memory for large answers of the API server: for each of their bytes while
-// they are read, and for the objects until the review ends.
+// TestLiveMemory checks the memory that is lent for large answers of the API server: for their bytes
+// while they are read, and for the objects until the review ends.
 func TestLiveMemory(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})
@@ -71,7 +71,7 @@ func TestLiveMemory(t *testing.T) {
 	f(large, codec.ErrNoMemory, list)
 }
 
-// TestLiveListBytes bounds what the objects of a live list take.
+// TestLiveListBytes checks the maximum memory of the objects of a live list.
 func TestLiveListBytes(t *testing.T) {
 	s := newStore(ResourceClaims.Kind, slog.New(slog.DiscardHandler))
 	claim := resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n"}}
@@ -95,7 +95,7 @@ func TestLiveListBytes(t *testing.T) {
 	f(liveBytesMax+1, errListTooLarge)
 }
 
-// TestAnswerBytes bounds answers that are read as a whole, and those with an error.
+// TestAnswerBytes checks the maximum length of answers that are read as a whole, and of error answers.
 func TestAnswerBytes(t *testing.T) {
 	a := newAPIServer(t)
 	s := a.newState(Options{})

@@ -85,7 +85,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestVersions says which versions of a group the API server serves.
+// TestVersions checks which versions of a group the API server serves.
 func TestVersions(t *testing.T) {
 	a := newAPIServer(t)
 	discovery := DiscoveryIn(asking(t, a))

@@ -134,7 +134,7 @@ func TestDynamic(t *testing.T) {
 	again.Stop()
 }
 
-// TestDynamicLimits has as many watches as there may be and one more.
+// TestDynamicLimits has the maximum number of watches, and one more.
 func TestDynamicLimits(t *testing.T) {
 	_, s, kinds, _ := newDynamic(t)
 	s.dynamic.Store(dynamicKindsMax - 1)

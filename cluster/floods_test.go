@@ -28,8 +28,8 @@ func frame(kind, flags byte, stream uint32, payload string) string {
 	return string(binary.BigEndian.AppendUint32(b, stream)) + payload
 }
 
-// TestFrameFloods has an API server that sends frames of HTTP/2 without end. The request ends in
-// time, and takes no memory.
+// TestFrameFloods has an API server that sends endless HTTP/2 frames. The request ends in time and
+// takes little memory.
 func TestFrameFloods(t *testing.T) {
 	const peakMax, lasts = 32 << 20, time.Second
 	f := func(name, first, piece string) {

@@ -98,8 +98,8 @@ func fullMeta() metav1.ObjectMeta {
 	}
 }
 
-// checkKept gives the object got all metadata, and checks that the cache keeps of it the
-// object want. want gets the metadata that all kinds keep, and the fields that metadata names.
+// checkKept gives the object got all metadata, and checks that the cache reduces it to the object
+// want. want gets the metadata that are cached for all kinds, and the fields that metadata names.
 func checkKept(t *testing.T, kind *Kind, got, want Object, metadata ...string) {
 	t.Helper()
 	full := fullMeta()
@@ -120,8 +120,8 @@ func checkKept(t *testing.T, kind *Kind, got, want Object, metadata ...string) {
 	}
 }
 
-// TestKept checks which fields of objects the cache keeps.
-func TestKept(t *testing.T) {
+// TestCachedFields checks which fields of objects are cached.
+func TestCachedFields(t *testing.T) {
 	f := func(kind *Kind, got, want Object, metadata ...string) {
 		t.Helper()
 		checkKept(t, kind, got, want, metadata...)
@@ -175,8 +175,8 @@ func TestKept(t *testing.T) {
 		&storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{TokenRequests: tokens}})
 }
 
-// TestKeptMetadata has what the cache keeps of objects whose metadata differ, and compares all fields exactly.
-func TestKeptMetadata(t *testing.T) {
+// TestCachedMetadata checks exactly which fields are cached of objects with different metadata.
+func TestCachedMetadata(t *testing.T) {
 	account := func(metadata metav1.ObjectMeta) *corev1.ServiceAccount {
 		return &corev1.ServiceAccount{ObjectMeta: metadata, Secrets: []corev1.ObjectReference{{Name: "a"}},
 			ImagePullSecrets: []corev1.LocalObjectReference{{Name: "b"}}, AutomountServiceAccountToken: new(false)}

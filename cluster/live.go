@@ -117,7 +117,7 @@ func (s *store) share(ctx context.Context, key, what string,
 				continue
 			}
 			if errors.Is(answer.Err, codec.ErrNoMemory) && !own {
-				continue // the account of another review had none; that of this one may have
+				continue // the review that started the request had no memory for the answer; this one may have
 			}
 			if answer.Err != nil {
 				return nil, answer.Err

@@ -61,7 +61,7 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// TestAccount has tenants fill many namespaces: the largest lose objects, and the others none.
+// TestAccount has tenants fill many namespaces: only the largest namespaces lose objects.
 func TestAccount(t *testing.T) {
 	account := &account{max: 1000, stores: make(map[*store]struct{})}
 	of := func(kind *Kind) *store {
@@ -97,7 +97,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestMemoryOf compares estimates with what the fields take.
+// TestMemoryOf compares estimates with the memory of the fields.
 func TestMemoryOf(t *testing.T) {
 	empty := memoryOf(&corev1.ServiceAccount{})
 	f := func(a *corev1.ServiceAccount, least, most int64) {
@@ -114,8 +114,9 @@ func TestMemoryOf(t *testing.T) {
 	f(&corev1.ServiceAccount{AutomountServiceAccountToken: new(true)}, 1, 8)
 }
 
-// TestTooLargeNamespace has a tenant fill a namespace with parameters: the others are served,
-// a parameter that has a name too, and when the tenant's shrink, all are.
+// TestTooLargeNamespace has a tenant fill a namespace with parameters. Other namespaces are listed
+// completely, and parameters of the tenant can be read by name. When the tenant has removed enough, its
+// namespace is listed, too.
 func TestTooLargeNamespace(t *testing.T) {
 	a, s, kinds, _ := newDynamic(t)
 	param := func(namespace, name string, bytes int) *corev1.ConfigMap {

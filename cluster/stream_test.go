@@ -28,7 +28,7 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestEventLength reads events that are as long as they may be, and longer ones.
+// TestEventLength reads events of the maximum length, and longer ones.
 func TestEventLength(t *testing.T) {
 	f := func(length int, want error) {
 		t.Helper()
@@ -74,7 +74,7 @@ func (endlessReader) Read(into []byte) (int, error) {
 	return len(into), nil
 }
 
-// TestEvents reads events one after the other, whatever is in them.
+// TestEvents reads events one after the other, with brackets in strings and an incomplete event at the end.
 func TestEvents(t *testing.T) {
 	const text = `{"type":"ADDED","object":{"a":"}\\\"{"}}` + "\n" + ` {"type":"BOOKMARK","object":{}}{"type":"x`
 	events := newEventReader(strings.NewReader(text))
@@ -159,7 +159,7 @@ func TestDecodeLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 		var a *arrived
-		const most = 32 << 20 // with what grows and is copied meanwhile
+		const most = 32 << 20 // including copies while slices grow
 		if got := allocated(func() { a, err = s.decode(message, true) }); got > most {
 			t.Errorf("%d secrets took %d bytes, want at most %d", secrets, got, most)
 		}
@@ -178,7 +178,7 @@ func TestDecodeLarge(t *testing.T) {
 	f("toomany", 19_000, false) // above objectBytesMax
 	f("longest", 32_700, false) // decoded for a moment
 	f("toolong", 32_800, false) // above wireBytesMax
-	f("attack", 100_000, false) // all that etcd stores
+	f("attack", 100_000, false) // as many as fit into an object in etcd
 	if left := s.leftOut(); left != 4 {
 		t.Errorf("got %d left out, want 4", left)
 	}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// versionMax is how long the API server may take to answer with its version: the answer is made
-// from memory.
+// versionMax is how long the API server may take to answer with its version. It needs no etcd for
+// that.
 const versionMax = 5 * time.Second
 
 // A VersionAsker asks an API server for its version. Each time, it makes a new connection, so that
@@ -23,7 +23,7 @@ type VersionAsker struct{ client *rest.RESTClient }
 
 // NewVersionAsker returns a VersionAsker. config may be changed by it.
 func NewVersionAsker(config *rest.Config) (*VersionAsker, error) {
-	config.Dial = new(net.Dialer).DialContext // so that nobody else has the connections
+	config.Dial = new(net.Dialer).DialContext // so that other clients do not share the connections
 	config.Timeout = versionMax
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	config.GroupVersion = &discovered.version
@@ -34,8 +34,8 @@ func NewVersionAsker(config *rest.Config) (*VersionAsker, error) {
 	return &VersionAsker{client}, nil
 }
 
-// Ask returns the minor release whose behavior the API server has, as 1.34. With
-// --emulated-version, that is the emulated one. By default, everybody may ask for it
+// Ask returns the minor release as which the API server behaves, such as 1.34. With
+// --emulated-version, it is the emulated one. By default, all users may read it
 // (ClusterRole system:public-info-viewer).
 func (a *VersionAsker) Ask(ctx context.Context) (string, error) {
 	defer utilnet.CloseIdleConnectionsFor(a.client.Client.Transport)

@@ -104,7 +104,7 @@ func TestSetContext(t *testing.T) {
 	}
 }
 
-// A pacer counts how often a loop asks whether it may continue, and the bytes of other work.
+// A pacer counts the calls of Continue, and the bytes of work that Begin announces.
 type pacer struct{ asked, bytes int }
 
 func (p *pacer) Begin(ctx context.Context, bytes int) error {
@@ -117,7 +117,7 @@ func (p *pacer) Continue(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestPacer has loops ask the Pacer of their context, which looks at the end of the context.
+// TestPacer checks that loops call the Pacer of their context instead of the context's Err.
 func TestPacer(t *testing.T) {
 	r := codec.Acquire()
 	defer r.Release()
@@ -140,7 +140,7 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// TestPacerDecodes has the decoding of a value ask the Pacer if the value is long.
+// TestPacerDecodes checks that decoding a long value calls the Pacer.
 func TestPacerDecodes(t *testing.T) {
 	const most = 16 << 10
 	for _, n := range []int{most - 1, most, most + 1} {

@@ -2,12 +2,12 @@ package codec
 
 import "context"
 
-// A Loan is memory that answers to the requests for a review take, lent by the MemoryLender of
-// the review. Only one goroutine at a time may use it. It may outlive the review.
+// A Loan is memory that the MemoryLender of a review lends to answers of other servers. Only one
+// goroutine at a time may use it. It may outlive the review.
 type Loan struct {
-	lender MemoryLender // nil where memory is not bounded
+	lender MemoryLender // nil if memory is not bounded
 	parts  []func()
-	bytes  int64 // in all
+	bytes  int64 // of all parts
 }
 
 // NewLoan returns an empty Loan for the review whose context is ctx.
@@ -17,17 +17,17 @@ func NewLoan(ctx context.Context) *Loan {
 	return l
 }
 
-// Bytes returns how much was lent in all.
+// Bytes returns the number of lent bytes.
 func (l *Loan) Bytes() int64 { return l.bytes }
 
-// Grow makes the Loan one of at least so many bytes. It waits for the first of them. If there is no
-// memory, the error is ErrNoMemory.
+// Grow makes the Loan at least so many bytes large. Only the first call that borrows memory waits for
+// it. If there is not enough memory, the error is ErrNoMemory.
 func (l *Loan) Grow(ctx context.Context, bytes int64) error {
 	more := bytes - l.bytes
 	if l.lender == nil || more <= 0 {
 		return nil
 	}
-	// Who has memory that others wait for does not wait: they would wait for each other.
+	// A Loan that already has memory does not wait for more: two such Loans could wait for each other.
 	giveBack, ok := l.lender.Lend(ctx, more, len(l.parts) == 0)
 	if !ok {
 		return ErrNoMemory
@@ -37,8 +37,8 @@ func (l *Loan) Grow(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// Keep borrows so many bytes until the end of the review. Only the review's goroutine may call
-// it. If there is no memory, the error is ErrNoMemory.
+// Keep borrows so many bytes until the end of the review. Only the goroutine of the review may call
+// it. If there is not enough memory, the error is ErrNoMemory.
 func (l *Loan) Keep(bytes int64) error {
 	if l.lender != nil && !l.lender.Keep(bytes) {
 		return ErrNoMemory
@@ -46,8 +46,8 @@ func (l *Loan) Keep(bytes int64) error {
 	return nil
 }
 
-// Return gives the memory back, except what was kept. What was read with it must not be used any
-// more.
+// Return gives back all memory except that of Keep. Data in the returned memory must not be used after
+// that.
 func (l *Loan) Return() {
 	for _, giveBack := range l.parts {
 		giveBack()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestMemoryKept makes an Object grow and looks at what it keeps.
-func TestMemoryKept(t *testing.T) {
+// TestMemoryRetained makes an Object grow, and checks how much memory it retains.
+func TestMemoryRetained(t *testing.T) {
 	var r Review
 	body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"a":[` +
 		strings.Repeat(`"\u0061",`, 2*nodesMax) + `"\u0061"]}}}`
@@ -54,8 +54,8 @@ func TestMemoryKept(t *testing.T) {
 	}
 }
 
-// TestLookupsKeepNothing looks members up whose names have escapes: what that
-// takes must not add up.
+// TestLookupsKeepNothing looks up members whose names have escapes: repeated lookups must
+// not take more and more memory.
 func TestLookupsKeepNothing(t *testing.T) {
 	var o Object
 	o.Reset([]byte(`{"l\u0061bel":{"n\u0061me":"v\u0061lue"}}`))
@@ -75,7 +75,7 @@ func TestNodeBytes(t *testing.T) {
 	}
 }
 
-// TestFits asks for as much memory as there is, for one byte less and for one
+// TestFits asks for all memory that is left, for one byte less and for one byte
 // more.
 func TestFits(t *testing.T) {
 	for _, more := range []int{-1, 0, 1} {
@@ -92,8 +92,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestStringMax reads strings and names of members that are as long as they may be, one
-// byte shorter and one byte longer: plain, not ASCII, and with an escape.
+// TestStringMax reads strings and names of members of the maximum length, one byte
+// shorter and one byte longer: plain, not ASCII, and with an escape.
 func TestStringMax(t *testing.T) {
 	for _, more := range []int{-1, 0, 1} {
 		text := strings.Repeat("a", StringMax+more-2)
@@ -136,8 +136,8 @@ func (g *granter) Value(key any) any {
 	return g.Context.Value(key)
 }
 
-// TestMemoryGranter takes as much memory as most reviews do, a byte less and a byte
-// more. Only the last asks.
+// TestMemoryGranter takes the memory that needs no grant, one byte less and one byte
+// more. Only the last one asks the MemoryGranter.
 func TestMemoryGranter(t *testing.T) {
 	for _, more := range []int{-1, 0, 1} {
 		for _, open := range []bool{true, false} {
@@ -172,9 +172,9 @@ func TestMemoryGranter(t *testing.T) {
 	}
 }
 
-// TestMemoryMax makes an Object take memory by everything that takes some, as
-// long as it does. It must say that it is too much, and not be much above it: what
-// a plugin composes, and text with edits in it, is seen when it is there.
+// TestMemoryMax takes memory with every operation of an Object until the Object
+// reports that it is too much. The Object must not exceed the limit by much: it counts
+// composed values and text with edits only after they are made.
 func TestMemoryMax(t *testing.T) {
 	const many = 3_000_000 // elements, which as nodes are more than may be
 	numbers := "[" + strings.Repeat("0,", many) + "0]"
@@ -214,7 +214,7 @@ func TestMemoryMax(t *testing.T) {
 	f("names", `{}`, func(o *Object, i int) { o.Set("1", strings.Repeat("x", 1<<20)+Index(i)) })
 	f("appended", `{"a":[]}`, func(o *Object, _ int) { o.Append("1", "a") })
 	f("removed", `{"a":`+numbers[:20_001]+`0]}`, func(o *Object, _ int) { o.Remove("a", "1") })
-	f("removed beside a long one", `{"a":["`+strings.Repeat("x", 20<<20)+`",0,0,0,0,0]}`, func(o *Object, _ int) { o.Remove("a", "1") })
+	f("removed after a long one", `{"a":["`+strings.Repeat("x", 20<<20)+`",0,0,0,0,0]}`, func(o *Object, _ int) { o.Remove("a", "1") })
 	f("inserted", `{"a":`+numbers[:20_001]+`0]}`, func(o *Object, _ int) { o.Add("1", "a", "1") })
 	f("composed", `{}`, func(o *Object, _ int) {
 		o.Set(o.Compose(func(dst []byte) []byte { return append(dst, numbers[:1<<20]+"]"...) }), "a")
@@ -259,7 +259,7 @@ func TestIndexFits(t *testing.T) {
 	}
 }
 
-// TestMemoryMaxIsEnough has what the comment at MemoryMax says: two plugins
+// TestMemoryMaxIsEnough tests the case in the comment of MemoryMax: two plugins
 // change each container of the largest Pod that can be stored, and one of them
 // has a checkpoint.
 func TestMemoryMaxIsEnough(t *testing.T) {
@@ -284,8 +284,8 @@ func TestMemoryMaxIsEnough(t *testing.T) {
 	t.Logf("takes %d bytes", o.memory())
 }
 
-// TestFitsDecoded asks for the largest value that can be decoded, one with an
-// element less and one with an element more.
+// TestFitsDecoded asks for the largest value that can be decoded, for one element
+// less and for one element more.
 func TestFitsDecoded(t *testing.T) {
 	const before = `{"a":[`
 	each := decodedByte*len("{},") + decodedObject + decodedElement

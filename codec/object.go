@@ -154,8 +154,8 @@ func (o *Object) TextLen() int { return len(o.text) + len(o.arena) }
 
 // Err returns the first error: a *SyntaxError if text that was read is not JSON, an
 // *EditError if an edit could not be made, a *SizeError if a limit was exceeded, a
-// *ContextError if the context ended, or ErrNoMemory. After an error, reads return
-// missing values and edits do nothing.
+// *ContextError if the context ended, ErrNoMemory, or an error that a plugin passed to
+// Value.Refuse. After an error, reads return missing values and edits do nothing.
 func (o *Object) Err() error { return o.err }
 
 // fail records a syntax error at text[pos], unless there is an error already, and

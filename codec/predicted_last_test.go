@@ -35,7 +35,7 @@ func TestLastObject(t *testing.T) {
 		"no dryRun":              {`"oldObject":null,"options":{}}}`, false},
 		"another order":          {`"dryRun":false,"oldObject":null,"options":{}}}`, false},
 		"another field":          {none + `{},"x":1}}`, false},
-		"another beside request": {none + `{}},"x":1}`, false},
+		"another after request":  {none + `{}},"x":1}`, false},
 		"white space":            {`"oldObject":null, "dryRun":false,"options":{}}}`, false},
 		"space between brackets": {none + `{} }}`, false},
 		"an unknown string":      {`"x":"y",` + none + `{}}}`, false},

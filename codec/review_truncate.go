@@ -67,7 +67,7 @@ func escaped(s string, bytes int) (end, written int) {
 	return len(s), written
 }
 
-// IsPrintable reports whether a character can be seen where it is printed. It is unicode.IsPrint
+// IsPrintable reports whether a character is visible when it is printed. It is unicode.IsPrint
 // without the characters that have no width although they are letters or marks: Hangul fillers, joiners
 // and variation selectors (Unicode's Default_Ignorable_Code_Point). With those, two different names
 // look the same. Terminals' control characters, changes of the direction of text, and other

@@ -127,8 +127,8 @@ func TestDepthMaxOfArrays(t *testing.T) {
 	}
 }
 
-// TestManyContainers edits what has very many elements, as a request of the
-// largest size may. Were the work quadratic, each case would take minutes.
+// TestManyContainers edits documents with as many elements as the largest request may have. If the
+// work were quadratic, each case would take minutes.
 func TestManyContainers(t *testing.T) {
 	n := OperationsMax
 	if testing.Short() {
@@ -232,9 +232,9 @@ func TestPatchMax(t *testing.T) {
 	}
 }
 
-// TestMemoryKept compares arrays of many sizes: the memory that a differ retains
+// TestMemoryRetained compares arrays of many sizes: the memory that a differ retains
 // for the next patch is bounded, and references no document.
-func TestMemoryKept(t *testing.T) {
+func TestMemoryRetained(t *testing.T) {
 	d := &differ{bytesMax: PatchBytesMax}
 	for _, n := range []int{1, comparedMax, comparedMax + 1, 100 * comparedMax} {
 		var o codec.Object

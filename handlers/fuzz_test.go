@@ -13,9 +13,9 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// FuzzConfig starts each plugin that has a configuration with any text as its configuration,
-// beginning with those of the golden cases. A plugin refuses it or starts; it does not panic,
-// and does not take longer than a fuzz target may.
+// FuzzConfig starts each plugin that has a configuration with any text as its configuration. The
+// seeds are the configurations of the golden cases. A plugin starts or returns an error; it must not
+// panic or hang.
 func FuzzConfig(f *testing.F) {
 	plugins := make(map[string]admission.Plugin)
 	for _, plugin := range handlers.InTree(handlers.DefaultOptions()) {

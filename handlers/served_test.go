@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// A release is what the API servers of a release serve.
+// A release has the resources that the API servers of a release serve.
 type release map[schema.GroupVersion][]string
 
 func releaseOf(version admission.Version) release {
@@ -71,9 +71,9 @@ func (r release) Resources(_ context.Context, version schema.GroupVersion) (*met
 	return list, nil
 }
 
-// TestServed expects that the rules of the plugins that are on by default name what the API servers of
-// each release serve: no request passes because of its version, and only plugins for resources behind
-// feature gates have nothing to do.
+// TestServed checks the rules of the plugins that are on by default. For each release, they name a
+// version that its API servers serve, so that no request bypasses a plugin. Only plugins for resources
+// behind feature gates have no rules.
 func TestServed(t *testing.T) {
 	f := func(text string, idle ...string) {
 		t.Helper()

@@ -7,7 +7,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// TestOnByDefault compares what is on by default on both sides of a release (k8s.io/kubernetes
+// TestOnByDefault checks which plugins are on by default before and after a release (k8s.io/kubernetes
 // pkg/kubeapiserver/options/plugins.go and pkg/features/kube_features.go).
 func TestOnByDefault(t *testing.T) {
 	f := func(plugin, version string, want bool) {

@@ -103,7 +103,7 @@ var pairs = []struct {
 	name string
 	spec func(n int) string
 }{
-	{"init containers beside one that goes on", func(n int) string {
+	{"init containers and a sidecar container", func(n int) string {
 		return `"initContainers":[{"name":"s","restartPolicy":"Always","resources":{"requests":` +
 			members(n, `"example.com/r#":"1"`) + `}},` +
 			times(n, `{"name":"i#","resources":{"requests":{"cpu":"1m"}}}`) + `],` + oneContainer

@@ -10,7 +10,7 @@ import (
 )
 
 // TestIndexRepeatedLabels has an object with the same label many times, and many Matchers that
-// require it: each of them is found once. What is found would otherwise take gigabytes.
+// require it. Each Matcher is found only once; otherwise the result would take gigabytes.
 func TestIndexRepeatedLabels(t *testing.T) {
 	m, err := New(&Criteria{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"k": "x"}}}, nil)
 	if err != nil {

@@ -47,7 +47,7 @@ func certificateFiles(t *testing.T, authority *cluster.Authority, name string) (
 
 // A way is a method of authentication.
 type way struct {
-	flags []string                            // of fastadmit, beside those with files
+	flags []string                            // of fastadmit, except those that name files
 	files map[string]func(*credential) string // by flag: the content of the file for a credential
 	user  func(*credential) map[string]any    // in the kubeconfig file of an API server
 }

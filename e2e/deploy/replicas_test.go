@@ -34,7 +34,7 @@ func (s *stand) enforced(t *testing.T, admin *walkthrough.Admin) {
 	// A machine is lost: the process gets no time to delete its reports.
 	next := slices.DeleteFunc(strings.Fields(s.names(t)), func(pod string) bool { return slices.Contains(pods, pod) })
 	if len(next) != 1 {
-		t.Fatalf("got pods %q beside %q, want 1", next, pods)
+		t.Fatalf("got new pods %q, and pods %q before, want 1 new one", next, pods)
 	}
 	s.MustKubectl(t, "", "delete", "pod", next[0], "-n", "fastadmit", "--grace-period=0", "--force")
 	s.awaitReports(t, 3)

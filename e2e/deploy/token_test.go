@@ -19,8 +19,8 @@ import (
 
 const certificateSecret = "fastadmit-certificate"
 
-// TestPodToken has somebody use the token of fastadmit's pods to get at other accounts of the
-// namespace, and checks that upgrades leave the data of the Secret.
+// TestPodToken checks that the token of fastadmit's pods gives no access to other accounts of the
+// namespace, and that upgrades do not change the data of the Secret.
 func TestPodToken(t *testing.T) {
 	t.Parallel()
 	s := &stand{helmPath: walkthrough.Tool(t, "helm")}
@@ -97,7 +97,7 @@ func wantsOnlyData(err error) error {
 	return cluster.WantError(err, "fastadmit may change only the data of this Secret")
 }
 
-// fills changes the data of the Secret, which must be possible, and then everything else of it, which must not.
+// fills changes the data of the Secret, which must be allowed, and then all other parts of it, which must not.
 func fills(t *testing.T, holder corev1client.SecretInterface) {
 	if err := update(holder, func(secret *corev1.Secret) { secret.Data = map[string][]byte{"tls.crt": []byte("filled")} }); err != nil {
 		t.Error(err)
@@ -119,7 +119,7 @@ func fills(t *testing.T, holder corev1client.SecretInterface) {
 	f("immutable", func(secret *corev1.Secret) { secret.Immutable = new(true) })
 }
 
-// othersOf has the account create, delete and read Secrets.
+// othersOf tries to create, delete and read other Secrets with the account.
 func othersOf(t *testing.T, holder corev1client.SecretInterface) {
 	ctx := context.Background()
 	f := func(what string, err error) {

@@ -145,7 +145,7 @@ metadata: {name: annotations.static.k8s.io}
 spec: {policyName: annotations.static.k8s.io}
 `
 
-// withAnnotations returns the policy that adds so many.
+// withAnnotations returns a policy that adds n annotations.
 func withAnnotations(n int) string {
 	entries := make([]string, n)
 	for i := range entries {

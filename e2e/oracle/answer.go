@@ -128,10 +128,9 @@ func (a Answer) clone() Answer {
 	return a
 }
 
-// Mutated returns the object after a mutating call, as the API server's next step gets it.
-// Kubernetes' plugins run after the defaults. After the patch of a webhook, an API server sets
-// defaults again (k8s.io/apiserver pkg/admission/plugin/webhook/mutating/dispatcher.go). A denial
-// is an error.
+// Mutated returns the object after a mutating call, as the next step of the API server gets it. An API
+// server sets defaults before it calls its own plugins, and again after the patch of a webhook
+// (k8s.io/apiserver pkg/admission/plugin/webhook/mutating/dispatcher.go). A denial is an error.
 func Mutated(c *Case, by Implementation) (runtime.Object, error) {
 	r, err := newRequest(c)
 	if err != nil {
@@ -222,7 +221,7 @@ func (a Answer) unchanced(message func(string) string) {
 const unorderedMax = 200
 
 func (a Answer) differs(want Answer) string {
-	slices.Sort(a.Warnings) // webhooks give them concurrently
+	slices.Sort(a.Warnings) // concurrent webhooks add them in any order
 	slices.Sort(want.Warnings)
 	if got, want := seen(a.Status), seen(want.Status); !reflect.DeepEqual(got, want) {
 		return fmt.Sprintf("got status %s, want %s", show(got), show(want))
@@ -239,7 +238,7 @@ func (a Answer) differs(want Answer) string {
 	return ""
 }
 
-// seen returns the plugin's part of a status.
+// seen returns the part of a status that the plugin determines.
 func seen(s *metav1.Status) *metav1.Status {
 	if s == nil {
 		return nil
@@ -259,7 +258,7 @@ func equalJSON(a, b []byte) bool {
 	return bytes.Equal(a, b) || reflect.DeepEqual(decode(a), decode(b))
 }
 
-// decode does not convert numbers.
+// decode decodes JSON without converting numbers.
 func decode(text []byte) any {
 	if len(text) == 0 {
 		return nil

@@ -59,7 +59,7 @@ type request struct {
 	attributes admission.Attributes
 	versioned  *admission.VersionedAttributes
 	body       []byte // the AdmissionReview, as an API server encodes it
-	object     []byte // of the kind that the webhook asked for, nil if there is none
+	object     []byte // in the version that the webhook gets, nil if there is none
 }
 
 func objectInterfaces() admission.ObjectInterfaces {
@@ -126,8 +126,8 @@ func internal(object runtime.Object) (runtime.Object, error) {
 	return legacyscheme.Scheme.UnsafeConvertToVersion(object, runtime.InternalGroupVersioner)
 }
 
-// reviewCodec encodes as the client does with which API servers call webhooks
-// (k8s.io/apiserver pkg/util/webhook/client.go).
+// reviewCodec encodes reviews as API servers do for webhooks (k8s.io/apiserver
+// pkg/util/webhook/client.go).
 func reviewCodec() runtime.Codec {
 	scheme := runtime.NewScheme()
 	if err := admissionv1.AddToScheme(scheme); err != nil {

@@ -106,8 +106,8 @@ func (g *generator) request(operation admission.Operation, kind schema.GroupVers
 	return c
 }
 
-// write generates a request that creates or updates the object. The object gets defaults unless a
-// patch is supposed to have come after them.
+// write generates a request that creates or updates the object. It sets the defaults of most objects. The
+// others are as after the patch of a webhook.
 func (g *generator) write(c *oracle.Case, object runtime.Object, old func() runtime.Object) *oracle.Case {
 	prepare := func(object runtime.Object) runtime.Object {
 		object.GetObjectKind().SetGroupVersionKind(c.Kind)

@@ -17,7 +17,7 @@ func kubeconfigOf(configuration string) ([]byte, error) {
 		} `json:"imagePolicy"`
 	}
 	if err := yaml.Unmarshal([]byte(configuration), &names); err != nil || names.ImagePolicy.KubeConfigFile == "" {
-		return nil, nil //nolint:nilerr // the plugin says what is wrong
+		return nil, nil //nolint:nilerr // the plugin reports the error
 	}
 	return config.Flatten(names.ImagePolicy.KubeConfigFile, os.ReadFile)
 }

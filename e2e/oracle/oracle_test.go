@@ -96,7 +96,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// done counts what Kubernetes did.
+// done counts the cases that Kubernetes denied, changed or warned about.
 type done struct{ cases, denied, changed, warned int }
 
 func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator, did *done, upstream, ours oracle.Implementation) {
@@ -132,8 +132,8 @@ func (s *suite) generated(t *testing.T, row *tally.Row, v variant, g *generator,
 	}
 }
 
-// matters fails if the plugin rarely does something for the generated requests, because such a test
-// proves little.
+// matters fails if Kubernetes' plugin rarely acts on the generated requests, because such a test proves
+// little.
 func (s *suite) matters(t *testing.T, v *variant, did *done) {
 	t.Logf("%s: %d cases, of which Kubernetes denied %d, changed %d and warned of %d", v.about, did.cases, did.denied, did.changed,
 		did.warned)

@@ -25,8 +25,7 @@ import (
 // webhook is fastadmit's name in the webhook configuration.
 const webhook = "fastadmit.example.com"
 
-// ours is a plugin of fastadmit in a chain of its own. Its answers are used as an API server would
-// use them.
+// ours is a plugin of fastadmit in a chain of its own. It processes the answers as an API server does.
 type ours struct {
 	chain *admission.Chain
 	known *cluster.Objects[*corev1.Namespace]
@@ -41,7 +40,7 @@ func NewOurs(plugin admission.Plugin, config string, world World) (Implementatio
 	known := cluster.Options{Objects: append([]runtime.Object{}, objects...)}
 	watches := slices.ContainsFunc(plugin.Needs, func(n cluster.Need) bool { return slices.Contains(n.Verbs, "watch") })
 	switch {
-	case watches: // the stand-in has no objects for it
+	case watches: // the stand-in serves no objects to watch
 		known.Authorize = world.authorize
 	case world.Authorizer != nil:
 		file, err := theStandIn().kubeconfig(world.Authorizer)
@@ -108,7 +107,7 @@ func (o *ours) answer(r *request, phase admission.Phase) (Answer, error) {
 	}
 	answer := Answer{Warnings: result.Warnings}
 	for key, value := range result.AuditAnnotations {
-		if key != o.chain.Plugins()[0].Name { // the chain's own key for the plugin's decision
+		if key != o.chain.Plugins()[0].Name { // the chain adds this annotation about the decision of the plugin
 			answer.annotate(key, value)
 		}
 	}
@@ -137,8 +136,8 @@ func (o *ours) respond(body []byte, phase admission.Phase) ([]byte, error) {
 	return review.AppendResponse(nil), nil
 }
 
-// apply applies a patch with the API server's own library. A patch that
-// changes nothing is an error: there should have been none.
+// apply applies a patch with the library of API servers. A patch that changes nothing is an error:
+// fastadmit must not send one.
 func apply(patch, object []byte) ([]byte, error) {
 	if len(patch) == 0 {
 		return object, nil

@@ -22,7 +22,7 @@ import (
 )
 
 // compareQuotas describes how the quotas of both sides differ. It also reports whether Kubernetes
-// changed its own since the last call.
+// changed its quotas since the last call.
 func compareQuotas(upstream, ours Implementation) (difference string, changed bool, err error) {
 	theirs, ok := upstream.(*quotaUpstream)
 	if !ok {
@@ -107,8 +107,8 @@ type quotaOurs struct {
 	known *cluster.Objects[*corev1.ResourceQuota]
 }
 
-// awaitClasses waits until the evaluators know the DeviceClasses of the world. They do not learn of
-// them by the informer.
+// awaitClasses waits until the evaluators know the DeviceClasses of the world. Waiting for the informers
+// does not suffice, because the evaluators learn of the classes later.
 func awaitClasses(evaluators []quota.Evaluator, world *World) error {
 	claims := schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
 	at := slices.IndexFunc(evaluators, func(e quota.Evaluator) bool { return e.GroupResource() == claims })

@@ -25,8 +25,8 @@ type Removed struct {
 	mutates bool
 }
 
-// A removedAnswer is the answer of a command whose plugin mutates: the object before and after as
-// that release knows it. The command of a plugin that only validates writes the Status alone.
+// A removedAnswer is the answer of a command whose plugin mutates. It has the object before and after, as
+// the older release decodes it. The command of a plugin that only validates writes only the Status.
 type removedAnswer struct {
 	Status        *metav1.Status
 	Before, After json.RawMessage

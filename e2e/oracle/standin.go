@@ -28,8 +28,8 @@ import (
 	authorizationutil "k8s.io/kubernetes/pkg/registry/authorization/util"
 )
 
-// A standIn is the API server of all worlds with access rights. It answers SubjectAccessReviews as
-// the world's authorizer does, and has the resources of Kubernetes. It runs as long as the process.
+// A standIn is the API server of all worlds that have an authorizer. It answers SubjectAccessReviews as
+// the authorizer does, and serves the discovery of Kubernetes' resources. It runs as long as the process.
 type standIn struct {
 	url    string
 	mu     sync.Mutex
@@ -61,7 +61,7 @@ func (s *standIn) kubeconfig(world authorizer.Authorizer) (file string, err erro
 	return file, clientcmd.WriteToFile(*config, file)
 }
 
-// ServeHTTP takes paths that begin with the number of a world.
+// ServeHTTP implements http.Handler. Paths begin with the number of a world.
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	number, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	world, err := strconv.Atoi(number)
@@ -142,7 +142,7 @@ var discovered = sync.OnceValue(func() []*metav1.APIResourceList {
 	return lists
 })
 
-// restMapper is kube-apiserver's, of what is discovered.
+// restMapper returns the RESTMapper of kube-apiserver for the discovered resources.
 func restMapper() meta.RESTMapper {
 	var groups []*restmapper.APIGroupResources
 	for _, list := range discovered() {

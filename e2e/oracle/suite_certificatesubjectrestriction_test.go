@@ -78,7 +78,7 @@ func (g *generator) pem() []byte {
 	subject := pkix.Name{
 		CommonName: g.group(), Organization: some(g, 3, g.group), OrganizationalUnit: some(g, 1, g.group),
 	}
-	if g.in(4) { // a type that Go does not write
+	if g.in(4) { // values of types that Go does not write
 		subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: []int{2, 5, 4, 10},
 			Value: pick[any](g, "system:masters", 7, true, []byte("system:masters"))}}
 	}

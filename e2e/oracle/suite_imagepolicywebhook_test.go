@@ -46,7 +46,7 @@ func (g *generator) withImages() *oracle.Case {
 		if !ok || g.in(3) {
 			continue
 		}
-		if g.in(2) { // a question that is asked again
+		if g.in(2) { // an image of an earlier question
 			pod.Spec.Containers = []corev1.Container{{Image: pick(g, "a", "b", "c", "d", "e", "f", "g", "h")}}
 			pod.Spec.InitContainers, pod.Annotations = nil, nil
 		}

@@ -45,7 +45,7 @@ func (bobInitializes) Authorize(_ context.Context, a authorizer.Attributes) (aut
 func initializersSuite() suite {
 	return suite{
 		name: "Initializers", generate: (*generator).initialized, denies: true, changes: true, background: true,
-		removed: "../.cache/kubernetes-v1.13", told: initializerConfigurations,
+		removed: "../.cache/kubernetes-v1.13", commandConfig: initializerConfigurations,
 		authorizer: func(*testing.T) authorizer.Authorizer { return bobInitializes{} },
 		variants: []variant{{options: handlers.DefaultOptions(), alike: true, world: func(*generator) oracle.World {
 			return oracle.World{Authorizer: bobInitializes{}}

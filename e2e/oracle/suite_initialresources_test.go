@@ -24,19 +24,19 @@ import (
 func initialResources() suite {
 	var variants []variant
 	for _, only := range []bool{false, true} {
-		told, err := json.Marshal(map[string]any{"containers": usageHistory(), "namespaceOnly": only})
+		config, err := json.Marshal(map[string]any{"containers": usageHistory(), "namespaceOnly": only})
 		if err != nil {
 			panic(err)
 		}
 		variants = append(variants, variant{
-			about: fmt.Sprint("namespaceOnly ", only), options: handlers.DefaultOptions(), config: string(told),
+			about: fmt.Sprint("namespaceOnly ", only), options: handlers.DefaultOptions(), config: string(config),
 			ours: fmt.Sprintf(`{"apiVersion":"fastadmit.io/v1alpha1","kind":"InitialResourcesConfiguration","source":{"url":%q},`+
 				`"namespaceOnly":%v}`, usageServer(), only),
 		})
 	}
 	return suite{
 		name: "InitialResources", generate: (*generator).withoutRequests, changes: true, variants: variants,
-		removed: "../.cache/kubernetes-v1.10", toldConfig: true,
+		removed: "../.cache/kubernetes-v1.10", getsConfig: true,
 		background: true, // connections outlive cases
 	}
 }
@@ -52,7 +52,7 @@ var usedImages = []string{
 type usedContainer struct {
 	Image     string    `json:"image"` // as in its pod
 	Namespace string    `json:"namespace"`
-	Recent    bool      `json:"recent"` // the samples are of the last 7 days
+	Recent    bool      `json:"recent"` // whether the samples are from the last 7 days
 	CPU       []float64 `json:"cpu"`
 	Memory    []float64 `json:"memory"`
 }

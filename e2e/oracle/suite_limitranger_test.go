@@ -63,8 +63,8 @@ func (g *generator) limitRanges() oracle.World {
 	return world
 }
 
-// twoLimitRanges generates a world in which a namespace has two of them, one with defaults
-// and one with limits, so that their order does not matter.
+// twoLimitRanges generates a world in which a namespace has two LimitRanges: one with defaults and one
+// with limits, so that their order does not matter.
 func (g *generator) twoLimitRanges() oracle.World {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "shop"} }
 	defaults := &corev1.LimitRange{ObjectMeta: meta("a"), Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
@@ -81,9 +81,9 @@ func (g *generator) twoLimitRanges() oracle.World {
 	return oracle.World{Objects: []runtime.Object{defaults, limits}}
 }
 
-// amounts generates amounts of some resources. Their shortest form has the same format,
-// which sums are shown in: the JSON for webhooks has the shortest form. Sums are below the
-// maximum of a parsed quantity, because kube-apiserver writes the sums of whole pods.
+// amounts generates amounts of some resources. The JSON for webhooks has amounts in their shortest form.
+// The generated amounts keep their format in this form, because sums are shown in it. Sums are below
+// the maximum of a parsed quantity, because kube-apiserver writes the sums of whole pods.
 func (g *generator) amounts(most int) corev1.ResourceList {
 	list := make(corev1.ResourceList)
 	for range g.IntN(most + 1) {
@@ -209,11 +209,11 @@ func TestLimitRangerListed(t *testing.T) {
 		Listed: []string{"sums of quantities whose shortest form has no binary suffix are shown without one"}})
 }
 
-// TestLimitRangerPodLevelListed has a difference that the plugin's README.md lists. An API
-// server sets the defaults of a pod before in-tree's plugin runs, and again after a
-// webhook's patch. This derives pod-level requests from the defaults of containers. It
-// matters to validation if there are only huge pages. Stored pods are equal, because reading
-// sets the defaults, too.
+// TestLimitRangerPodLevelListed has a difference that the plugin's README.md lists. An API server
+// sets the defaults of a pod before the in-tree plugin runs, and again after the patch of a webhook.
+// The second time, it derives pod-level requests from the defaults of containers. Validation differs
+// only if these are requests for huge pages. The stored pods are equal, because API servers also set
+// defaults when they read.
 func TestLimitRangerPodLevelListed(t *testing.T) {
 	const refused = "HugePages require cpu or memory"
 	amounts := func(pairs ...string) corev1.ResourceList {
@@ -287,7 +287,7 @@ func mustMutate(t *testing.T, c *oracle.Case, by oracle.Implementation) *corev1.
 	return object.(*corev1.Pod)
 }
 
-// invalid returns the errors of an API server about a new pod; empty if it is valid.
+// invalid returns the validation errors of an API server for a new pod; empty if it is valid.
 func invalid(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	var internal core.Pod

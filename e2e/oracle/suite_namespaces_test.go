@@ -13,8 +13,8 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// namespacesMax is the number of namespaces in requests: enough that some are missing in
-// most cases of a world.
+// namespacesMax is the number of namespaces in requests, so large that requests in missing namespaces
+// occur throughout a world.
 const namespacesMax = 40
 
 // somewhere generates a request of any kind, in one of many namespaces.

@@ -37,7 +37,7 @@ func (g *generator) kubeletNode() *oracle.Case {
 			})
 		}
 		if g.in(6) {
-			node.Spec.ConfigSource = pick( //nolint:staticcheck // the plugin looks at it all the same
+			node.Spec.ConfigSource = pick( //nolint:staticcheck // the plugin reads the deprecated field
 				g, nil, &corev1.NodeConfigSource{},
 				&corev1.NodeConfigSource{ConfigMap: &corev1.ConfigMapNodeConfigSource{Name: pick(g, "a", "b")}})
 		}

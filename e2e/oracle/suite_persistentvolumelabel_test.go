@@ -26,7 +26,7 @@ const volumesOf = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"PersistentVolum
 func persistentVolumeLabel() suite {
 	return suite{
 		name: "PersistentVolumeLabel", generate: (*generator).diskVolume, denies: true, changes: true,
-		removed: "../.cache/kubernetes-v1.26", toldConfig: true,
+		removed: "../.cache/kubernetes-v1.26", getsConfig: true,
 		variants: []variant{{options: handlers.DefaultOptions(), config: volumesOf}},
 	}
 }

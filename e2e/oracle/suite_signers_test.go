@@ -32,8 +32,8 @@ func (g *generator) signer() string {
 	return pick(g, "a.b/c", "a.b/c", "a.b/d", "a.b/*", "a.b", "a.b/c/d", "kubernetes.io/kubelet-serving", "", "/", "..", "%2F", `q"`)
 }
 
-// asker generates one of few users.
-func (g *generator) asker() user.DefaultInfo {
+// requester generates one of few users.
+func (g *generator) requester() user.DefaultInfo {
 	return user.DefaultInfo{Name: pick(g, "alice", "system:node:n1"), UID: "7", Groups: []string{"g", "system:authenticated"},
 		Extra: map[string][]string{"scopes": {"x", "y"}, "Example.com/none": nil}}
 }
@@ -63,7 +63,7 @@ func (g *generator) signingCase(subresource string) *oracle.Case {
 	if c.Subresource = subresource; g.in(8) {
 		c.Subresource = pick(g, "", "status", "approval")
 	}
-	c.User = g.asker()
+	c.User = g.requester()
 	return c
 }
 
@@ -162,7 +162,7 @@ func (g *generator) attestedCase() *oracle.Case {
 	before := &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: g.metadata()}
 	before.Spec.SignerName, before.Spec.TrustBundle = g.signer(), pick(g, "", "t")
 	g.write(c, in(g.reattested(before)), func() runtime.Object { return in(before) })
-	c.User = g.asker()
+	c.User = g.requester()
 	return c
 }
 

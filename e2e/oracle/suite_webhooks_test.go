@@ -95,7 +95,7 @@ var hookPatches = []string{
 	`[{"op":"jump","path":"/metadata"}]`,
 }
 
-// The paths with other behaviour.
+// The paths at which webhooks do not send one of hookReplies.
 const (
 	hookBeta = 1000 + iota
 	hookEmpty
@@ -205,8 +205,8 @@ func (g *generator) webhooks(mutating bool) oracle.World {
 	return world
 }
 
-// webhook generates a webhook. If uneven, it may fail early or late; if another fails, it
-// does not. harmless says that it cannot fail.
+// webhook generates a webhook. If uneven is true, it may fail early or late. If another is true, it does
+// not fail, because another webhook does. harmless is true if the generated webhook cannot fail.
 func (g *generator) webhook(name string, mutating, uneven, another bool) (w admissionregistrationv1.MutatingWebhook, harmless bool) {
 	server := hookServer()
 	at := g.IntN(len(hookReplies))

@@ -21,7 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// A suite says how a plugin is compared.
+// A suite describes how a plugin is compared.
 type suite struct {
 	name     string
 	generate func(g *generator) *oracle.Case
@@ -48,10 +48,10 @@ type suite struct {
 	message func(string) string
 	// removed is the command that runs a plugin that Kubernetes has removed.
 	removed string
-	// toldConfig says that the command gets the variant's configuration; otherwise it gets
-	// told.
-	toldConfig bool
-	told       string
+	// getsConfig says that the command gets the configuration of the variant; otherwise it gets
+	// commandConfig.
+	getsConfig    bool
+	commandConfig string
 	// wrap wraps fastadmit's plugin; nil for nothing.
 	wrap func(admission.Plugin) admission.Plugin
 }
@@ -91,13 +91,13 @@ func (s *suite) implementations(t *testing.T, v *variant, world oracle.World) (u
 		t.Fatal(err)
 	}
 	if s.removed != "" {
-		var told []string
-		if s.toldConfig {
-			told = []string{v.config}
-		} else if s.told != "" {
-			told = []string{s.told}
+		var config []string
+		if s.getsConfig {
+			config = []string{v.config}
+		} else if s.commandConfig != "" {
+			config = []string{s.commandConfig}
 		}
-		removed, err := oracle.StartRemoved(s.removed, s.name, s.changes, world, told...)
+		removed, err := oracle.StartRemoved(s.removed, s.name, s.changes, world, config...)
 		if err != nil {
 			t.Fatalf("%v; make e2e builds it", err)
 		}

@@ -53,7 +53,7 @@ func TestTables(t *testing.T) {
 				case c.Given == nil && c.Namespace == nil && namespaceOf(&c) == home:
 					upstream, ours = sharedUpstream, sharedOurs
 				case i > 0 && s.removed != "" && sameWorld(&c, &cases[i-1]):
-					// The same process: a removed plugin has no state.
+					// All cases use the same process, because a removed plugin has no state.
 				default:
 					upstream, ours = in(&c)
 				}
@@ -174,7 +174,7 @@ func resourceOf(gvk schema.GroupVersionKind) string {
 func typed(t *testing.T, u *unstructured.Unstructured) runtime.Object {
 	t.Helper()
 	if !legacyscheme.Scheme.Recognizes(u.GroupVersionKind()) {
-		return u // a custom resource in current releases
+		return u // current releases have no Go type for it: it is a custom resource
 	}
 	content, err := u.MarshalJSON()
 	if err != nil {

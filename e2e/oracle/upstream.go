@@ -39,19 +39,19 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// upstream is a plugin of the API server that is linked in.
+// upstream is a plugin of kube-apiserver, linked into this process.
 type upstream struct {
 	plugin admission.Interface
 	client kubernetes.Interface
 }
 
-// A World is the cluster that both implementations are asked in.
+// A World is the cluster in which both implementations answer.
 type World struct {
-	// Objects are what there is, of the kinds that fastadmit knows, with their
-	// defaults. Each side has its own copies, and may write to them.
+	// Objects are the objects of the cluster, of kinds that fastadmit knows, with defaults. Each
+	// implementation has its own copies and may write to them.
 	Objects []runtime.Object
-	// Authorizer says who may do what; nil if everybody may do everything. Of a
-	// world with one, fastadmit sees a stand-in for an API server, which has none of
+	// Authorizer decides about permissions; nil if all users have all permissions. If it is set,
+	// plugins of fastadmit that watch nothing ask a stand-in for an API server, which has none of
 	// the Objects.
 	Authorizer authorizer.Authorizer
 }
@@ -78,12 +78,12 @@ func (w *World) authorize(ctx context.Context, review *authorizationv1.SubjectAc
 	}
 }
 
-// NewUpstream makes the plugin ready as kube-apiserver does, in a world that ends
-// with ctx. Config is its own configuration file, empty for none.
+// NewUpstream starts the plugin as kube-apiserver does, in a world that ends with ctx. config is the
+// configuration file of the plugin, empty for none.
 func NewUpstream(ctx context.Context, name, config string, world World) (Implementation, error) {
 	plugins := admission.NewPlugins()
 	options.RegisterAllAdmissionPlugins(plugins)
-	server.RegisterAllAdmissionPlugins(plugins) // those of every API server
+	server.RegisterAllAdmissionPlugins(plugins) // the plugins of k8s.io/apiserver
 	var file io.Reader
 	if config != "" {
 		file = bytes.NewBufferString(config)
@@ -92,7 +92,7 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	for _, object := range world.Objects {
 		objects = append(objects, object.DeepCopyObject())
 	}
-	client := fake.NewSimpleClientset(objects...) // NewClientset takes a second, for managed fields
+	client := fake.NewSimpleClientset(objects...) // NewClientset takes a second, because it tracks managed fields
 	client.PrependReactor("*", "*", refuse)
 	client.PrependReactor("update", "resourcequotas", reformat)
 	informers := informers.NewSharedInformerFactory(client, 0)
@@ -120,8 +120,8 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	return asked, nil
 }
 
-// reformat makes the quantities that a quota says are used what they are once they were written:
-// sums have the format of the first addend, and the fake client keeps them in memory.
+// reformat parses the used quantities of a quota again, as after a write to an API server. The fake client
+// stores objects without encoding them, so sums would stay in the format of their first addend.
 func reformat(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
 	used := action.(clienttesting.UpdateAction).GetObject().(*corev1.ResourceQuota).Status.Used
 	for name, quantity := range used {
@@ -130,7 +130,7 @@ func reformat(action clienttesting.Action) (handled bool, object runtime.Object,
 	return false, nil, nil
 }
 
-// Handles returns what says which operations Kubernetes' plugin handles.
+// Handles returns the function Handles of Kubernetes' plugin.
 func Handles(ctx context.Context, name, config string) (func(admission.Operation) bool, error) {
 	made, err := NewUpstream(ctx, name, config, World{})
 	if err != nil {
@@ -139,8 +139,8 @@ func Handles(ctx context.Context, name, config string) (func(admission.Operation
 	return made.(*upstream).plugin.Handles, nil
 }
 
-// refuse answers requests that the client of an API server does not send, which
-// the fake one does not look at (k8s.io/client-go rest).
+// refuse answers invalid requests with an error. A real client does not send them (k8s.io/client-go rest),
+// but the fake one does not check requests.
 func refuse(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
 	request := rest.NewRequestWithClient(new(url.URL), "", rest.ClientContentConfig{}, nil).
 		NamespaceIfScoped(action.GetNamespace(), action.GetNamespace() != "").Resource(action.GetResource().Resource)
@@ -164,7 +164,7 @@ func (u *upstream) namespaces() ([]string, error) {
 }
 
 func (u *upstream) answer(r *request, phase fastadmit.Phase) (Answer, error) {
-	attributes, err := r.Case.attributes() // of its own: the plugin writes to the object
+	attributes, err := r.Case.attributes() // a copy, because the plugin writes to the object
 	if err != nil {
 		return Answer{}, err
 	}
@@ -196,7 +196,7 @@ func (u *upstream) answer(r *request, phase fastadmit.Phase) (Answer, error) {
 	return answer, err
 }
 
-// annotate notes an annotation of the audit log.
+// annotate adds an audit annotation.
 func (a *Answer) annotate(key, value string) {
 	if a.Annotations == nil {
 		a.Annotations = make(map[string]string)
@@ -204,10 +204,10 @@ func (a *Answer) annotate(key, value string) {
 	a.Annotations[key] = value
 }
 
-// warnings implements warning.Recorder. The filter of API servers drops those that are
-// there already, cuts long ones, and drops those with control characters
-// (k8s.io/apiserver pkg/endpoints/filters/warning.go). For the last, fastadmit sends
-// some that can be shown, which is what these are made into.
+// warnings implements warning.Recorder. The filter of API servers drops duplicate warnings and those with
+// control characters, and cuts long ones (k8s.io/apiserver pkg/endpoints/filters/warning.go). fastadmit
+// replaces control characters instead. So that both sides are equal, codec.Response treats the warnings of
+// Kubernetes as those of fastadmit.
 type warnings struct{ response codec.Response }
 
 func (w *warnings) AddWarning(_, text string) { w.response.Warn(text) }
@@ -216,11 +216,11 @@ func (u *upstream) ask(ctx context.Context, attributes admission.Attributes, pha
 	if !u.plugin.Handles(attributes.GetOperation()) {
 		return nil
 	}
-	audited := admission.WithAudit(u.plugin) // which does nothing in a phase that the plugin is not for
+	audited := admission.WithAudit(u.plugin) // does nothing in a phase that the plugin does not have
 	if phase == fastadmit.Mutate {
 		err := audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
 		if again := attributes.GetReinvocationContext(); err == nil &&
-			again.ShouldReinvoke() { // as a webhook that changed something asks for
+			again.ShouldReinvoke() { // a webhook has changed the object
 			again.SetIsReinvoke()
 			err = audited.(admission.MutationInterface).Admit(ctx, attributes, objectInterfaces())
 		}

@@ -31,7 +31,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
 )
 
-// vectorsNamespace is the namespace of upstream's tests.
+// vectorsNamespace is the namespace in upstream's tests.
 const vectorsNamespace = "webhook-test"
 
 // A vector is a test case of upstream, for either phase.

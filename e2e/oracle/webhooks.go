@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 )
 
-// HooksDomain ends the names of the webhooks that a World has.
+// HooksDomain is the suffix of the names of webhooks in a World.
 const HooksDomain = ".hooks.example.com"
 
 // asCustomResources returns objects with the custom resources of fastadmit in place of
@@ -51,9 +51,8 @@ func asCustomResources(objects []runtime.Object) (all []runtime.Object, err erro
 	return all, nil
 }
 
-// annotationKey returns the key that fastadmit has for one of kube-apiserver's: of most,
-// what is behind the prefix. It is empty for patches, which are not written unless
-// somebody asks for them.
+// annotationKey converts the key of an audit annotation of kube-apiserver to fastadmit's. Most keys only
+// lose their prefix. The result is empty for patches, which fastadmit does not write by default.
 func annotationKey(key string) string {
 	if about, round, ok := strings.Cut(key, "webhook.admission.k8s.io/"); ok {
 		if about == "patch." {
@@ -67,8 +66,8 @@ func annotationKey(key string) string {
 	return path.Base(key)
 }
 
-// reencoded returns an object as an API server encodes what it decodes of it, with
-// defaults; what it does not decode stays.
+// reencoded decodes an object, sets its defaults and encodes it again, as an API server does. It returns
+// an object that cannot be decoded unchanged.
 func reencoded(object []byte) []byte {
 	decoded, _, err := legacyscheme.Codecs.UniversalDeserializer().Decode(object, nil, nil)
 	if err != nil {

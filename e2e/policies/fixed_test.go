@@ -23,7 +23,7 @@ func everything() *admissionregistrationv1.MatchResources {
 	}
 }
 
-// large returns a request with a custom resource that has lists and strings of that size.
+// large returns a request with a custom resource that has lists and strings of this size.
 func large(t testing.TB, size int) []byte {
 	t.Helper()
 	items := make([]string, size)

@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:      "AlwaysAdmit",

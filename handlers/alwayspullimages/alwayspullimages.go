@@ -22,7 +22,7 @@ import (
 
 const pullAlways = "Always"
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:      "AlwaysPullImages",

@@ -122,7 +122,7 @@ func TestQuestion(t *testing.T) {
 	f(authorizationv1.SubjectAccessReviewStatus{EvaluationError: "lost"}, admission.OutcomeDenied)
 }
 
-// TestNobodyAnswers has no API server to ask: the plugin fails. No user can cause this.
+// TestNobodyAnswers has no API server: the plugin fails. No user can cause this.
 func TestNobodyAnswers(t *testing.T) {
 	body := approval(`"a.b/c"`, `"a.b/c"`)
 	chain := admissiontest.MustChain(t, Plugin(), "")

@@ -31,7 +31,7 @@ const masters = "system:masters"
 // requestType is the type of the PEM block of a certificate request (RFC 7468 section 7).
 const requestType = "CERTIFICATE REQUEST"
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:        "CertificateSubjectRestriction",

@@ -21,7 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:    "ClusterTrustBundleAttest",

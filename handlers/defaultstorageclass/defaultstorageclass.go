@@ -27,7 +27,7 @@ const (
 	annotationDefaultBeta = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:        "DefaultStorageClass",

@@ -40,7 +40,7 @@ func DefaultOptions() Options {
 	return Options{NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300}
 }
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin(options Options) admission.Plugin {
 	return admission.Plugin{
 		Name:        "DefaultTolerationSeconds",

@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/denyexec"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return denyexec.Plugin("DenyEscalatingExec",
 		"denies exec and attach to pods that are privileged or share namespaces with their node", true)

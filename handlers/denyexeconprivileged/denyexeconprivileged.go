@@ -12,7 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/denyexec"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return denyexec.Plugin("DenyExecOnPrivileged", "denies exec and attach to pods with a privileged container", false)
 }

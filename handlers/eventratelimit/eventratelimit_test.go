@@ -200,8 +200,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsBesides has cases that upstream does not test.
-func TestLimitsBesides(t *testing.T) {
+// TestOtherLimits has cases that upstream does not test.
+func TestOtherLimits(t *testing.T) {
 	f := func(limits string, requestOf func(string) tree, script string) {
 		t.Helper()
 		play(t, configOf(limits), requestOf, script)
@@ -242,7 +242,7 @@ func TestLimitsBesides(t *testing.T) {
 	}, "none !null !empty")
 }
 
-// TestFieldsStandApart has keys whose fields are equal only when concatenated.
+// TestFieldsStandApart has different keys whose concatenated fields are equal.
 func TestFieldsStandApart(t *testing.T) {
 	about := func(label string) tree {
 		component, host, _ := strings.Cut(label, ",")

@@ -23,7 +23,7 @@ import (
 // hardware requests one or two kinds of it.
 const fewRequests = 8
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:    "ExtendedResourceToleration",

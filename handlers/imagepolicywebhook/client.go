@@ -37,15 +37,15 @@ const (
 	// 1.5 MiB.
 	answerBytesMax = 4 << 20
 
-	// cachedBytesMax is the longest answer that is cached. Of a message, and of all
-	// audit annotations, 32 KiB reach the API server. It bounds the cache to 64 MiB.
+	// cachedBytesMax is the longest answer that is cached: the API server gets at most 32 KiB of
+	// a message and 32 KiB of all audit annotations. It bounds the cache to 64 MiB.
 	cachedBytesMax = 64 << 10
 
 	// callsMax is the maximum number of concurrent requests to the backend: a tenth of
 	// the reviews in flight. Other requests wait.
 	callsMax = 100
-	// namespaceCallsMax is how many of them are for the Pods of one namespace at most: a
-	// quarter, so that images for which the backend is slow do not delay other namespaces.
+	// namespaceCallsMax is the maximum number of concurrent requests for the Pods of one namespace:
+	// a quarter, so that images for which the backend is slow do not delay other namespaces.
 	namespaceCallsMax = callsMax / 4
 
 	// triesMax, backoffFactor and backoffJitter are those of k8s.io/apiserver
@@ -54,15 +54,15 @@ const (
 	backoffFactor = 1.5
 	backoffJitter = 0.2
 
-	// A question ends before the call of kube-apiserver does, so that there is time to
-	// say what becomes of the pod: by a tenth of the time, at most reserveMax.
+	// The plugin stops asking before kube-apiserver's call times out, so that it can still allow
+	// or deny the pod: earlier by a tenth of the time, at most reserveMax.
 	reserveShare = 10
 	reserveMax   = 500 * time.Millisecond
 )
 
 var errNoAnswer = errors.New("no answer of the image policy backend")
 
-// answerKey is the digest of a question: the cache keeps nothing of a request.
+// answerKey is the digest of a question, so that the cache contains no data of a request.
 type answerKey = [sha256.Size]byte
 
 type status = imagepolicyv1alpha1.ImageReviewStatus
@@ -73,7 +73,7 @@ type client struct {
 	answers           *cache.LRUExpireCache
 	allowTTL, denyTTL time.Duration
 	backoff           wait.Backoff
-	flights           singleflight.Group // equal questions at the same time share a request
+	flights           singleflight.Group // merges equal concurrent questions
 	calls             *slots.Slots
 	series            series
 }
@@ -107,7 +107,7 @@ func newClient(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*client, er
 	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	fields := answers.Status() // which an answer with an HTTP error may be
+	fields := answers.Status() // an answer with an HTTP error may be a Status
 	fields["status"] = answers.Fields{"allowed": nil, "reason": nil, "auditAnnotations": answers.Listed}
 	backend, err := kubeconfigclient.New(kubeconfigclient.Options{
 		Kubeconfig: kubeconfig, Scheme: scheme, Version: imagepolicyv1alpha1.SchemeGroupVersion, Fields: fields,
@@ -125,8 +125,7 @@ func newClient(c *imagePolicy, kubeconfig []byte, set *metrics.Set) (*client, er
 	}, nil
 }
 
-// askUntil returns when the plugin decides without an answer: in time for the answer to its own
-// caller.
+// askUntil returns when the plugin stops asking and decides without an answer; see reserveShare.
 func askUntil(ctx context.Context) time.Time {
 	if deadline, ok := ctx.Deadline(); ok {
 		return deadline.Add(-min(time.Until(deadline)/reserveShare, reserveMax))
@@ -134,8 +133,8 @@ func askUntil(ctx context.Context) time.Time {
 	return time.Now().Add(time.Minute)
 }
 
-// ask returns what the backend says to a question, which may be cached. The error is
-// that of the last try.
+// ask returns the answer of the backend to a question, from the cache if it has one. The error is
+// that of the last attempt.
 func (a *client) ask(ctx context.Context, namespace string, question []byte) (status, error) {
 	tenant := sha256.Sum256([]byte(namespace))
 	key := sha256.Sum256(question)
@@ -152,10 +151,10 @@ func (a *client) ask(ctx context.Context, namespace string, question []byte) (st
 	return a.share(ctx, loan, until, tenant, question, key)
 }
 
-// share asks a question once for all who ask it at the same time. Each waits as long
-// as its own context allows. Who asks does it until its own time is over, in a
-// goroutine that may outlive the call by the time it takes to give up, and that has
-// nothing of its review.
+// share sends one request for all callers that ask the same question at the same time. Each
+// caller waits as long as its own context allows. The request runs in a goroutine, until the
+// deadline of the caller that started it. The goroutine may outlive that call for a moment, so
+// it uses no memory of the review.
 func (a *client) share(ctx context.Context, loan *answers.Loan, until time.Time, tenant slots.Tenant, question []byte,
 	key answerKey) (status, error) {
 	for {
@@ -186,8 +185,8 @@ func (a *client) share(ctx context.Context, loan *answers.Loan, until time.Time,
 	}
 }
 
-// fetch asks the backend, up to five times if its failure is one that may pass, and
-// keeps what it says. The answer takes its memory from loan.
+// fetch asks the backend and caches the answer. It tries up to five times if the failure is
+// temporary. The answer takes its memory from loan.
 func (a *client) fetch(ctx context.Context, loan *answers.Loan, tenant slots.Tenant, question []byte, key answerKey) (status, error) {
 	release, ok := a.calls.Take(ctx, tenant)
 	if !ok {
@@ -219,8 +218,8 @@ func (a *client) fetch(ctx context.Context, loan *answers.Loan, tenant slots.Ten
 	return review.Status, nil
 }
 
-// try sends the question until there is an answer, or a failure that is final, or no
-// time for another try (k8s.io/apiserver pkg/util/webhook WithExponentialBackoff).
+// try sends the question until the backend answers, a failure is final, or there is no time for
+// another attempt (k8s.io/apiserver pkg/util/webhook WithExponentialBackoff).
 func (a *client) try(ctx context.Context, question []byte) rest.Result {
 	body := make([]byte, 0, len(question)+128)
 	body = append(body, `{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1alpha1","metadata":{},"spec":`...)
@@ -258,9 +257,9 @@ func isTemporary(err error) bool {
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-// clip drops what no answer to the API server can have, so that little is kept of a long answer:
-// of the reason 32 KiB are sent, and of all audit annotations too, and then
-// codec.TruncatedMin of each.
+// clip drops the parts of an answer that the API server never gets, so that a long answer does not
+// stay in memory. The API server gets at most 32 KiB of the reason, 32 KiB of all audit
+// annotations, and codec.TruncatedMin bytes of each annotation after that.
 func clip(s *status) {
 	if len(s.Reason) > cachedBytesMax {
 		s.Reason = strings.Clone(s.Reason[:cachedBytesMax])

@@ -15,14 +15,14 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// lender has no memory for answers.
+// A lender has no memory for answers.
 type lender struct{}
 
 func (lender) Lend(context.Context, int64, bool) (giveBack func(), ok bool) { return nil, false }
 func (lender) Keep(int64) bool                                              { return false }
 
-// TestNoMemory has no memory for a long answer: that is no failure of the backend, which would
-// allow the pod.
+// TestNoMemory has no memory for a long answer. This is not a failure of the backend: with defaultAllow,
+// such a failure would allow the pod.
 func TestNoMemory(t *testing.T) {
 	f := func(bytes int, fits bool) {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestNoMemory(t *testing.T) {
 	f(16<<10, false)
 }
 
-// TestClip keeps of an answer what the answer to the API server can have.
+// TestClip checks that clip drops only parts of an answer that the API server never gets.
 func TestClip(t *testing.T) {
 	f := func(reason int, annotations map[string]int, wantReason int, want map[string]int) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestClip(t *testing.T) {
 	f(0, map[string]int{"a": most + 1, "b": 100}, 0, map[string]int{"a": most, "b": 64})
 }
 
-// TestProtocol has a backend that supports HTTP/2, with which its frames without end would take a processor.
+// TestProtocol has a backend that supports HTTP/2, which the plugin must not use; see answers.Protocols.
 func TestProtocol(t *testing.T) {
 	var got atomic.Value
 	b := new(backendServer)

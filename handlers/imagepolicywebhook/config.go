@@ -29,14 +29,14 @@ type configuration struct {
 type imagePolicy struct {
 	// KubeConfigFile says how to reach the backend.
 	KubeConfigFile string `json:"kubeConfigFile"`
-	// AllowTTL and DenyTTL are how many seconds an answer that allows or denies is kept;
-	// 0 for the default, -1 for not at all.
+	// AllowTTL and DenyTTL are the seconds for which an answer that allows or denies is cached;
+	// 0 for the default, -1 to cache none.
 	AllowTTL time.Duration `json:"allowTTL"`
 	DenyTTL  time.Duration `json:"denyTTL"`
-	// RetryBackoff is how many milliseconds to wait before the first retry; 0 for the
-	// default, -1 for not at all.
+	// RetryBackoff is the time to wait before the first retry, in milliseconds; 0 for the
+	// default, -1 to not wait.
 	RetryBackoff time.Duration `json:"retryBackoff"`
-	// DefaultAllow says what becomes of pods when the backend does not answer.
+	// DefaultAllow allows pods if the backend does not answer; otherwise they are denied.
 	DefaultAllow bool `json:"defaultAllow"`
 }
 

@@ -35,7 +35,7 @@ const (
 
 var errRejected = errors.New("one or more images rejected by webhook backend")
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	rule := admission.CreateUpdate("pods")
 	rule.Resources = append(rule.Resources, "pods/"+ephemeralContainers)
@@ -157,7 +157,7 @@ func questionOf(ctx context.Context, review *codec.Review) ([]byte, error) {
 // A question builds the spec of an ImageReview.
 type question struct {
 	text  []byte
-	begun bool // the current list or object has begun
+	begun bool // whether the current list or object has begun
 }
 
 func (q *question) begin(head string) {

@@ -31,7 +31,7 @@ const pods = "v1/pods"
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
 
-// A backend is what the plugin asks.
+// A backendServer is a backend of the plugin that records the requests.
 type backendServer struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ type backendServer struct {
 	tries atomic.Int64
 }
 
-// serve starts a backend that answers what answer writes.
+// serve starts a backend that answers with answer.
 func serve(t testing.TB, answer http.HandlerFunc) *backendServer {
 	b := new(backendServer)
 	b.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,7 @@ func serve(t testing.TB, answer http.HandlerFunc) *backendServer {
 	return b
 }
 
-// says returns an answer with that status.
+// says returns a handler that answers with this status.
 func says(status string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -83,7 +83,8 @@ func (b *backendServer) kubeconfig(t testing.TB) []byte {
 	return content
 }
 
-// chain returns the plugin in front of the backend, with more of its configuration.
+// chain returns a chain of the plugin that asks the backend. more are further fields of its
+// configuration.
 func (b *backendServer) chain(t testing.TB, more string) (*admission.Chain, *metrics.Set) {
 	t.Helper()
 	plugin, set := admissiontest.Hurried(Plugin()), metrics.NewSet()
@@ -96,18 +97,18 @@ func (b *backendServer) chain(t testing.TB, more string) (*admission.Chain, *met
 	return chain, set
 }
 
-// image is a pod with that image.
+// image returns the creation of a pod with this image.
 func image(name string) []byte {
 	return admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"image":"`+name+`"}]}}`)
 }
 
-// under is an update of a subresource of a pod.
+// under returns an update of a subresource of a pod.
 func under(subresource, object string) []byte {
 	body := admissiontest.UpdateBody(pods, object, `{}`)
 	return bytes.Replace(body, []byte(`"operation":`), []byte(`"subResource":"`+subresource+`","operation":`), 1)
 }
 
-// message is the message of the denial, "" if the pod is allowed.
+// message returns the message of the denial, "" if the pod is allowed.
 func message(t testing.TB, chain *admission.Chain, body []byte) string {
 	t.Helper()
 	return answered(t, chain, body).Status.Message
@@ -127,7 +128,7 @@ func answered(t testing.TB, chain *admission.Chain, body []byte) (a answer) {
 	return a
 }
 
-// TestQuestion has what the backend is sent.
+// TestQuestion checks the ImageReviews that the backend gets.
 func TestQuestion(t *testing.T) {
 	b := serve(t, says(`{"allowed":true}`))
 	chain, _ := b.chain(t, "")
@@ -177,7 +178,7 @@ func TestQuestion(t *testing.T) {
 	f(admissiontest.Body(codec.Delete, pods, `{"spec":{"containers":[{"image":"other"}]}}`), "")
 }
 
-// TestAnswers has what becomes of answers.
+// TestAnswers checks the decisions for valid and invalid answers.
 func TestAnswers(t *testing.T) {
 	var reply http.HandlerFunc
 	b := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, r) })
@@ -234,7 +235,7 @@ func TestAnswers(t *testing.T) {
 	}, "the answer has more than 4194304 bytes", 1, true)
 }
 
-// TestAnnotations has the audit annotations of an answer, also of one that is kept.
+// TestAnnotations checks the audit annotations of an answer, and of the same answer from the cache.
 func TestAnnotations(t *testing.T) {
 	b := serve(t, says(`{"allowed":true,"auditAnnotations":{"image-policy":"checked","a/b":"2","":"3"}}`))
 	chain, _ := b.chain(t, "")
@@ -249,8 +250,8 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// TestKept has which answers are kept.
-func TestKept(t *testing.T) {
+// TestCached checks which answers are cached.
+func TestCached(t *testing.T) {
 	f := func(more, status string, images []string, want int64) {
 		t.Helper()
 		b := serve(t, says(status))
@@ -280,7 +281,7 @@ func TestKept(t *testing.T) {
 	f("", reason(cachedBytesMax+1), []string{"a", "a"}, 2)
 }
 
-// TestShared asks the same at the same time.
+// TestShared checks that equal concurrent questions share one request.
 func TestShared(t *testing.T) {
 	const callers = 20
 	release := make(chan struct{})
@@ -303,8 +304,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestNamespaceCalls fills the share of a namespace with images for which the backend is slow.
-// Other namespaces get answers, and one more Pod of the namespace does not reach the backend.
+// TestNamespaceCalls creates namespaceCallsMax Pods in a namespace, with images for which the backend is
+// slow. Pods of other namespaces get answers; the next Pod of the namespace does not reach the backend.
 func TestNamespaceCalls(t *testing.T) {
 	release := make(chan struct{})
 	b := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -336,7 +337,7 @@ func TestNamespaceCalls(t *testing.T) {
 	all.Wait()
 }
 
-// review asks with that much time until the deadline of the plugin.
+// review reviews a pod with this time until the deadline of the plugin.
 func review(t testing.TB, chain *admission.Chain, body []byte, budget time.Duration) (admission.Outcome, error) {
 	r := codec.Acquire()
 	defer r.Release()
@@ -346,8 +347,7 @@ func review(t testing.TB, chain *admission.Chain, body []byte, budget time.Durat
 	return chain.Review(admissiontest.WithTime(t.Context(), budget), r, admission.Validate)
 }
 
-// TestDeadline has a backend that does not answer: the plugin decides before the
-// time of the call is over.
+// TestDeadline has a backend that does not answer: the plugin decides before the call times out.
 func TestDeadline(t *testing.T) {
 	ended := make(chan struct{})
 	defer close(ended)
@@ -386,8 +386,8 @@ func TestAskUntil(t *testing.T) {
 	})
 }
 
-// TestNoTimeToRetry has a pause that is longer than the time that is left: the last
-// failure is the answer, at once.
+// TestNoTimeToRetry has a pause that is longer than the remaining time: the plugin returns the last
+// failure at once.
 func TestNoTimeToRetry(t *testing.T) {
 	b := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	chain, _ := b.chain(t, `,"retryBackoff":300000`)
@@ -395,7 +395,7 @@ func TestNoTimeToRetry(t *testing.T) {
 	if got, err := review(t, chain, image("a"), time.Minute); got != admission.OutcomeDenied || err != nil {
 		t.Errorf("got %s and %v, want a denial", got, err)
 	}
-	if waited := time.Since(start); waited > 30*time.Second { // who waits does so for all of the minute
+	if waited := time.Since(start); waited > 30*time.Second { // a plugin that waits would do so for the whole minute
 		t.Errorf("got a denial after %s, want it at once", waited)
 	}
 	if got := b.tries.Load(); got != 1 {
@@ -403,7 +403,7 @@ func TestNoTimeToRetry(t *testing.T) {
 	}
 }
 
-// TestImpatient has somebody with little time ask first: who has more gets an answer.
+// TestImpatient has a first caller with little time, and a second one with more time, which gets an answer.
 func TestImpatient(t *testing.T) {
 	var answers atomic.Bool
 	b := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -432,7 +432,7 @@ func TestImpatient(t *testing.T) {
 	all.Wait()
 }
 
-// TestOwned has a question that keeps nothing of its review.
+// TestOwned checks that a question contains no views of its review.
 func TestOwned(t *testing.T) {
 	body := admissiontest.Body(codec.Create, pods,
 		`{"metadata":{"annotations":{"a.image-policy.k8s.io/b":"c"}},"spec":{"containers":[{"image":"abcdef"}]}}`)
@@ -445,7 +445,7 @@ func TestOwned(t *testing.T) {
 	})
 }
 
-// TestEnded has a review whose time is over.
+// TestEnded has a review whose context has ended.
 func TestEnded(t *testing.T) {
 	r := codec.Acquire()
 	defer r.Release()
@@ -490,7 +490,7 @@ func TestUpstream(t *testing.T) {
 	f(imagePolicy{DenyTTL: -2}, imagePolicy{}, "imagePolicy.denyTTL: Invalid value: -2")
 }
 
-// TestCertificate has a backend that the kubeconfig's certificates do not fit.
+// TestCertificate has a backend whose certificate is not valid for the server name in the kubeconfig.
 func TestCertificate(t *testing.T) {
 	b, other := serve(t, says(`{"allowed":true}`)), serve(t, says(`{"allowed":true}`))
 	b.TLS.Certificates = slices.Clone(other.TLS.Certificates)

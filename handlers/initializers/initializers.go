@@ -37,7 +37,7 @@ const (
 	mirrorKey = "kubernetes.io/config.mirror"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	everything := admission.Any()
 	everything.Operations = []codec.Operation{codec.Create, codec.Update}
@@ -69,7 +69,7 @@ type plugin struct {
 type pending struct {
 	gates  codec.Value // spec.schedulingGates of a pod
 	text   string      // the annotation of another object, as a view
-	some   bool        // the list is not empty
+	some   bool        // whether the list is not empty
 	bypass bool        // the object wants no initializers
 }
 

@@ -130,7 +130,7 @@ func (a *answer) percentile(percent int64) (usage, error) {
 		}
 		var text string
 		if len(r.Value[1]) > 0 {
-			_ = kjson.UnmarshalCaseSensitivePreserveInts(r.Value[1], &text) // what is no string is no number either
+			_ = kjson.UnmarshalCaseSensitivePreserveInts(r.Value[1], &text) // after an error, text is empty, and parsing it fails
 		}
 		samples, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(samples >= 0 && samples <= samplesMax) {

@@ -173,8 +173,8 @@ func TestResultsMax(t *testing.T) {
 	}
 }
 
-// TestKept checks that answers and failures are cached.
-func TestKept(t *testing.T) {
+// TestCached checks that answers and failures are cached.
+func TestCached(t *testing.T) {
 	fails := true
 	p := serve(t, func(string) any {
 		if fails {

@@ -1,7 +1,7 @@
 // Package jobvalidation is the admission plugin JobValidation.
 //
-// It denies changes of the parallelism of a Job whose pods are scheduled as a gang: the
-// group fixes how many pods must start together, and is not changed with the Job.
+// It denies changes of the parallelism of a Job whose pods are scheduled as a gang. The group
+// fixes how many pods must start together, and does not change with the Job.
 //
 // Behaviour: k8s.io/kubernetes plugin/pkg/admission/job.
 package jobvalidation
@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:         "JobValidation",

@@ -328,8 +328,8 @@ func TestHandles(t *testing.T) {
 		admission.OutcomeAllowed, admission.OutcomeAllowed)
 }
 
-// Fields that cannot be read or changed are a failure of the plugin: no panic, no patch, and
-// the pod is not allowed.
+// TestFailure has fields that cannot be read or changed: the plugin fails without panic or patch, and the
+// pod is not allowed.
 func TestFailure(t *testing.T) {
 	item := defaults("cpu=1", "")
 	item.Min = list("memory=1")

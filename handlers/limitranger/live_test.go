@@ -80,7 +80,7 @@ func TestValidateFails(t *testing.T) {
 
 const maximum = `{"metadata":{"name":%q},"spec":{"limits":[{"type":"Pod","max":{"cpu":%q}}]}}`
 
-func TestAnswersAreKept(t *testing.T) {
+func TestAnswersAreCached(t *testing.T) {
 	l := newLive(t)
 	f := func(namespace, denial string, asked int32) {
 		t.Helper()
@@ -106,7 +106,7 @@ func TestAnswersAreKept(t *testing.T) {
 	f("a", "per Pod is 8", 4)
 }
 
-// A failure is not cached, and does not allow the request.
+// TestFailuresAreNotCached checks that a failure is not cached and does not allow the request.
 func TestFailuresAreNotCached(t *testing.T) {
 	l := newLive(t)
 	l.fails.Store(true)
@@ -149,7 +149,7 @@ func TestManyNamespaces(t *testing.T) {
 	}
 }
 
-// Concurrent calls share requests, and all get the answer.
+// TestManyAtOnce checks that concurrent calls share requests, and that all get the answer.
 func TestManyAtOnce(t *testing.T) {
 	l := newLive(t)
 	l.limits.Store(fmt.Sprintf(maximum, "l", "1"))

@@ -39,7 +39,7 @@ func applyConfiguration(p *patch, given ref.Val) error {
 	if err := p.merge(configuration); err != nil {
 		return fmt.Errorf("error applying patch: %w", err)
 	}
-	_, err := p.encode() // merge refuses unknown fields
+	_, err := p.encode() // unknown fields need no check: merge refuses them
 	return err
 }
 
@@ -69,14 +69,14 @@ func (p *patch) merge(configuration map[string]any) error {
 		return fmt.Errorf("failed to merge patch: %w", err)
 	}
 	was, now := differing(content, merged.AsValue().Unstructured())
-	before, err := json.Marshal(was) // of what differs: diff.Change leaves other members alone
+	before, err := json.Marshal(was) // only members that differ: diff.Change does not touch others
 	after, afterErr := json.Marshal(now)
 	p.before, p.after = before, after
 	return errors.Join(err, afterErr)
 }
 
-// differing returns the members that differ between two objects, which are few. Merging
-// reuses the maps and slices of the others, so that these need not be compared.
+// differing returns only the members that differ between two objects. Nearly all members are equal
+// and share their maps and slices, because merging reuses them, so reflect.DeepEqual is fast.
 func differing(before, after any) (was, now any) {
 	old, isObject := before.(map[string]any)
 	merged, isStill := after.(map[string]any)

@@ -18,7 +18,7 @@ import (
 // ApplyConfiguration.
 func TestMany(t *testing.T) {
 	if testing.Short() {
-		t.Skip("as many changes as there may be take seconds")
+		t.Skip("10,000 changes take seconds")
 	}
 	const n = 10_000
 	var before, after []string
@@ -38,11 +38,11 @@ func TestMany(t *testing.T) {
 		"v1/pods", kind, pod(before), pod(after))
 }
 
-// TestOperationsMax asks for as many operations as there may be, and one more, and so
+// TestOperationsMax has patches with as many operations as allowed, one fewer and one more, and the same
 // for the bytes of values.
 func TestOperationsMax(t *testing.T) {
 	if testing.Short() {
-		t.Skip("as many changes as there may be take seconds")
+		t.Skip("the maximum number of operations takes seconds")
 	}
 	f := func(operations int, value ref.Val, want bool) {
 		t.Helper()
@@ -72,7 +72,7 @@ type unlimited struct{}
 func (unlimited) Converts(ref.Val) error { return nil }
 func (unlimited) Keeps(int) error        { return nil }
 
-// TestContextEnds applies nothing once the context has ended.
+// TestContextEnds checks that no operation is applied after the context has ended.
 func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

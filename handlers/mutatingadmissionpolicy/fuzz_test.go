@@ -24,8 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
-// fuzz hands each object to a function as kube-apiserver sends it, with a patch that changes
-// nothing yet.
+// fuzz calls compare for each object as kube-apiserver would send it, with an empty patch for it.
 func fuzz(f *testing.F, changes []string, compare func(t *testing.T, p *patch, object *unstructured.Unstructured, change []byte)) {
 	for i, name := range corpus.Names() {
 		var review struct {
@@ -54,7 +53,7 @@ func fuzz(f *testing.F, changes []string, compare func(t *testing.T, p *patch, o
 		if object.UnmarshalJSON(text) != nil {
 			t.Skip()
 		}
-		before, err := object.MarshalJSON() // without members that are there twice
+		before, err := object.MarshalJSON() // without duplicate members
 		if err != nil {
 			t.Skip()
 		}
@@ -98,8 +97,8 @@ func decoded(t *testing.T, text []byte) (value any) {
 	return value
 }
 
-// FuzzApplyConfiguration merges objects into others, and compares the edits with what
-// structured-merge-diff makes. e2e/policies compares it with upstream.
+// FuzzApplyConfiguration merges objects into others, and compares the edited objects with the results of
+// structured-merge-diff. e2e/policies compares them with upstream.
 func FuzzApplyConfiguration(f *testing.F) {
 	changes := []string{
 		`{}`, `{"metadata":{"labels":{"a":"c","d":""}}}`,
@@ -125,14 +124,13 @@ func FuzzApplyConfiguration(f *testing.F) {
 			t.Skip()
 		}
 		if err != nil && wantErr != nil {
-			return // they may name different ones of several fields
+			return // if several fields are wrong, the errors may name different ones
 		}
 		compareWith(t, original, p, err, want, wantErr)
 	})
 }
 
-// merged merges a configuration into an object, as upstream's patch/smd.go does with valid
-// ones.
+// merged merges a valid configuration into an object as upstream's patch/smd.go does.
 func merged(kind typed.ParseableType, object, configuration map[string]any) (any, error) {
 	applied, err := kind.FromUnstructured(configuration)
 	if err != nil {
@@ -149,7 +147,7 @@ func merged(kind typed.ParseableType, object, configuration map[string]any) (any
 	return result.AsValue().Unstructured(), nil
 }
 
-// FuzzJSONPatch applies JSON Patches, as the library does.
+// FuzzJSONPatch compares the edited objects with the results of the library for JSON Patch.
 func FuzzJSONPatch(f *testing.F) {
 	changes := []string{
 		`[]`, `[{"op":"add","path":"/metadata/labels","value":{"é":"b"}},{"op":"test","path":"/metadata/labels/é","value":"b"}]`,
@@ -170,7 +168,7 @@ func FuzzJSONPatch(f *testing.F) {
 		if kjson.UnmarshalCaseSensitivePreserveInts(change, &given) != nil {
 			t.Skip()
 		}
-		p.kind = codec.GroupVersionKind{Kind: "None"} // of Kubernetes' own kinds, what is empty is removed then
+		p.kind = codec.GroupVersionKind{Kind: "None"} // objects of Kubernetes' own kinds would lose empty fields
 		var all []ref.Val
 		var operations jsonpatch.Patch
 		for i := range given {
@@ -198,14 +196,14 @@ func FuzzJSONPatch(f *testing.F) {
 		}
 		result, isObject := decoded(t, want).(map[string]any)
 		if !isObject {
-			t.Skip() // kube-apiserver refuses what is no object
+			t.Skip() // kube-apiserver returns an error for a result that is no object
 		}
 		compareWith(t, p.before, p, err, result, nil)
 	})
 }
 
-// applied is what upstream's patch/json_patch.go makes of operations: nothing where a test
-// fails, and an error where the library panics.
+// applied applies operations as upstream's patch/json_patch.go does. It returns nil if a test operation
+// fails, and an error if the library panics.
 func applied(operations jsonpatch.Patch, document []byte) (after []byte, err error) {
 	defer func() {
 		if recover() != nil {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMemory denies patches that take more memory than an evaluation may, and makes smaller ones.
+// TestMemory checks that patches with more memory than an evaluation may use are denied, and that smaller
+// ones are applied.
 func TestMemory(t *testing.T) {
 	f := func(kind, expression string, elements int, want string) {
 		t.Helper()

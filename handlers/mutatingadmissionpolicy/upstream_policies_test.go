@@ -203,7 +203,7 @@ func TestDispatcherUpstream(t *testing.T) {
 		mutating{mutations: []string{`Object{metadata: Object.metadata{labels: {"foo": "bar"}}, spec: Object.spec{template: ` +
 			`Object.spec.template{spec: Object.spec.template.spec{` +
 			`initContainers: [Object.spec.template.spec.initContainers{name: "injected-init-container", image: "injected-image"}]}}}}`}})
-	// patch/typeconverter_test.go: nothing is lost on the way.
+	// patch/typeconverter_test.go: a conversion loses no fields.
 	const containers = `{"template":{"spec":{"containers":[{"name":"a"},{"name":"x","ports":[{"containerPort":8080}]}]}}}`
 	f(deployment("", containers), deployment("", containers), mutating{mutations: []string{"Object{}"}})
 }
@@ -225,7 +225,7 @@ func TestReinvocationUpstream(t *testing.T) {
 	const log = "object.metadata.labels.log"
 	// The third has changed nothing, and runs again because the first two change the object again.
 	f("ababc", letter(true, "a", "true"), letter(true, "b", "true"), letter(true, "c", log+` == "abab"`))
-	// The first two change the object, and nothing when they run again.
+	// The first two change the object; when they run again, they change nothing.
 	f("ab", letter(true, "a", log+` == ""`), letter(true, "b", log+` == "a"`), letter(true, "c", "false"))
 	f("", letter(true, "a", "false"), letter(true, "b", "false"), letter(true, "c", "false"))
 	f("abb", letter(false, "a", "true"), letter(true, "b", "true"))

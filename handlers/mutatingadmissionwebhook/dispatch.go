@@ -17,22 +17,23 @@ import (
 	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
-// A dispatch is one review on its way through the webhooks (upstream's dispatcher.go and
+// A dispatch calls the webhooks for one review (upstream's dispatcher.go and
 // reinvocationcontext.go).
 type dispatch struct {
 	*webhook.Dispatch
 	round int
 
 	changed bool         // a webhook changed the object
-	called  map[int]bool // those to call again once the object changes, by place
-	again   map[int]bool // those to call again
+	called  map[int]bool // indexes of the webhooks to call again if the object changes
+	again   map[int]bool // indexes of the webhooks to call again in the next round
 }
 
-// admit calls the webhooks, and those again whose reinvocationPolicy is IfNeeded and
-// which were called before one that changed the object. kube-apiserver calls all mutating
-// plugins again when a webhook has changed something, so the others are matched again too,
-// and match conditions that fail then deny. In a reinvocation of the plugin,
-// because another plugin changed the object after it, all with that policy are called.
+// admit calls the webhooks. If one of them changes the object, a second round calls the webhooks
+// with the reinvocationPolicy IfNeeded that were called before it. The second round also evaluates
+// the match conditions of the other webhooks, and denies if one fails: kube-apiserver calls all
+// mutating plugins again when a webhook has changed the object. If another plugin changes the object
+// after this one, the chain calls admit again with reinvocation set: it calls all webhooks with that
+// policy.
 func (d *dispatch) admit(reinvocation bool) *admission.Result {
 	if reinvocation {
 		for i, w := range d.Webhooks {
@@ -62,7 +63,7 @@ func (d *dispatch) pass() *admission.Result {
 		if err == nil {
 			c, ok := d.Prepare(w, true)
 			if !ok {
-				return new(admission.Allowed()) // which the chain makes a denial or a failure of
+				return new(admission.Allowed()) // the chain replaces it by a denial or a failure
 			}
 			changed, err = d.call(c, i)
 			if d.Err() != nil {
@@ -91,7 +92,7 @@ func (d *dispatch) pass() *admission.Result {
 	return nil
 }
 
-// call calls a webhook, and does what it says.
+// call calls a webhook and applies its answer.
 func (d *dispatch) call(c *webhook.Call, index int) (changed bool, err error) {
 	turns.Leave(d.Ctx) // the webhook may take long to answer
 	c.Do()
@@ -103,10 +104,10 @@ func (d *dispatch) call(c *webhook.Call, index int) (changed bool, err error) {
 	return d.apply(c, index)
 }
 
-// operationBytes is what an operation takes in memory: a map of pointers to its texts.
+// operationBytes is the memory of a decoded patch operation: a map with pointers to its texts.
 const operationBytes = 512
 
-// apply does to the object what the patch of an answer says.
+// apply applies the patch of an answer to the object.
 func (d *dispatch) apply(c *webhook.Call, index int) (changed bool, err error) {
 	w, answer := c.Webhook, c.Answer
 	if len(answer.Patch) == 0 {
@@ -115,7 +116,7 @@ func (d *dispatch) apply(c *webhook.Call, index int) (changed bool, err error) {
 	root := d.Object.Root()
 	taken := bytes.Count(answer.Patch, []byte("{")) * operationBytes
 	if !d.Object.Fits(taken) || !root.FitsDecoded() || !d.Borrow(c, taken) {
-		return false, nil // which Err says
+		return false, nil // Err of the review has the error
 	}
 	operations, err := jsonpatch.DecodePatch(answer.Patch)
 	if err != nil {

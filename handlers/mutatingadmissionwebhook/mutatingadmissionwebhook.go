@@ -1,8 +1,7 @@
 // Package mutatingadmissionwebhook is the admission plugin MutatingAdmissionWebhook.
 //
-// It calls other mutating webhooks, which change objects, one after the other.
-// Whoever has several of them, and wants one webhook in kube-apiserver, bounded and
-// measured in one place, wants this.
+// It calls other mutating webhooks, one after the other. Enable it to configure a single webhook
+// in kube-apiserver, and to bound and measure all others in one place.
 //
 // Behaviour: k8s.io/apiserver pkg/admission/plugin/webhook/mutating; see package
 // handlers/internal/webhook.
@@ -21,7 +20,7 @@ import (
 
 const name = "MutatingAdmissionWebhook"
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:        name,

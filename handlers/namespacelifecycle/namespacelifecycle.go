@@ -34,7 +34,7 @@ var immortal = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.
 
 var errImmortal = errors.New("this namespace may not be deleted")
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:    "NamespaceLifecycle",

@@ -27,7 +27,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/podupdate"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:    "NodeDeclaredFeatureValidator",

@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-func TestKept(t *testing.T) {
+func TestTrimVolumes(t *testing.T) {
 	f := func(volumes, want []corev1.Volume) {
 		t.Helper()
 		if got := trimVolumes(volumes); !reflect.DeepEqual(got, want) {

@@ -29,7 +29,7 @@ func checkCSINode(r *request) error {
 	if r.nameWritten() != r.node {
 		return r.forbidden("can only access CSINode with the same name as the requesting node")
 	}
-	if r.SubResource() == "status" { // which is there since v1.37, and the gate is off by default
+	if r.SubResource() == "status" { // since v1.37, with a feature gate that is off by default
 		return r.forbidden("CSIVolumeHealth feature gate is disabled")
 	}
 	return nil

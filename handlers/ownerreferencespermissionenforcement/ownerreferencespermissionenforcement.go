@@ -27,7 +27,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/accessreview"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	everything := admission.Any()
 	everything.Operations = []codec.Operation{codec.Create, codec.Update}

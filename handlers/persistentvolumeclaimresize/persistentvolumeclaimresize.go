@@ -30,7 +30,7 @@ var (
 		"the storageclass that provisions the pvc must support resize")
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:        "PersistentVolumeClaimResize",

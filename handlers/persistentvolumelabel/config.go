@@ -18,8 +18,8 @@ const (
 	configAPIVersion = "fastadmit.io/v1alpha1"
 	configKind       = "PersistentVolumeLabelConfiguration"
 
-	// answerMax is the maximum length of an answer, in bytes: a few labels have less than 1 KB. As
-	// labels these take 200 KB at most, and every review in flight may have such an answer.
+	// answerMax is the maximum length of an answer, in bytes. A few labels have less than 1 KB. The
+	// labels of the longest answer take 200 KB in memory, and each review in flight may have one.
 	answerMax = 16 << 10
 )
 

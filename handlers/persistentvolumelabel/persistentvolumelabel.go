@@ -84,7 +84,7 @@ var providers = []*provider{
 	{"vsphere", "vsphereVolume", "volumePath", "volumePath", "vSphere Volume", false, false},
 }
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:           "PersistentVolumeLabel",
@@ -184,7 +184,7 @@ func label(ctx context.Context, review *codec.Review, labels map[string]string) 
 	for i, key := range keys {
 		value := labels[key]
 		if len(value) > labelMax {
-			return admission.Allowed() // all labels are the user's: kube-apiserver rejects such a label
+			return admission.Allowed() // the user set all labels, and kube-apiserver rejects such a label
 		}
 		values := []string{value}
 		if key == corev1.LabelTopologyZone || key == corev1.LabelFailureDomainBetaZone {

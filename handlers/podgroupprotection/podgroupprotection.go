@@ -17,7 +17,7 @@ import (
 // finalizer: k8s.io/kubernetes pkg/apis/scheduling PodGroupProtectionFinalizer.
 const finalizer = "scheduling.k8s.io/podgroup-protection"
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:    "PodGroupProtection",

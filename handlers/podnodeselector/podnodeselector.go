@@ -42,7 +42,7 @@ var (
 	fieldOfConfig = field.NewPath("podNodeSelectorPluginConfig")
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:      "PodNodeSelector",

@@ -36,7 +36,7 @@ const (
 	addedMax = 3 << 20
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:        "PodPreset",

@@ -323,8 +323,8 @@ func TestUnapplied(t *testing.T) {
 	f(mounts("v", "/a"), mounts("w", "/a"), head+"volume mounts for a has a conflict on mount path /a", "conflict")
 }
 
-// TestKeeps checks which fields of a preset are cached.
-func TestKeeps(t *testing.T) {
+// TestCachedFields checks which fields of a preset are cached.
+func TestCachedFields(t *testing.T) {
 	given := &PodPreset{
 		TypeMeta: metav1.TypeMeta{APIVersion: "settings.k8s.io/v1alpha1", Kind: "PodPreset"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -344,9 +344,9 @@ func TestKeeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept := presets[0]; kept.ManagedFields != nil || kept.Annotations != nil ||
-		kept.selector == nil {
-		t.Errorf("got %+v, want neither managed fields nor annotations, and the selector", kept)
+	if cached := presets[0]; cached.ManagedFields != nil || cached.Annotations != nil ||
+		cached.selector == nil {
+		t.Errorf("got %+v, want neither managed fields nor annotations, and the selector", cached)
 	}
 	if given.ManagedFields == nil || given.Annotations == nil {
 		t.Errorf("got %+v, want the object as it was", given)

@@ -28,7 +28,7 @@ const (
 	reasonUnsupportedPlatform metav1.CauseType = "UnsupportedPlatform"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:         "PodResizeValidator",

@@ -33,7 +33,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	writes := func(group string, resources ...string) admission.Rule {
 		return admission.Rule{

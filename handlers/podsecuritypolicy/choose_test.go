@@ -171,8 +171,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestKeeps checks which fields of a policy are cached.
-func TestKeeps(t *testing.T) {
+// TestCachedFields checks which fields of a policy are cached.
+func TestCachedFields(t *testing.T) {
 	given := &PodSecurityPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: "policies.fastadmit.io/v1beta1", Kind: "PodSecurityPolicy"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -184,9 +184,9 @@ func TestKeeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := policies[0]
-	if kept.ManagedFields != nil || len(kept.Annotations) != 1 || kept.rules.apparmor.standard != "runtime/default" || kept.fault == nil {
-		t.Errorf("got %+v, want neither managed fields nor the annotation of kubectl, the rules, and what is wrong", kept)
+	p := policies[0]
+	if p.ManagedFields != nil || len(p.Annotations) != 1 || p.rules.apparmor.standard != "runtime/default" || p.fault == nil {
+		t.Errorf("got %+v, want neither managed fields nor the annotation of kubectl, but the rules and the fault", p)
 	}
 	if len(given.ManagedFields) != 1 || len(given.Annotations) != 2 {
 		t.Errorf("got %+v, want the object as it was", given)

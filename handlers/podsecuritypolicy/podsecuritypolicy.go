@@ -35,7 +35,7 @@ import (
 // usedAnnotation names the policy that a pod was created with.
 const usedAnnotation = "kubernetes.io/psp"
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:    "PodSecurityPolicy",

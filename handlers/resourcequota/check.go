@@ -85,7 +85,7 @@ func (d *demand) check(quotas []*corev1.ResourceQuota, charged []string) ([]*cor
 		return nil, refuse("unable to get previous usage since prior version of object was not found")
 	}
 	deltas, uses, err := d.deltas(quotas, f.interesting)
-	if !uses { // nor can it be told with an error
+	if !uses { // also after an error
 		return quotas, err
 	}
 	if uncovered := only(names, func(name corev1.ResourceName) bool { return !f.names[name] }); len(uncovered) > 0 {
@@ -204,9 +204,9 @@ func selectorsOf(q *corev1.ResourceQuota) (selectors []corev1.ScopedResourceSele
 	return selectors
 }
 
-// deltas returns for each quota how much more the request uses than before, and whether it
-// uses more at all; if no quota applies, of the limited resources. A quota that did not
-// apply to the old object is charged with all of the new one.
+// deltas returns for each interesting quota how much more the request uses than the old object,
+// and whether the request uses more of any resource. A quota that did not apply to the old object
+// is charged with the whole usage of the new one.
 func (d *demand) deltas(quotas []*corev1.ResourceQuota, interesting []int) (deltas []corev1.ResourceList, uses bool, err error) {
 	all := withoutZeros(d.used)
 	more := increase(d.used, d.oldUsed)
@@ -233,7 +233,7 @@ func (d *demand) deltas(quotas []*corev1.ResourceQuota, interesting []int) (delt
 // wasUnder reports whether the old object is in all scopes of the quota.
 func (d *demand) wasUnder(q *corev1.ResourceQuota) (bool, error) {
 	for _, selector := range selectorsOf(q) {
-		if matches, err := d.old.matches(selector); !matches { // as with an error
+		if matches, err := d.old.matches(selector); !matches { // also after an error
 			return false, err
 		}
 	}

@@ -50,7 +50,7 @@ func (d *devices) stands(resource string) bool {
 	}
 	classes, err := d.classes.List("")
 	if err != nil {
-		return true // of a class that is too large for the cache: to count what need not be denies at most too much
+		return true // a class may be too large for the cache; counting a resource too many can only deny too much
 	}
 	for _, class := range classes {
 		if class.Spec.ExtendedResourceName != nil && *class.Spec.ExtendedResourceName == resource {

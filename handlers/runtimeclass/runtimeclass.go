@@ -24,7 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:        "RuntimeClass",

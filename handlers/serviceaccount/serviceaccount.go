@@ -33,7 +33,7 @@ const (
 	intervalMax        = 200 * time.Millisecond
 )
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:    "ServiceAccount",

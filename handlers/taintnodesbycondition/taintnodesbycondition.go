@@ -20,7 +20,7 @@ import (
 // taint is the taint to add, as JSON.
 var taint = fmt.Sprintf(`{"key":%q,"effect":%q}`, corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:        "TaintNodesByCondition",

@@ -78,7 +78,7 @@ func handlerOf(b *testing.B, manifest string) admission.Handler {
 	return admissiontest.ManifestsHandler(b, Plugin(), []admission.File{{Name: "all.yaml", Content: []byte(manifest)}}, namespace)
 }
 
-// benchmarkValidate has the recorded Pod validated, from the body of the review to the result.
+// benchmarkValidate measures the validation of the recorded Pod, from the body of the review to the result.
 func benchmarkValidate(b *testing.B, manifest string) {
 	body := corpus.MustRead("pods-create-v1-1.json")
 	handler := handlerOf(b, manifest)
@@ -98,7 +98,7 @@ func benchmarkValidate(b *testing.B, manifest string) {
 // BenchmarkValidate has ten policies.
 func BenchmarkValidate(b *testing.B) { benchmarkValidate(b, policiesOf(10, "pods")) }
 
-// BenchmarkScale has many policies and bindings, of which all, or few, match.
+// BenchmarkScale has many policies and bindings, of which all or only a few match.
 func BenchmarkScale(b *testing.B) {
 	f := func(name, manifest string) {
 		b.Run(name, func(b *testing.B) { benchmarkValidate(b, manifest) })

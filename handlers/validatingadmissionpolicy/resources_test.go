@@ -106,7 +106,8 @@ func TestResources(t *testing.T) {
 			`"matchConstraints":{"objectSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]},`, 1)), binding("b", "p"))
 	f("with binding 'b' denied request: failed to configure binding: spec.validationActions: Required value",
 		policy("p", "true"), resource(t, "ValidatingAdmissionPolicyBinding", "b", `{"policyName":"p"}`))
-	// What cannot be read: nobody knows what the policy is for, but which policy the binding is for.
+	// Resources that cannot be read: it is unknown which requests the policy selects. A binding still
+	// belongs to its policy.
 	f("", resource(t, "ValidatingAdmissionPolicy", "p", strings.Replace(policySpec("false"), "[{\"exp", `1,"more":[{"exp`, 1)),
 		binding("b", "p"))
 	f("with binding 'b' denied request: failed to configure binding: cannot be read: json: cannot unmarshal number",

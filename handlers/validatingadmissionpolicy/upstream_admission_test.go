@@ -19,9 +19,9 @@ func paramOf(namespace, name, label, value string) admission.ParamObject {
 	return admission.ParamObject{Namespace: namespace, Name: name, Labels: labels, JSON: text}
 }
 
-// TestParamRefUpstream has the cases of TestParamRef of upstream's admission_test.go: each
-// kind of paramRef, for parameters with a namespace and without, finds those that a plain
-// loop over all finds, and none does what parameterNotFoundAction says.
+// TestParamRefUpstream has the cases of TestParamRef in upstream's admission_test.go. It compares the
+// parameters of each kind of paramRef, namespaced or not, with those that a simple loop finds. If
+// there are none, parameterNotFoundAction decides.
 func TestParamRefUpstream(t *testing.T) {
 	const name = "replicas-test"
 	namespaced := []admission.ParamObject{}
@@ -42,7 +42,7 @@ func TestParamRefUpstream(t *testing.T) {
 		for _, selects := range []string{named, labelled, all} {
 			for _, namespace := range []string{"", "mine"} {
 				if namespace != "" && &objects[0] == &clustered[0] {
-					continue // an error, which TestConfigurationErrorsUpstream has
+					continue // an error; see TestConfigurationErrorsUpstream
 				}
 				for _, action := range []string{"Deny", "Allow"} {
 					for _, request := range []string{"other", ""} { // the namespace of its object

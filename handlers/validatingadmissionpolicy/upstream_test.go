@@ -56,7 +56,7 @@ func (d documents) chain(t testing.TB) *admission.Chain {
 	return chain
 }
 
-// ask returns what the plugin answers to a request, which is JSON.
+// ask returns the answer of the plugin to a request in JSON.
 func ask(t *testing.T, chain *admission.Chain, request string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	review := codec.Acquire()
@@ -102,11 +102,11 @@ func ruleOf(of string, names ...string) string {
 		parts[1], resources, objects)
 }
 
-// TestMatchingUpstream has the cases of upstream's matching/matching_test.go, by their names.
+// TestMatchingUpstream has the cases of upstream's matching/matching_test.go, with their names.
 // In-tree, a policy for another version of a resource gets the object in that version. A
-// webhook gets it in one version, which kube-apiserver chooses by the rules of the webhook:
-// the cases for equivalent resources are here once as they come through rules for the
-// version of the policy, and once through rules for others.
+// webhook gets it in one version, which kube-apiserver chooses by the rules of the webhook.
+// Cases for equivalent resources are therefore tested twice: with an object in the version of the
+// policy, and with one in another version.
 func TestMatchingUpstream(t *testing.T) {
 	const matches, misses = "failed expression: false", ""
 	const converted = "failed to configure policy: failed to convert object version: got apps/v1 deployments, want a version that " +
@@ -128,7 +128,7 @@ func TestMatchingUpstream(t *testing.T) {
 
 	f("wildcard rule, match as requested", rules(ruleOf("*/*/*")), v1, v1, "", matches)
 	f("specific rules, prefer exact match", rules(ruleOf("extensions/v1/deployments"), ruleOf(v1beta1), ruleOf(v1)), v1, v1, "", matches)
-	// Without a matchPolicy, which in-tree is never stored, upstream's cases for Exact are the same.
+	// Policies without a matchPolicy, which kube-apiserver never stores, have the same results as with Exact.
 	f("specific rules, exact match miss", exact+rules(ruleOf(extensions), ruleOf(v1beta1)), v1, v1, "", misses)
 	f("specific rules, equivalent match, prefer extensions", equivalent+rules(ruleOf(extensions), ruleOf(v1beta1)), v1, extensions, "",
 		matches)
@@ -158,10 +158,10 @@ func TestMatchingUpstream(t *testing.T) {
 	f("exclude an equivalent resource", rules(ruleOf("*/*/*"))+excludes, v1, extensions, "", misses)
 }
 
-// TestMatchingRefused has the cases of matching_test.go that kube-apiserver does not store:
-// no rules, rules without resources, and selectors that cannot be. A policy in a file is
-// refused. One in the cluster, which was stored when nobody checked it, fails for what its
-// rules match: for nothing if it has none, because it would deny everything.
+// TestMatchingRefused has the cases of matching_test.go that kube-apiserver rejects: no rules,
+// rules without resources, and invalid selectors. Such a policy in a file is an error. A custom
+// resource may have been stored while fastadmit did not run: it fails for requests that its rules
+// match. Without rules it matches none, because otherwise it would deny everything.
 func TestMatchingRefused(t *testing.T) {
 	state, err := cluster.New(cluster.Options{Embedded: true})
 	if err == nil {

@@ -1,9 +1,8 @@
 // Package validatingadmissionwebhook is the admission plugin
 // ValidatingAdmissionWebhook.
 //
-// It calls other validating webhooks, which deny requests. Whoever has several of
-// them, and wants one webhook in kube-apiserver, bounded and measured in one place, wants
-// this.
+// It calls other validating webhooks, all at the same time. Enable it to configure a single
+// webhook in kube-apiserver, and to bound and measure all others in one place.
 //
 // Behaviour: k8s.io/apiserver pkg/admission/plugin/webhook/validating; see package
 // handlers/internal/webhook.
@@ -25,7 +24,7 @@ import (
 
 const name = "ValidatingAdmissionWebhook"
 
-// Plugin returns the plugin, for the table of package plugins.
+// Plugin returns the plugin, for the table of package handlers.
 func Plugin() admission.Plugin {
 	return admission.Plugin{
 		Name:        name,
@@ -89,8 +88,8 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 	return admission.Allowed()
 }
 
-// collect prepares the calls of the webhooks that the review is for, all of them before
-// the first is called. A result ends the review.
+// collect prepares the calls of all matching webhooks, before the first one is called. A result
+// ends the review.
 func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *admission.Result) {
 	for _, w := range d.Webhooks {
 		matches, ended, err := w.Matches(d)
@@ -106,7 +105,7 @@ func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *admission.Resul
 		}
 		c, ok := d.Prepare(w, false)
 		if !ok {
-			return nil, new(admission.Allowed()) // which the chain makes a denial or a failure of
+			return nil, new(admission.Allowed()) // the chain replaces it by a denial or a failure
 		}
 		calls = append(calls, c)
 	}

@@ -40,8 +40,9 @@ type Configuration struct {
 	Kind       string `json:"kind"`
 	// EnableAdmissionPlugins are the plugins to run. The flag --enable-admission-plugins overrides this list.
 	EnableAdmissionPlugins []string `json:"enableAdmissionPlugins,omitempty"`
-	// EmulatedVersion is the minor release of Kubernetes that plugins behave as, as 1.34. The flag --emulated-version
-	// overrides it. Without both, it is that of the API server, or the newest without one.
+	// EmulatedVersion is the minor release of Kubernetes as which plugins behave, such as 1.34. The flag
+	// --emulated-version overrides it. Without both, it is the release of the API server. Without an API server, it is
+	// the newest.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Server has the same settings as the flags of serve. A flag overrides its field. Changes take effect at the next
 	// start.

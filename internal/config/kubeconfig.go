@@ -51,8 +51,8 @@ func inFolder(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// commandIn returns the path of a command that a file in dir names with a path. It has a
-// separator, without which a command is looked for in $PATH.
+// commandIn returns the path of a command that a file in dir names with a path. The result has
+// a separator, because a command without one would be searched in $PATH.
 func commandIn(dir, command string) string {
 	path := inFolder(dir, command)
 	if !strings.ContainsRune(path, filepath.Separator) {

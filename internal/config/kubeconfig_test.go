@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// kubeconfigFiles are files of a folder.
+// kubeconfigFiles are the files in a folder, by name.
 var kubeconfigFiles = map[string]string{
 	"dir/admission.yaml": `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
@@ -35,7 +35,7 @@ current-context: x
 	"dir/sub/pki/ca.crt": "CA", "dir/sub/pki/tls.crt": "CERT", "dir/sub/pki/tls.key": "KEY", "dir/sub/token": " secret\n",
 }
 
-// readKubeconfigs reads files in which some were changed.
+// readKubeconfigs reads kubeconfigFiles with some files changed.
 func readKubeconfigs(changed map[string]string) (*Loaded, error) {
 	files := maps.Clone(kubeconfigFiles)
 	maps.Copy(files, changed)
@@ -80,7 +80,7 @@ func TestKubeconfigs(t *testing.T) {
 	}
 }
 
-// TestKubeconfigsWrong has what is wrong with them.
+// TestKubeconfigsWrong has invalid kubeconfig files.
 func TestKubeconfigsWrong(t *testing.T) {
 	f := func(changed map[string]string, want ...string) {
 		t.Helper()
@@ -113,8 +113,8 @@ func TestKubeconfigsWrong(t *testing.T) {
 	}
 }
 
-// TestFlattenUsers has a kubeconfig of the webhook plugins: the files of all users are read,
-// those of clusters are not.
+// TestFlattenUsers has a kubeconfig of the webhook plugins: it reads the files of all users, and not
+// those of clusters.
 func TestFlattenUsers(t *testing.T) {
 	loaded, err := readKubeconfigs(map[string]string{
 		"dir/sub/b.yaml": "kubeConfigFile: kubeconfig",
@@ -145,8 +145,8 @@ func TestFlattenUsers(t *testing.T) {
 	}
 }
 
-// TestFlattenAll has a kubeconfig without a current context: all files are read, but
-// not those beside data.
+// TestFlattenAll has a kubeconfig without a current context: it reads all files, except where the
+// kubeconfig also contains the data.
 func TestFlattenAll(t *testing.T) {
 	var read []string
 	flat, err := Flatten("kubeconfig", func(name string) ([]byte, error) {
@@ -168,8 +168,8 @@ func TestFlattenAll(t *testing.T) {
 	}
 }
 
-// TestFlattenCommand has the commands of kubeconfig files. Those with a path keep one, or $PATH
-// would be searched for them.
+// TestFlattenCommand has the commands of kubeconfig files. A command with a path keeps a path;
+// otherwise it would be searched in $PATH.
 func TestFlattenCommand(t *testing.T) {
 	f := func(file, command, want string) {
 		t.Helper()

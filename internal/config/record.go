@@ -21,24 +21,24 @@ type Record struct {
 }
 
 const (
-	// recordSample is which part of the allowed reviews is recorded by default: one in so many. In a
-	// cluster with ten reviews a second, 10,000 recordings reach back for more than a day.
+	// By default, one of recordSample allowed reviews is recorded. In a cluster with ten reviews a
+	// second, 10,000 recordings are those of more than a day.
 	recordSample = 100
 
-	// recordRate is how many reviews are recorded in a second by default: a controller that is denied in a
-	// loop takes no more of the disk.
+	// recordRate is the default maximum of recorded reviews per second. It bounds the load on the disk if
+	// a controller is denied in a loop.
 	recordRate = 20
 
-	// recordFiles and recordBytes bound what is recorded by default: 10,000 reviews with 12 KiB each, of
-	// which an answer takes 4 KiB.
+	// recordFiles and recordBytes are the default bounds of recordings: 10,000 reviews with 12 KiB each,
+	// including 4 KiB for the answer.
 	recordFiles = 10_000
 	recordBytes = 128 << 20
 
-	// recordAge is how long recordings stay by default: a week has all that happens in a cluster once a
-	// week.
+	// recordAge is how long recordings stay by default: a week, so that they include everything that
+	// happens once a week.
 	recordAge = 7 * 24 * time.Hour
 
-	// recordRateMax is the most reviews to record in a second. More than a disk takes.
+	// recordRateMax is the largest valid rate: more reviews per second than a disk can store.
 	recordRateMax = 1_000_000
 )
 
@@ -50,7 +50,7 @@ func DefaultRecord() Record {
 	}
 }
 
-// resourcePattern is what Resources may have.
+// resourcePattern matches valid elements of Resources.
 var resourcePattern = regexp.MustCompile(`^[a-z0-9]+(?:\.[a-z0-9.-]+)?(?:/[a-z0-9]+)?$`)
 
 // Faults returns the settings that are out of range.

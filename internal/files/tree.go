@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Tree is a folder. Its methods read what lies in the folder or below it, and return an
-// error for a path or a symbolic link that leads out of it. The links in it must be
+// Tree is a folder. Its methods read files in the folder and its subfolders. They return an
+// error for a path or a symbolic link that leads out of the folder. Links in it must be
 // relative. The empty Tree has all files.
 type Tree string
 
 // Everywhere returns the Tree that has all files.
 func Everywhere(string) Tree { return "" }
 
-// TreeOf returns the Tree of a path that a user names: that folder. For a file it is the
-// Tree that has all files, because the user names the file, not what lies beside it.
+// TreeOf returns the Tree for a path that a user names: the folder. For a file, it returns the
+// Tree that has all files: the user trusts this file.
 func TreeOf(path string) Tree {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return Tree(path)
@@ -41,8 +41,8 @@ func (t Tree) Stat(name string) (info fs.FileInfo, err error) {
 	return info, err
 }
 
-// CheckLinks returns an error for the symbolic links among the entries of the folder that
-// lead out of it.
+// CheckLinks returns an error if symbolic links among the entries of the folder lead out of
+// it.
 func (t Tree) CheckLinks() error {
 	if t == "" {
 		return nil
@@ -69,8 +69,8 @@ func (t Tree) openFile(name string, flag int) (f *os.File, err error) {
 	return f, err
 }
 
-// in calls do with the folder, and with the path of a file below it. An error names the
-// file as the caller does.
+// in calls do with the folder and the path of a file relative to it. Errors name the file as
+// the caller does.
 func (t Tree) in(name string, do func(root *os.Root, below string) error) error {
 	dir, err := filepath.Abs(string(t))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/files"
 )
 
-// TestTree has the paths and links that lead out of a folder, and those that do not.
+// TestTree has paths and links that lead out of a folder, and others that do not.
 func TestTree(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "dir")
@@ -56,7 +56,7 @@ func TestTree(t *testing.T) {
 		f(tree, "dir/sub/back.yaml", "dir/sub/a.yaml")
 		f(tree, "a.yaml", out)
 		f(tree, "dir/../a.yaml", out)
-		f(tree, "dir2/a.yaml", out) // whose name begins as that of the folder does
+		f(tree, "dir2/a.yaml", out) // the name begins with the name of the folder
 		f(tree, "/etc/hostname", out)
 		f(tree, "dir/out.yaml", out)
 		f(tree, "dir/twice.yaml", out)

@@ -18,8 +18,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
-// translated returns the files with a translation in place of the policies of other engines.
-// The plugin for policies of a kind reads the others neither: they are an error.
+// translated replaces the policies of other engines in the files by their translations. A translation
+// into another kind is an error, because the plugin of this kind does not evaluate it.
 func translated(manifests []admission.File, kind string) (all []admission.File, errs []error) {
 	var texts [][]byte
 	var from []*admission.File

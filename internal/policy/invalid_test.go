@@ -13,8 +13,8 @@ import (
 )
 
 // TestInvalid tests invalid policies in the cluster that were written while fastadmit did not
-// run. Such a policy fails for the requests that its rules select. Without rules it fails for
-// none: it must not deny all requests.
+// run. Such a policy fails for the requests that its rules select. Without rules, it fails for
+// no request, because it must not deny all of them.
 func TestInvalid(t *testing.T) {
 	const pods = `{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}`
 	f := func(constraints, wantPods, wantServices string) {

@@ -57,8 +57,8 @@ func (k *watchedKind) stop() {
 	}
 }
 
-// current returns k or what was watched before, if only that has the objects that a
-// reference names: k is not listed yet, or a review began with the policies of before.
+// current returns k, or the watch that k replaces if only that one has the objects that a
+// reference names: k is not listed yet, or the review began before the policies changed.
 func (k *watchedKind) current(has func(wanted) bool) *watchedKind {
 	if k.before != nil && has(k.before.wanted) && (k.objects.Err() != nil || !has(k.wanted)) {
 		return k.before
@@ -80,7 +80,7 @@ func (k *watchedKind) succeeds(before *watchedKind) *watchedKind {
 	return k
 }
 
-// alone returns k without what was watched before.
+// alone stops the watch that k replaces, if one still runs, and returns k without it.
 func (k *watchedKind) alone() *watchedKind {
 	if k.before != nil {
 		k.before.stop()
@@ -88,7 +88,7 @@ func (k *watchedKind) alone() *watchedKind {
 	return &watchedKind{objects: k.objects, wanted: k.wanted}
 }
 
-// settled returns k without what was watched before, if k has been listed.
+// settled returns k without the watch that k replaces, if k has been listed.
 func (k *watchedKind) settled() *watchedKind {
 	if (k.before == nil || k.objects.Err() != nil) && k.pending == nil {
 		return k

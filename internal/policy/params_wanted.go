@@ -38,15 +38,15 @@ type printed struct {
 func (p printed) String() string { return p.text }
 
 // wanted are the parameters of a kind that bindings can name. Other objects of the kind are not
-// kept: whoever may write some must not fill the memory for all.
+// cached, so that users who may write them cannot fill the memory.
 type wanted map[reference]struct{}
 
 // A reference is a paramRef: it names an object, or selects some by their labels. Without a
 // namespace, it is of the namespace of the request, which can be any.
 type reference struct{ namespace, name, selector string }
 
-// anyNamespace is the namespace of a copy of each reference. It finds the references for objects
-// without a namespace: whether the kind has one does not matter here.
+// anyNamespace is the namespace of a copy of each reference. Objects without a namespace are found by
+// it, so that wanted need not know whether the kind is namespaced.
 const anyNamespace = "*"
 
 // add adds the references of bindings.
@@ -66,8 +66,8 @@ func (w wanted) add(bindings []*Binding) {
 	}
 }
 
-// has reports whether r, or a reference to all objects, is among the references that can be for
-// objects of the namespace of r.
+// has reports whether r is wanted: by itself, by a reference to all objects, or by one of these for any
+// namespace.
 func (w wanted) has(r reference) bool {
 	if r.namespace == "" {
 		r.namespace = anyNamespace

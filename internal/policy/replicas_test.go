@@ -39,8 +39,7 @@ func newReplicated(t *testing.T) *replicated {
 	return &replicated{t, state, state.View(needs...), state.NewPutter()}
 }
 
-// start starts a replica that enforces all policies but those of this name, and returns how
-// to stop it.
+// start starts a replica that enforces all policies except those of this name. stop stops it.
 func (c *replicated) start(host, but string) (stop func()) {
 	c.t.Helper()
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: c.view},
@@ -108,7 +107,7 @@ func (c *replicated) says(name string) string {
 	return fmt.Sprintf("%d %s %s: %s", condition.ObservedGeneration, condition.Status, condition.Reason, condition.Message)
 }
 
-// after wants the condition of the policy p after some time.
+// after checks the condition of the policy p after a pause.
 func (c *replicated) after(pause time.Duration, want string) {
 	c.t.Helper()
 	time.Sleep(pause)
@@ -128,11 +127,11 @@ func (c *replicated) replicas() string {
 	return strings.Join(all, ", ")
 }
 
-// soon is when all replicas have seen a change, reported it, and written what came of it.
+// soon is the time after which all replicas have seen a change, reported it, and written the status.
 const soon = 5 * time.Second
 
-// TestEnforced shows what the status of a policy says while replicas come and go, and
-// policies and bindings change.
+// TestEnforced checks the status of a policy while replicas start and end, and while policies and
+// bindings change.
 func TestEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newReplicated(t)
@@ -147,7 +146,7 @@ func TestEnforced(t *testing.T) {
 		c.put(c.policy("p", 2))
 		c.after(soon, "2 True AllReplicas: all replicas enforce it")
 
-		// One that cannot compile it, such as one of an older version.
+		// A replica that cannot compile the policy, such as one of an older version.
 		stopOld := c.start("old", "p")
 		c.after(soon, "2 True AllReplicas: all replicas enforce it")
 		c.after(2*retryPause, "2 False Waiting: 1 of 3 replicas do not enforce it: old")
@@ -159,7 +158,7 @@ func TestEnforced(t *testing.T) {
 		stopOld()
 		c.after(soon, "3 True AllReplicas: all replicas enforce it")
 
-		// One that was killed.
+		// The report of a replica that was killed.
 		c.put(`{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyReplica","metadata":{"name":"killed"},` +
 			`"status":{"plugin":"ValidatingAdmissionPolicy","host":"killed"}}`)
 		c.put(c.policy("p", 4))
@@ -170,7 +169,7 @@ func TestEnforced(t *testing.T) {
 			t.Errorf("got %s, want no report of what was killed", got)
 		}
 
-		// One that ends, and the first one with it.
+		// The first replica ends.
 		stopA()
 		if got := c.replicas(); got != "b 1" {
 			t.Errorf("got %s, want no report of what ended", got)
@@ -180,14 +179,14 @@ func TestEnforced(t *testing.T) {
 		c.put(c.policy("p", 5))
 		c.after(soon, "5 True AllReplicas: all replicas enforce it")
 
-		// One that nobody can read.
+		// A policy that no replica can read.
 		c.put(strings.Replace(c.policy("p", 6), `"validations":[{"expression":"true"}]`, `"validations":1`, 1))
 		c.after(soon, "6 False Waiting: 1 of 1 replicas do not enforce it: b")
 		stopB()
 	})
 }
 
-// TestRulesChange tells of other rules, and not of changes that leave the rules as they are.
+// TestRulesChange checks that changes of rules are signalled, and other changes are not.
 func TestRulesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newReplicated(t)
@@ -222,7 +221,7 @@ func TestRulesChange(t *testing.T) {
 	})
 }
 
-// TestReportWrites counts what ten replicas with many policies write.
+// TestReportWrites counts the writes of ten replicas with many policies.
 func TestReportWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, policies = 10, 30
@@ -258,8 +257,8 @@ func TestReportWrites(t *testing.T) {
 		for i := range policies {
 			c.put(binding(fmt.Sprint("p", i), fmt.Sprint("p", i), 1))
 		}
-		// Each policy is written once by who applies it, and its status twice; each replica
-		// reports once for each second in which they are applied.
+		// Each policy is written once by the test, and its status twice. Each replica reports once
+		// per second while policies are applied.
 		writes("applying", 3*policies+2*many, func() {
 			for i := range policies {
 				c.put(c.policy(fmt.Sprint("p", i), 1))
@@ -272,7 +271,7 @@ func TestReportWrites(t *testing.T) {
 			}
 		}
 		writes("three minutes", 3*many, func() { time.Sleep(3 * time.Minute) })
-		// A pod that comes makes an object and writes its status.
+		// A new pod creates an object and writes its status.
 		writes("a rollout", 2*many+many, func() {
 			for i := range many {
 				stops[i]()
@@ -286,7 +285,7 @@ func TestReportWrites(t *testing.T) {
 	})
 }
 
-// TestReportAgain has others delete the report of a replica, and label it.
+// TestReportAgain has users delete the report of a replica, and label it.
 func TestReportAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newReplicated(t)
@@ -318,9 +317,9 @@ func TestReportAgain(t *testing.T) {
 	})
 }
 
-// TestHost has names of hosts that names of reports can begin with, and others.
+// TestHost has host names that are valid at the beginning of names of reports, and others.
 func TestHost(t *testing.T) {
-	const longest = 253 - len("-12345") // of an object
+	const longest = 253 - len("-12345") // the limit for the name of an object
 	f := func(name string, err error, want string) {
 		t.Helper()
 		if got := hostOf(name, err); got != want {
@@ -395,7 +394,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestRevision wants another revision of a policy after each change of it and its bindings.
+// TestRevision checks that each change of a policy or its bindings gives it another revision.
 func TestRevision(t *testing.T) {
 	seen := make(map[string]string)
 	f := func(what, uid string, generation int, bindings ...*Binding) {
@@ -419,7 +418,7 @@ func TestRevision(t *testing.T) {
 	f("two bindings", "u", 1, &Binding{Name: "b", revision: "1"}, &Binding{Name: "c", revision: "1"})
 }
 
-// TestDoubted says that a policy is no longer enforced when that was so for a while.
+// TestDoubted checks that the status says that a policy is no longer enforced only after retryPause.
 func TestDoubted(t *testing.T) {
 	object, err := cluster.NewJSON([]byte(`{"metadata":{"name":"p","generation":1},"status":{"conditions":[` +
 		`{"type":"Enforced","status":"True","reason":"AllReplicas","message":"all replicas enforce it","observedGeneration":1}]}}`))
@@ -440,7 +439,7 @@ func TestDoubted(t *testing.T) {
 	f(retryPause, "y", "True", false)
 	f(retryPause+1, "y", "False", true)
 	f(retryPause+2, "x", "True", false)
-	f(retryPause+3, "y", "True", false) // again since just now
+	f(retryPause+3, "y", "True", false) // the pause begins again
 	f(2*retryPause+3, "y", "False", true)
 
 	g := func(status string, known bool, want string, wantChanged bool) {
@@ -461,7 +460,7 @@ func TestDoubted(t *testing.T) {
 	g(`{"type":"Enforced","status":"True","reason":"AllReplicas","observedGeneration":1}`, false, "True AllReplicas", false)
 }
 
-// TestTurn has the replicas that are not the first wait before they write a status.
+// TestTurn checks that only the first replica writes a status at once. The others wait first.
 func TestTurn(t *testing.T) {
 	now := time.Now()
 	f := func(first bool, after time.Duration, want bool) {

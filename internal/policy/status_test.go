@@ -23,7 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
-// sourceOf returns the policies p0, p1 and so on of an API server, which nobody follows yet.
+// sourceOf returns a Source that does not run yet, with the policies p0, p1 and so on of an API server.
 func sourceOf(a *apiServer, policies int) *Source[*admissionregistrationv1.ValidatingAdmissionPolicy,
 	*admissionregistrationv1.ValidatingAdmissionPolicyBinding, string] {
 	a.t.Helper()
@@ -43,8 +43,8 @@ func sourceOf(a *apiServer, policies int) *Source[*admissionregistrationv1.Valid
 	return source
 }
 
-// TestUnanswered counts the policies whose status is written while the API server closes the
-// connection, and while it answers that it does not write.
+// TestUnanswered counts the policies whose status is written if the API server closes the connections, and
+// if it answers with a conflict.
 func TestUnanswered(t *testing.T) {
 	f := func(policies, want int, answers func(name string) bool) {
 		t.Helper()
@@ -91,8 +91,8 @@ func TestUnanswered(t *testing.T) {
 	f(9, 9, func(name string) bool { return name == "p2" || name == "p5" })
 }
 
-// TestUnansweredBetween has policies whose status is written already between those for which
-// the API server does not answer.
+// TestUnansweredBetween has policies for which the API server does not answer, and between them policies
+// whose status is already written.
 func TestUnansweredBetween(t *testing.T) {
 	var asked atomic.Int32
 	var silent atomic.Bool
@@ -120,7 +120,7 @@ func TestUnansweredBetween(t *testing.T) {
 	}
 }
 
-// TestDueAgain writes a status once more that another replica has replaced.
+// TestDueAgain checks that a status is written again after another replica has replaced it.
 func TestDueAgain(t *testing.T) {
 	c := newReplicated(t)
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: c.view},
@@ -152,8 +152,8 @@ func TestDueAgain(t *testing.T) {
 		`"observedGeneration":3}]}}`, true)
 }
 
-// TestDoubts has a status that differs from what the replicas say in one field, and no longer
-// does, and does again.
+// TestDoubts has a status that differs in one field from the reports of the replicas, then does not, and
+// then does again.
 func TestDoubts(t *testing.T) {
 	same := metav1.Condition{Type: conditionEnforced, Status: metav1.ConditionFalse, Reason: "Waiting",
 		Message: "1 of 1 replicas do not enforce it: h", ObservedGeneration: 1}
@@ -183,7 +183,7 @@ func TestDoubts(t *testing.T) {
 		f(other, retryPause, other, false)
 		f(other, retryPause+1, same, true)
 		f(same, retryPause+2, same, false)
-		f(other, retryPause+3, other, false) // since just now
+		f(other, retryPause+3, other, false) // the pause begins again
 	}
 	c.doubted = time.Time{}
 	for _, before := range []int64{0, 2} { // of another generation
@@ -211,8 +211,8 @@ func TestDoubts(t *testing.T) {
 	f(enforced, 0, enforced, false)
 }
 
-// TestEnforcedHere reports the policies that reviews are evaluated with, and none of those
-// that a review fails for.
+// TestEnforcedHere checks that a replica reports the policies that it evaluates, and no policies that
+// fail.
 func TestEnforcedHere(t *testing.T) {
 	c := newReplicated(t)
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: c.view},
@@ -245,8 +245,8 @@ func TestEnforcedHere(t *testing.T) {
 	}
 }
 
-// TestRun says when a replica reports: not before there is a change, once for several changes
-// within a second, after renewPause, and after retryPause if it could not.
+// TestRun checks when a replica reports: after the first change, once for several changes within a
+// second, after renewPause, and after retryPause if a report failed.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newReplicated(t)
@@ -318,7 +318,7 @@ func TestChangesWhileWritesHang(t *testing.T) {
 		return ""
 	}
 	eventually(t, known, "9")
-	for i := range 3 { // while the statuses of those before are written
+	for i := range 3 { // while earlier statuses are being written
 		a.events <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, customPolicy(fmt.Sprint("q", i), "", ""))
 		eventually(t, known, fmt.Sprint(10+i))
 	}

@@ -1,10 +1,9 @@
-// Package recording writes reviews that were answered into a folder, and reads them again. A
-// recording is two files: <name>.json has the AdmissionReview as kube-apiserver sent it, and
-// <name>.answer has the Answer. Secrets are left out, see redact.
+// Package recording writes answered reviews to a folder. A recording consists of two files:
+// <name>.json has the AdmissionReview as kube-apiserver sent it, and <name>.answer has the Answer.
+// Secrets are replaced, see redact.
 //
-// Names begin with the time, so that their order is that of the reviews. They end in .allowed,
-// .denied or .failed before the extension, which the load generator takes for the decision that
-// it expects.
+// Names begin with the time, so sorted names are in the order of the reviews. Before the extension,
+// they end in .allowed, .denied or .failed: the decision that the load generator expects.
 package recording
 
 import (
@@ -30,18 +29,18 @@ const (
 	// stores by default has 1.5 MiB, and an update has it twice.
 	reviewBytesMax = 4 << 20
 
-	// queueMax is how many reviews wait to be written: those of three seconds at the default
-	// rate.
+	// queueMax is the maximum number of reviews that wait to be written: those of three seconds at
+	// the default rate.
 	queueMax = 64
 
-	// queueBytesMax is how many bytes these have at most: four of the largest reviews.
+	// queueBytesMax is the maximum number of bytes of waiting reviews: four of the largest.
 	queueBytesMax = 4 * reviewBytesMax
 
-	// keptBytesMax is the largest text of a job that is kept for another one. Nine in ten
-	// reviews are smaller.
-	keptBytesMax = 64 << 10
+	// pooledBytesMax is the largest text of a job whose memory is pooled for another job. Nine in
+	// ten reviews are smaller.
+	pooledBytesMax = 64 << 10
 
-	// closeMax bounds how long the last reviews are waited for at the end.
+	// closeMax is how long Close waits until the last reviews are written.
 	closeMax = time.Second
 )
 
@@ -55,7 +54,7 @@ const (
 	Failed  Decision = "failed"
 )
 
-// Answer is what is known about a recorded review beside the review.
+// Answer describes the answer to a recorded review.
 type Answer struct {
 	Time     time.Time `json:"time"`
 	Endpoint string    `json:"endpoint"` // path of the webhook without the slash before it, such as "validate/fail"
@@ -64,8 +63,8 @@ type Answer struct {
 	Message  string    `json:"message,omitempty"` // of a failure
 	// Configuration identifies the configuration that answered.
 	Configuration string `json:"configuration,omitempty"`
-	// LeftOut are the fields of the review, and of the answer, that were changed before it was
-	// written.
+	// LeftOut are the paths of the fields of the review whose values were replaced, because they
+	// are secret. If there are any, the answer has no patch.
 	LeftOut []string `json:"leftOut,omitempty"`
 	// Review is the AdmissionReview with the response. A failed review has none.
 	Review json.RawMessage `json:"review,omitempty"`
@@ -74,19 +73,19 @@ type Answer struct {
 // Options configure a Recorder.
 type Options struct {
 	Dir string
-	// Sample is the part of the allowed reviews that is recorded: one in so many, 0 for none.
-	// Denied and failed reviews are all recorded.
+	// Sample records one of so many allowed reviews; 0 records none. All denied and failed reviews
+	// are recorded.
 	Sample int64
 	// Rate is the maximum number of reviews that are recorded in a second.
 	Rate int64
 	// Resources are the resources whose reviews are recorded, with group and subresource, such as
 	// "pods", "deployments.apps" and "pods/exec". Empty means all.
 	Resources []string
-	// FilesMax and BytesMax bound what is in the folder, and AgeMax how long it stays. The oldest
+	// FilesMax, BytesMax and AgeMax bound the number, the size and the age of recordings. The oldest
 	// recordings are removed first.
 	FilesMax, BytesMax int64
 	AgeMax             time.Duration
-	// Secrets writes reviews as they came, with all secrets.
+	// Secrets writes reviews unchanged, with all secrets.
 	Secrets bool
 
 	Log     *slog.Logger
@@ -118,8 +117,7 @@ type job struct {
 	text         []byte
 }
 
-// jobs keeps jobs with the memory of their texts: that of a large one takes longer to get than to
-// fill.
+// jobs pools jobs with the memory of their texts: allocating a large text takes longer than filling it.
 var jobs = sync.Pool{New: func() any { return new(job) }}
 
 func (j *job) bytes() int64 { return int64(len(j.body) + len(j.answer)) }
@@ -165,8 +163,8 @@ func parseResource(name string) (r resource) {
 	return r
 }
 
-// Take records a review that was answered, unless the options leave it out. It copies what it
-// keeps. The strings of the answer must not be views of the review; Time and Review are set here.
+// Take records an answered review, unless the options exclude it. It copies the review. The strings of
+// answer must not be views of the review. Take sets Time and Review of its copy of answer.
 func (r *Recorder) Take(answer *Answer, review *codec.Review, body []byte) {
 	if answer.Decision == Allowed && (r.o.Sample == 0 || r.seen.Add(1)%uint64(r.o.Sample) != 0) || !r.selects(review) {
 		return
@@ -200,11 +198,11 @@ func (r *Recorder) Take(answer *Answer, review *codec.Review, body []byte) {
 	}
 }
 
-// release takes a job out of the count of the queue, and keeps it for another review.
+// release subtracts a job from the bytes in the queue, and returns it to the pool.
 func (r *Recorder) release(j *job) {
 	r.queued.Add(-j.bytes())
 	text := j.text
-	if cap(text) > keptBytesMax {
+	if cap(text) > pooledBytesMax {
 		text = nil
 	}
 	*j = job{text: text}
@@ -224,7 +222,7 @@ func (r *Recorder) selects(review *codec.Review) bool {
 	return false
 }
 
-// Close ends the recording. It waits until all is written, for a second at most.
+// Close ends the recording. It waits until all reviews are written, but at most closeMax.
 func (r *Recorder) Close() {
 	r.stop()
 	select {

@@ -25,7 +25,7 @@ func options(t testing.TB) *Options {
 	}
 }
 
-// take answers a review and has it recorded.
+// take answers a review and records it.
 func take(t testing.TB, r *Recorder, decision Decision, body []byte) {
 	t.Helper()
 	review := codec.Acquire()
@@ -104,7 +104,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestBounds has as many recordings as there may be, less one and one more.
+// TestBounds writes one recording fewer than each bound allows, as many, and one more.
 func TestBounds(t *testing.T) {
 	body := corpus.MustRead("pods-delete-v1-1.json")
 	each := roundedUp(int64(len(body))) + roundedUp(1)
@@ -176,7 +176,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestBrokenDisk has a file where the folder should be, and then none.
+// TestBrokenDisk puts a file in the place of the folder, and then removes it.
 func TestBrokenDisk(t *testing.T) {
 	o := options(t)
 	if err := os.WriteFile(o.Dir, nil, 0o600); err != nil {
@@ -205,8 +205,8 @@ func await(t *testing.T, done func() bool) {
 	}
 }
 
-// TestFolder leaves alone what is not ours, removes what is old or was left behind, and counts
-// what another process wrote.
+// TestFolder tests that other files stay, that old recordings and unfinished files are removed, and
+// that recordings of another process are counted.
 func TestFolder(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	file := func(name string, age time.Duration) {
@@ -245,7 +245,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestRedact leaves out secrets, and nothing else.
+// TestRedact tests that secrets are replaced, and nothing else.
 func TestRedact(t *testing.T) {
 	f := func(resource, userInfo, object, wantUser, wantObject string, leftOut ...string) {
 		t.Helper()
@@ -285,7 +285,7 @@ func TestRedact(t *testing.T) {
 		"request.object.path")
 }
 
-// TestSecrets records each review of the corpus that has secrets, with a patch that has them too.
+// TestSecrets records each review of the corpus that has secrets, with a patch that contains them, too.
 func TestSecrets(t *testing.T) {
 	o := options(t)
 	r := New(o)
@@ -316,8 +316,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// BenchmarkTake measures what recording costs a request: one in a hundred of the allowed reviews,
-// and each of them. The writer's work is not in it.
+// BenchmarkTake measures what recording costs a request, if one in a hundred allowed reviews is recorded
+// and if all are. It does not include the work of the writer.
 func BenchmarkTake(b *testing.B) {
 	body := corpus.MustRead("pods-create-v1-1.json")
 	for _, sample := range []int64{100, 1} {

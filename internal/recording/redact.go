@@ -14,19 +14,18 @@ import (
 // lastApplied is the annotation in which "kubectl apply" keeps a copy of the object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// apiExtra begins the names of the extra attributes of users that kube-apiserver sets itself. They
-// say which Pod, node and credential a token belongs to, and are no secrets. NodeRestriction and
-// policies read them.
+// apiExtra is the prefix of the extra attributes of users that kube-apiserver sets. They name the Pod,
+// the node and the credential of a token, and are no secrets. NodeRestriction and policies read them.
 const apiExtra = "authentication.kubernetes.io/"
 
-// A redaction replaces secrets in a review. Names of members stay, because policies look at them.
+// A redaction replaces secrets in a review. It does not change the names of members, because policies
+// may read them.
 type redaction struct {
 	codec.Object
 	leftOut []string
 }
 
-// redact returns a review without what must not be written down, and the paths of what was
-// replaced:
+// redact returns a review in which empty strings replace secrets, and the paths of the replaced values:
 //
 //   - the values of data and stringData of Secrets, and their copy by "kubectl apply"
 //   - the tokens in TokenRequests and TokenReviews
@@ -89,7 +88,7 @@ func (r *redaction) set(text string, path ...string) {
 	r.leftOut = append(r.leftOut, strings.Join(path, "."))
 }
 
-// clear replaces the text at a path, if there is one.
+// clear replaces the text at a path, unless it is missing or empty.
 func (r *redaction) clear(path ...string) {
 	if value := r.Get(path...); value.Exists() && value.JSON() != `""` {
 		r.set("", path...)
@@ -106,23 +105,23 @@ func (r *redaction) clearMembers(path ...string) {
 	}
 }
 
-// clearElements replaces the elements of an array of n, from the one at from on.
+// clearElements replaces the elements of an array with n elements, beginning with the index from.
 func (r *redaction) clearElements(n, from int, path ...string) {
 	if n <= from {
 		return
 	}
-	kept := make([]string, n)
+	elements := make([]string, n)
 	for i, value := range r.Get(path...).Elements() {
 		if i < from {
-			kept[i] = value.String()
+			elements[i] = value.String()
 		}
 	}
-	text, _ := json.Marshal(kept) // strings can be marshalled
+	text, _ := json.Marshal(elements) // strings can be marshalled
 	r.Set(string(text), path...)
 	r.leftOut = append(r.leftOut, strings.Join(path, "."))
 }
 
-// withoutPatch removes the patch from an answer: it may have what was left out of the object.
+// withoutPatch removes the patch from an answer, because it may contain the secrets of the object.
 func withoutPatch(answer []byte) ([]byte, error) {
 	var review, response map[string]json.RawMessage
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(answer, &review); err != nil {

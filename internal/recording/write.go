@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	// blockBytes is what the size of a file is rounded up to: a block of ext4 and xfs, by which the
-	// kubelet counts the files of an emptyDir.
+	// blockBytes is the size of a block of ext4 and xfs. Sizes of files are rounded up to it, as the
+	// kubelet does for the files of an emptyDir.
 	blockBytes = 4 << 10
 
-	// diskPause is how long nothing is written after a failed write.
+	// diskPause is the pause after a failed write. Reviews are dropped meanwhile.
 	diskPause = time.Second
 
-	// scanEach is how often the folder is read again: another process may write into it, and
-	// recordings grow old.
+	// scanEach is the interval at which the folder is read again: another process may write to it,
+	// and recordings become too old.
 	scanEach = time.Minute
 
-	// warnEach is how often at most the log says that recordings cannot be written.
+	// warnEach is the minimum interval between two warnings about reviews that cannot be recorded.
 	warnEach = time.Minute
 
-	// nameBytesMax bounds the resource in the name of a file. Names of files may have 255 bytes.
+	// nameBytesMax is the maximum length of the resource and operation in the name of a file. Names of
+	// files may have 255 bytes.
 	nameBytesMax = 100
 )
 
-// The extensions of the two files of a recording, and the beginning of the names of files that
-// are being written.
+// The extensions of the two files of a recording, and the prefix of files that are being written.
 const (
 	ReviewExtension = ".json"
 	AnswerExtension = ".answer"
@@ -46,8 +46,7 @@ const (
 
 const timeFormat = "20060102T150405.000000000Z"
 
-// ours matches the names of recordings, without the extension. Other files in the folder are
-// left alone.
+// ours matches the names of recordings without the extension. The recorder never removes other files.
 var ours = regexp.MustCompile(`^\d{8}T\d{6}\.\d{9}Z-[0-9a-z]+-\d+-[a-z0-9.-]+\.(?:allowed|denied|failed)$`)
 
 // A folder has recordings. One goroutine uses it.
@@ -68,8 +67,8 @@ type entry struct {
 
 func roundedUp(bytes int64) int64 { return (bytes + blockBytes - 1) / blockBytes * blockBytes }
 
-// scan finds the recordings in the folder. It makes the folder if there is none, and removes files
-// that a process left behind when it was killed.
+// scan lists the recordings in the folder. It creates the folder if it does not exist, and removes
+// unfinished files of killed processes.
 func (f *folder) scan(now time.Time) error {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return err
@@ -82,7 +81,7 @@ func (f *folder) scan(now time.Time) error {
 	for _, file := range files {
 		info, err := file.Info()
 		if err != nil || !info.Mode().IsRegular() {
-			continue // it was removed meanwhile, or is not ours
+			continue // the file was removed meanwhile, or is no recording
 		}
 		if strings.HasPrefix(file.Name(), unfinished) && now.Sub(info.ModTime()) > scanEach {
 			_ = os.Remove(filepath.Join(f.dir, file.Name())) // the next scan tries again
@@ -106,8 +105,8 @@ func (f *folder) scan(now time.Time) error {
 	return nil
 }
 
-// makeRoom removes the oldest recordings until there is room for one of so many bytes, and those
-// that are too old. It reports whether there is room.
+// makeRoom removes recordings that are too old, and the oldest others until there is room for one of so
+// many bytes. It returns false if such a recording is larger than all recordings may be.
 func (f *folder) makeRoom(bytes int64, now time.Time) bool {
 	if bytes > f.bytesMax {
 		return false
@@ -128,13 +127,13 @@ func (f *folder) makeRoom(bytes int64, now time.Time) bool {
 
 func (f *folder) remove(e entry) {
 	for _, extension := range [...]string{ReviewExtension, AnswerExtension} {
-		_ = os.Remove(filepath.Join(f.dir, e.name+extension)) // the next scan finds it again
+		_ = os.Remove(filepath.Join(f.dir, e.name+extension)) // after an error, the next scan finds it again
 	}
 	f.files.Add(-1)
 	f.bytes.Add(-e.bytes)
 }
 
-// add writes a recording. The review comes last, so that its answer is there whenever it is.
+// add writes a recording: first the answer and then the review, so that each review has its answer.
 func (f *folder) add(name string, review, answer []byte, now time.Time) error {
 	if f.scanned.IsZero() || now.Sub(f.scanned) >= scanEach {
 		if err := f.scan(now); err != nil {
@@ -157,7 +156,7 @@ func (f *folder) add(name string, review, answer []byte, now time.Time) error {
 	return nil
 }
 
-// write writes a file that is there as a whole or not at all.
+// write writes a file atomically: under another name, which it then changes.
 func (f *folder) write(name string, content []byte) error {
 	temporary := filepath.Join(f.dir, unfinished+name)
 	err := os.WriteFile(temporary, content, 0o600)
@@ -172,7 +171,7 @@ func (f *folder) write(name string, content []byte) error {
 	return err
 }
 
-// run writes what comes, until stop.
+// run writes the reviews of the queue, until stop is called and the queue is empty.
 func (r *Recorder) run() {
 	defer close(r.ended)
 	w := &writer{Recorder: r, process: strconv.FormatInt(time.Now().UnixNano(), 36)}
@@ -202,12 +201,12 @@ func (r *Recorder) run() {
 // A writer writes the reviews of the queue.
 type writer struct {
 	*Recorder
-	process string // tells the files of several processes apart
+	process string // distinguishes the files of several processes
 	number  int
 	retry   time.Time // when to write again after a failure
 }
 
-// take writes a review. A panic costs the recording, not the process.
+// take writes a review. After a panic, the recording is lost, and the process continues.
 func (w *writer) take(j *job) {
 	now := time.Now()
 	defer w.release(j)
@@ -275,7 +274,7 @@ func (w *writer) files(j *job) (name string, review, answer []byte, err error) {
 	return fmt.Sprintf("%s-%s-%d-%s.%s", j.Time.Format(timeFormat), w.process, w.number, inName(what), j.Decision), review, answer, nil
 }
 
-// inName returns a text as a part of a file name: a review can have any text.
+// inName returns a text with dashes in place of characters that recordings do not have in their names.
 func inName(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

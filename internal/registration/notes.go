@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// notes returns what operators should know about the configurations and cannot see in them.
+// notes returns the facts that operators need and that the configurations do not show.
 func (o *Options) notes(plugins []Plugin) (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	note("no plugin sees requests in the namespaces %s", strings.Join(o.leftOut(), ", "))

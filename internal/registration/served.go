@@ -20,18 +20,18 @@ type Discovery interface {
 	Resources(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error)
 }
 
-// An Unserved is a plugin that does not get what it is for, because the API server does not serve
-// the resources that its rules name.
+// An Unserved is a plugin that does not get some of its reviews, because the API server does not
+// serve the resources that its rules name.
 type Unserved struct {
 	Plugin string
 	About  string // why, for the operator
-	// Passes is true if requests pass that the plugin is for: the API server serves the resource
+	// Passes is true if the plugin's requests pass without it: the API server serves the resource
 	// in versions that no rule names. Otherwise it serves none of the plugin's resources.
 	Passes bool
 }
 
-// FindUnserved returns for which plugins the API server does not serve what their rules name. Rules
-// with "*" as group or resource match what is served.
+// FindUnserved returns the plugins whose rules name resources that the API server does not serve.
+// Rules with "*" as group or resource match all that it serves.
 func FindUnserved(ctx context.Context, d Discovery, plugins []*admission.Plugin) ([]Unserved, error) {
 	f := served{discovery: d, versions: make(map[schema.GroupResource][]string), known: make(map[string]bool)}
 	var all []Unserved
@@ -45,11 +45,11 @@ func FindUnserved(ctx context.Context, d Discovery, plugins []*admission.Plugin)
 	return all, nil
 }
 
-// served has what an API server serves.
+// served is a cache of the versions and resources that an API server serves.
 type served struct {
 	discovery Discovery
-	versions  map[schema.GroupResource][]string // those in which a resource or subresource is served
-	known     map[string]bool                   // groups
+	versions  map[schema.GroupResource][]string // the versions of each resource and subresource
+	known     map[string]bool                   // the groups whose resources are in versions
 }
 
 func (s *served) find(ctx context.Context, plugin *admission.Plugin) (found []Unserved, err error) {
@@ -74,7 +74,7 @@ func (s *served) find(ctx context.Context, plugin *admission.Plugin) (found []Un
 				case namesOneOf(rule.Versions, versions):
 					matched = true
 				case len(versions) > 0:
-					matched = true // it is said by itself
+					matched = true // so that only this resource is reported
 					found = append(found, Unserved{plugin.Name, fmt.Sprintf(
 						"requests for %s pass without it, because the API server serves version %s and its rules name %s",
 						resource, strings.Join(versions, ", "), strings.Join(rule.Versions, ", ")), true})
@@ -116,8 +116,8 @@ func (s *served) ask(ctx context.Context, group string) error {
 	return nil
 }
 
-// namesOneOf reports whether a rule with the versions names selects one of those that are served.
-// With matchPolicy Equivalent, the API server converts the others to it.
+// namesOneOf reports whether names, the versions of a rule, select one of the served versions.
+// With matchPolicy Equivalent, the API server converts objects of the others to it.
 func namesOneOf(names, served []string) bool {
 	return slices.ContainsFunc(served, func(v string) bool { return slices.Contains(names, v) || slices.Contains(names, "*") })
 }

@@ -40,7 +40,7 @@ func (s serves) Resources(_ context.Context, version schema.GroupVersion) (*meta
 	return list, nil
 }
 
-// TestFindUnserved says which plugins get nothing, or not all, from an API server.
+// TestFindUnserved checks which plugins get none of their requests from an API server, or only a part.
 func TestFindUnserved(t *testing.T) {
 	d := serves{
 		{Version: "v1"}: "pods pods/exec",
@@ -67,7 +67,7 @@ func TestFindUnserved(t *testing.T) {
 	f(nil, rule("", "v1", "*/scale"))
 	f(nil, rule("certificates.k8s.io", "v1", "requests"))
 	f(nil, rule("certificates.k8s.io", "*", "bundles"))
-	f(nil, rule("", "v1", "pods"), rule("scheduling.k8s.io", "v1", "podgroups")) // it has something to do
+	f(nil, rule("", "v1", "pods"), rule("scheduling.k8s.io", "v1", "podgroups")) // one rule is served
 	const missed = "requests for bundles.certificates.k8s.io pass without it, because the API server serves version v2 and " +
 		"its rules name v1"
 	f([]Unserved{{"P", missed, true}}, rule("certificates.k8s.io", "v1", "bundles"))

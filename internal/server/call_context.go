@@ -71,7 +71,7 @@ func (b *callContext) Value(key any) any {
 			return &lender{b.server.memory, b, b.memory.part != &b.server.memory.large}
 		}
 	case turns.Key, codec.PacerKey:
-		// A review that is alone takes nothing from others, and asks for no turns.
+		// A review that is the only one in flight delays no other, and needs no turns.
 		if b.review != nil && (b.server.load.requests.Load() > 1 || b.work.HasTurn()) {
 			return &b.work
 		}

@@ -164,20 +164,20 @@ type conn struct {
 
 	state connState // idle, or in a call
 	call  call      // which one; not changed while it is
-	body  arriving  // what is counted of the request
+	body  arriving  // the counted memory of the request
 
 	answering answering
 
 	bodyBuffer bodyBuffer // memory for the next large body
 
-	// What is kept for the next request, in bytes: counted of what all keep, and, of
-	// it, for headers and for the answer.
+	// The bytes of the buffers that the connection retains for the next request, as counted in
+	// the sum of all connections, and the parts of these bytes for the header and the answer.
 	retained                       atomic.Int64
 	retainedHeader, retainedAnswer int64
 }
 
-// isOld reports whether the connection has been there for so long that the next
-// answer should close it, so that kube-apiserver chooses a replica anew.
+// isOld reports whether the connection is so old that the next answer should close it, so
+// that kube-apiserver chooses a replica anew.
 func (c *conn) isOld(now time.Time) bool { return c.maxAge > 0 && now.Sub(c.accepted) > c.maxAge }
 
 // admit keeps the connection's place in the table from strangers.
@@ -278,8 +278,8 @@ func appendRefusal(b []byte, status *codec.Status) []byte {
 		status.Code, http.StatusText(int(status.Code)), len(body), body)
 }
 
-// Write implements net.Conn. An answer, of one or many writes, has the whole time for it, however
-// long ago the last one was: fasthttp gives it to answers alone, not to refusals.
+// Write implements net.Conn. It gives each answer, of one or many writes, the whole write timeout. fasthttp
+// would do that for answers, but not for refusals.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.state.isTaken() {
 		return 0, net.ErrClosed

@@ -6,28 +6,29 @@ import (
 )
 
 const (
-	// unreadPause is how long a client is watched that reads its answer, while others need
-	// the memory: one that reads less than unreadPace bytes in a second is too slow.
+	// unreadPause is the time over which the pace of a client that reads its answer is measured
+	// while others need the memory. A client that reads less than unreadPace bytes per second is
+	// too slow.
 	unreadPause = time.Second
 	unreadPace  = arrivalPace
 
-	// unreadLooks is the least time from one look at all connections to the next, which
-	// takes 0.2 ms with as many as there may be in a container with 512 MiB.
+	// unreadLooks is the minimum time between two checks of all connections. A check takes 0.2 ms
+	// with the maximum number of connections in a container with 512 MiB.
 	unreadLooks = 50 * time.Millisecond
 )
 
 // answering is an answer that is being written.
 type answering struct {
-	begun atomic.Int64 // when the first byte of it was, of sinceStart; 0 if there is none
+	begun atomic.Int64 // the time of the first byte, as of sinceStart; 0 between answers
 
-	// Of the last look at it, guarded by the connTable: which answer it was, when the look
-	// was, and how many bytes the connection had written.
+	// The last check, guarded by the connTable: which answer it saw, when it was, and how many
+	// bytes the connection had written by then.
 	seen        int64
 	seenAt      time.Time
 	seenWritten int64
 }
 
-// begin says that a part of the answer is written now, and returns when the first part was.
+// begin must be called when a part of the answer is written. It returns the time of the first part.
 func (a *answering) begin(now time.Time) time.Time {
 	if begun := a.begun.Load(); begun != 0 {
 		return processStart.Add(time.Duration(begun))
@@ -36,11 +37,12 @@ func (a *answering) begin(now time.Time) time.Time {
 	return now
 }
 
-// end says that the answer was written.
+// end must be called when the answer was written.
 func (a *answering) end() { a.begun.Store(0) }
 
-// isUnread reports whether less than unreadPace of the answer was read since the last look,
-// if that was unreadPause ago. The connection has written so many bytes until now.
+// isUnread reports whether the client has read the answer more slowly than unreadPace since the last
+// check, if that was at least unreadPause ago. written is the number of bytes that the connection has
+// written so far.
 func (a *answering) isUnread(written int64, now time.Time) bool {
 	begun := a.begun.Load()
 	if begun == 0 {
@@ -55,8 +57,8 @@ func (a *answering) isUnread(written int64, now time.Time) bool {
 	return unread
 }
 
-// dropUnread closes the connections of clients that do not read their answers: they hold memory
-// that others need.
+// dropUnread closes the connections of clients that do not read their answers, because others need the
+// memory of these.
 func (s *Server) dropUnread() {
 	now, table, last := time.Now(), s.connections.Load(), s.looked.Load()
 	if table == nil || sinceStart(now)-last < int64(unreadLooks) || !s.looked.CompareAndSwap(last, sinceStart(now)) {

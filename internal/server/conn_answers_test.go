@@ -22,8 +22,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// manyLabels returns a plugin whose answers are longer than what two sockets take: 8 MB for 6 MB of
-// labels. What it reserves of the memory for reviews is as little as for any small review.
+// manyLabels returns a plugin whose answers are longer than the buffers of two sockets: 8 MB for 6 MB of
+// labels. It reserves as little memory for reviews as any small review.
 func manyLabels() admission.Plugin {
 	return admission.Plugin{
 		Name: "ManyLabels", Rules: []admission.Rule{admission.Any()}, Mutates: true, OutOfTree: true,
@@ -38,7 +38,7 @@ func manyLabels() admission.Plugin {
 	}
 }
 
-// ask sends a review over a connection that takes little, and does not read the answer.
+// ask sends a review over a connection with a small receive buffer, and does not read the answer.
 func (p *patient) ask(t *testing.T) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
@@ -56,9 +56,9 @@ func (p *patient) ask(t *testing.T) net.Conn {
 	return x
 }
 
-// TestUnreadAnswers has clients that do not read their answers fill the memory for reviews: the
-// answers count as long as they are not read, one more is refused, and gets their
-// memory when they are too slow.
+// TestUnreadAnswers has clients that do not read their answers. The answers fill the memory for reviews, so
+// a further review is refused. When the clients have been too slow for some time, their connections are
+// closed, and the review gets the memory.
 func TestUnreadAnswers(t *testing.T) {
 	p := servePatiently(t, timeouts{}, manyLabels())
 	one := p.oneAnswer(t)
@@ -87,8 +87,8 @@ func TestUnreadAnswers(t *testing.T) {
 			response, _ := p.Open(t).Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
 			return response.StatusCode == http.StatusOK
 		})
-		// One that is closed makes enough room. Whether the other one is found in the same look depends
-		// on the time.
+		// Closing one connection makes enough room. It depends on the time whether the same check also
+		// finds the other one.
 		if got := p.server.metrics.webhooks.evictedUnread.Get(); got < closed+1 || got > closed+2 {
 			t.Errorf("closed %d connections, want 1 or 2", got-closed)
 		}
@@ -96,7 +96,7 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// oneAnswer returns how much memory an answer of manyLabels takes.
+// oneAnswer returns the memory of an answer of manyLabels.
 func (p *patient) oneAnswer(t *testing.T) int64 {
 	t.Helper()
 	p.ask(t)
@@ -114,7 +114,7 @@ func (p *patient) closeAll(t *testing.T) {
 	p.server.looked.Store(0)
 }
 
-// reviewMemory sets how much memory there is for reviews; nothing is for small ones alone. None may be reserved.
+// reviewMemory sets the memory for reviews. No part of it is for small reviews only. No memory may be reserved yet.
 func (p *patient) reviewMemory(most int64) {
 	p.server.memory = newMemory(most)
 	p.server.memory.makeRoom = p.server.dropUnread
@@ -122,7 +122,7 @@ func (p *patient) reviewMemory(most int64) {
 	p.server.memory.small.room, p.server.memory.large.room = semaphore.NewWeighted(0), semaphore.NewWeighted(most)
 }
 
-// answer checks the code of the answer to one more review.
+// answer sends a further review and checks the code of its answer.
 func (p *patient) answer(t *testing.T, code int) {
 	t.Helper()
 	response, body := p.Open(t).Send(servertest.Request("/mutate", corpus.MustRead(servertest.PodCreate)))
@@ -133,9 +133,9 @@ func (p *patient) answer(t *testing.T, code int) {
 	}
 }
 
-// TestLargeReviewBesideUnreadAnswers has a large review wait for the memory of an answer that
-// nobody reads.
-func TestLargeReviewBesideUnreadAnswers(t *testing.T) {
+// TestLargeReviewAfterUnreadAnswer has a large review wait for the memory of an answer that
+// its client does not read.
+func TestLargeReviewAfterUnreadAnswer(t *testing.T) {
 	p := servePatiently(t, timeouts{}, manyLabels())
 	one := p.oneAnswer(t)
 	p.reviewMemory(one)
@@ -147,7 +147,7 @@ func TestLargeReviewBesideUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestIsUnread looks at an answer of which more or less is read.
+// TestIsUnread checks from which pace of reading an answer counts as unread.
 func TestIsUnread(t *testing.T) {
 	now := time.Now()
 	f := func(name string, passed time.Duration, read int64, want bool) {
@@ -175,7 +175,7 @@ func TestIsUnread(t *testing.T) {
 	f("less than enough for two seconds", 2*unreadPause, 2*unreadPace-1, true)
 }
 
-// TestAnswerEndsInTime reads an answer in small pieces: together they have no more time than one.
+// TestAnswerEndsInTime reads an answer slowly, in small pieces: the write timeout is for the whole answer.
 func TestAnswerEndsInTime(t *testing.T) {
 	p := servePatiently(t, timeouts{write: time.Second}, manyLabels())
 	x, begun := p.ask(t), time.Now()
@@ -192,7 +192,7 @@ func TestAnswerEndsInTime(t *testing.T) {
 	servertest.Until(t, "nothing is reserved", func() bool { return p.server.memory.reserved() == 0 })
 }
 
-// TestCounted has what counts of a request.
+// TestCounted checks how many bytes of a request count.
 func TestCounted(t *testing.T) {
 	f := func(header int64, body int, want int64) {
 		t.Helper()
@@ -207,8 +207,8 @@ func TestCounted(t *testing.T) {
 	f(uncountedMax+1, uncountedMax+1, 3*uncountedMax+1)
 }
 
-// TestHeadersCount has a stranger and a known caller send a large header block, and wait with
-// the body: the header counts.
+// TestHeadersCount has a stranger and a known caller send a large header block without the body: the
+// header counts.
 func TestHeadersCount(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	lines := "Content-Type: application/json\r\n" + strings.Repeat("A:b\r\n", 1000)
@@ -249,7 +249,7 @@ func TestHeadersCount(t *testing.T) {
 	servertest.Until(t, "nothing counts", func() bool { return p.server.load.bytes.Load() == 0 })
 }
 
-// TestOneByte has a stranger without a token declare a body of a byte: it is not waited for.
+// TestOneByte has a stranger without a token declare a body of one byte: the server does not wait for it.
 func TestOneByte(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	servertest.WriteFile(t, tokens, "secret,kube-apiserver,1\n")
@@ -260,8 +260,8 @@ func TestOneByte(t *testing.T) {
 	}
 }
 
-// TestDiscard answers HEAD on a connection that may not keep its header: the answer is complete
-// without a body, and closes the connection.
+// TestDiscard answers a HEAD request whose header is too large to retain: the answer has no body and
+// closes the connection.
 func TestDiscard(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	x := p.Open(t)
@@ -282,7 +282,7 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// TestContextOf finds the context of a header, as a request shows it that waits for its body.
+// TestContextOf checks that contextOf finds the context from the header of its request.
 func TestContextOf(t *testing.T) {
 	ctx := new(fasthttp.RequestCtx)
 	if contextOf(&ctx.Request.Header) != ctx {

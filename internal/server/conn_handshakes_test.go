@@ -68,14 +68,14 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	if now := within.Load(); now != most {
 		t.Errorf("%d handshakes compute, want %d", now, most)
 	}
-	servertest.Until(t, "those that compute or wait for a turn are owed something", func() bool {
-		owed := 0
+	servertest.Until(t, "those that compute or wait for a turn have unread data", func() bool {
+		busy := 0
 		p.connections.table.each(func(of peer) {
 			if of.hasUnread() {
-				owed++
+				busy++
 			}
 		})
-		return owed == int(most)+3
+		return busy == int(most)+3
 	})
 	p.connections.table.each(func(of peer) {
 		if c := of.(*conn); c.fresh.Load() {

@@ -191,7 +191,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	all[2].waits = true
 	add(true)
 	if m.evictedAddress.Get() != 2 || all[2].closed || !all[3].closed {
-		t.Errorf("got %d evicted, want the oldest stranger that is not owed anything", m.evictedAddress.Get())
+		t.Errorf("got %d evicted, want the oldest stranger without unread data", m.evictedAddress.Get())
 	}
 	for _, p := range all {
 		p.busy = true

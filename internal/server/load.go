@@ -15,10 +15,10 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// load counts the calls that are being answered, and the memory for their headers and bodies,
-// from when the header was read to the answer. Only bodies of callers that may call are
-// read, so strangers do not count. Neither do a header and a body of up to uncountedMax each,
-// nor refused requests.
+// load counts the calls that are being answered, and the memory of their headers and bodies. A call
+// counts from the end of its header until its answer. Strangers do not count, because the server does not
+// read their bodies. Refused requests do not count either, nor does a header or body of up to
+// uncountedMax bytes.
 type load struct {
 	requests, bytes       atomic.Int64
 	requestsMax, bytesMax int64
@@ -29,10 +29,10 @@ type load struct {
 	first, last *conn // a list of the connections whose bodies are not complete, in the order in which they began
 }
 
-// arriving is what is counted of a connection's request. load.mu guards all fields but bytes and came.
+// arriving is the counted memory of a connection's request. load.mu guards all fields but bytes and came.
 type arriving struct {
 	bytes          atomic.Int64
-	came           atomic.Int64 // how many bytes were read since
+	came           atomic.Int64 // how many bytes were read since begun
 	begun          time.Time
 	listed         bool
 	previous, next *conn
@@ -131,7 +131,7 @@ func (l *load) isSlow(b *arriving, now time.Time) bool {
 	return passed > l.grace || float64(b.came.Load()) < l.pace*(passed-arrivalPause).Seconds()
 }
 
-// expect reserves memory for a connection's request, whose body comes now.
+// expect reserves memory for a connection's request before its body is read.
 func (l *load) expect(c *conn, bytes int64) bool {
 	if bytes == 0 {
 		return true
@@ -212,7 +212,7 @@ func (s *Server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfi
 	case !s.callers.knows(header),
 		coming > cheapBytes && s.load.requests.Load() >= s.load.requestsMax,
 		!s.load.expect(c, counted(takes, coming)):
-		header.SetContentLength(max(coming, refused.MaxRequestBodySize+1)) // or it would wait for one byte
+		header.SetContentLength(max(coming, refused.MaxRequestBodySize+1)) // otherwise fasthttp would wait for a body of one byte
 		return refused
 	}
 	if coming > cheapBytes {
@@ -221,8 +221,8 @@ func (s *Server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfi
 	return fasthttp.RequestConfig{}
 }
 
-// counted returns how much memory counts of a request of which the header takes so many bytes,
-// and so many bytes of the body come.
+// counted returns the memory that counts for a request whose header takes so many bytes of memory, and
+// whose body has so many bytes.
 func counted(header int64, body int) int64 {
 	if header <= uncountedMax {
 		header = 0

@@ -21,9 +21,9 @@ func (b *bodyBuffer) use(request *fasthttp.Request, coming int) {
 	}
 }
 
-// drop lets go of a large body that nobody reads any more: fasthttp would
-// keep it with the connection. It stays the connection's bodyBuffer until the garbage
-// collector takes it.
+// drop removes a large body that is no longer read from the request, because fasthttp would
+// keep it with the connection. The body stays the connection's bodyBuffer until the garbage
+// collector frees it.
 func (b *bodyBuffer) drop(request *fasthttp.Request) {
 	if len(request.Body()) > cheapBytes {
 		memory := request.SwapBody(nil)[:0]

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// retainedShare is the part of the memory that Go may take which known connections may
-	// keep for their next requests in all, beside connectionBytes: 29 MiB in a container
-	// with 512 MiB. A connection keeps some 12 KB after a review of 8 KB.
+	// retainedShare is the part of Go's memory limit that all known connections together may
+	// retain for their next requests, in addition to connectionBytes: 29 MiB in a container with
+	// 512 MiB. After a review of 8 KB, a connection retains some 12 KB.
 	retainedShare = 16
 
-	// retainedDefault is the same where the process has no memory limit.
+	// retainedDefault is the same limit for a process without a memory limit.
 	retainedDefault = 64 << 20
 
-	// uncountedMax is how much a connection may hold of a request's header and body each, or
-	// of an answer, that is not counted: several times what kube-apiserver's headers take.
-	// All connections together hold 44 MiB of it in a container with 512 MiB.
+	// uncountedMax is the size up to which the header of a request, its body and an answer do not
+	// count: several times the size of kube-apiserver's headers. In a container with 512 MiB, all
+	// connections together hold at most 44 MiB that does not count.
 	uncountedMax = 8 << 10
 
-	// What fasthttp keeps of a header block and a path: five copies of most bytes, and
-	// two slices and more for each line and argument. 16 KiB of short lines take 250 KB.
+	// The memory that fasthttp retains of a header block and a path: five copies of most bytes,
+	// and more than two slices for each line and argument. 16 KiB of short lines take 250 KB.
 	retainedOfByte = 5
 	retainedOfLine = 96
 )
 
-// retainedMemory returns how much connections may keep in all.
+// retainedMemory returns how much memory all connections together may retain.
 func retainedMemory() int64 {
 	limit, limited := goMemory()
 	if !limited {
@@ -37,15 +37,15 @@ func retainedMemory() int64 {
 
 var lineEnd, argumentEnd = []byte("\n"), []byte("&")
 
-// headerMemory returns how much memory fasthttp keeps of a header block.
+// headerMemory returns the memory that fasthttp retains of a header block.
 func headerMemory(header *fasthttp.RequestHeader) int64 {
 	raw, uri := header.RawHeaders(), header.RequestURI()
 	return int64(retainedOfByte*(len(raw)+len(uri)) + retainedOfLine*(bytes.Count(raw, lineEnd)+bytes.Count(uri, argumentEnd)))
 }
 
-// retain lets a connection keep what fasthttp keeps of its request and answer for the next
-// ones, if there is room for it. Otherwise the answer closes the connection. Of a
-// stranger's request, nothing but a small header is kept, so that strangers take no room.
+// retain lets a connection retain the memory of its request and answer for the next ones, if the
+// common limit allows it. Otherwise the answer closes the connection. Strangers take no part of the
+// limit: their connections retain only a small header.
 func (s *Server) retain(ctx *fasthttp.RequestCtx, c *conn) {
 	keeps := c.retainedHeader <= uncountedMax
 	if c.known {
@@ -59,7 +59,7 @@ func (s *Server) retain(ctx *fasthttp.RequestCtx, c *conn) {
 	}
 }
 
-// retainedBody returns how much memory fasthttp keeps of a request's body. A large one is dropped.
+// retainedBody returns the memory that fasthttp retains of a request's body. A large body is dropped.
 func retainedBody(ctx *fasthttp.RequestCtx) int64 {
 	if memory := int64(cap(ctx.Request.Body())); memory <= cheapBytes {
 		return memory
@@ -67,8 +67,8 @@ func retainedBody(ctx *fasthttp.RequestCtx) int64 {
 	return 0
 }
 
-// discard lets go of a request that was answered and makes the answer close the connection. A
-// client that does not read its answer holds nothing else.
+// discard drops the memory of an answered request and makes the answer close the connection. If the
+// client does not read the answer, only the answer stays in memory.
 func (s *Server) discard(ctx *fasthttp.RequestCtx, c *conn) {
 	ctx.SetConnectionClose()
 	ctx.Response.SkipBody = ctx.IsHead()
@@ -78,8 +78,8 @@ func (s *Server) discard(ctx *fasthttp.RequestCtx, c *conn) {
 	s.releaseRetained(c)
 }
 
-// reserveRetained counts so many bytes that a connection keeps, in place of those before, unless
-// that is more than all may.
+// reserveRetained sets the number of bytes that a connection retains. It returns false and changes
+// nothing if all connections together would retain too much.
 func (s *Server) reserveRetained(c *conn, bytes int64) bool {
 	more := bytes - c.retained.Load()
 	if more == 0 {
@@ -93,5 +93,5 @@ func (s *Server) reserveRetained(c *conn, bytes int64) bool {
 	return true
 }
 
-// releaseRetained says that a connection keeps nothing any more.
+// releaseRetained sets the number of bytes that a connection retains to zero.
 func (s *Server) releaseRetained(c *conn) { s.retained.Add(-c.retained.Swap(0)) }

@@ -14,54 +14,53 @@ import (
 )
 
 const (
-	// reviewMemoryMax is how much memory a review takes at most beside its body:
-	// codec.MemoryMax, half of it once more while it grows, and the patch and the
-	// answer or what a plugin makes. 150 MB were seen.
+	// reviewMemoryMax is the maximum memory of a review in addition to its body:
+	// codec.MemoryMax, half of it while it grows, and the patch and the answer, or values
+	// that a plugin makes. The largest measured review took 150 MB.
 	reviewMemoryMax = 160 << 20
 
-	// reviewMemoryShare is the part of the memory that Go may take which reviews may
-	// take in all beside their bodies: 172 MiB of 460 MiB in a container with 512 MiB. Bodies
-	// take 128 MiB, connections 115 MiB, all else some 40 MiB.
+	// reviewMemoryShare is the part of Go's memory limit that all reviews together may take in
+	// addition to their bodies: 172 MiB of 460 MiB in a container with 512 MiB. Bodies take
+	// 128 MiB, connections 115 MiB, everything else some 40 MiB.
 	reviewMemoryShare = 3.0 / 8
 
-	// smallShare says which part of that memory is for small reviews alone: one of
-	// so many, 10.8 MiB of the 172. An update of a Pod of 16 KB reserves 0.7 MB. The
-	// rest still has room for reviewMemoryMax.
+	// One part of smallShare of the memory for reviews is for small ones only: 10.8 MiB of the 172.
+	// An update of a Pod of 16 KB reserves 0.7 MB. The rest still has room for
+	// reviewMemoryMax.
 	smallShare = 16
 
-	// reviewMemoryDefault is the memory for reviews where the process has no memory limit.
+	// reviewMemoryDefault is the memory for reviews if the process has no memory limit.
 	reviewMemoryDefault = 1 << 30
 
-	// What a large review takes for each byte, object and element of its body,
-	// strings with braces and commas in them included. The name of a ServiceAccount
-	// that is not there is copied eight times for the message. Containers of two bytes
-	// that two plugins change take 900 bytes each; elements that are looked up by
-	// their index take a node, and half of one while nodes grow.
+	// The memory of a large review for each byte, object and element of its body. Braces and
+	// commas in strings count, too. The name of a missing ServiceAccount is copied eight times
+	// for the message. A container of two bytes that two plugins change takes 900 bytes. An
+	// element that is looked up by its index takes a node, and half of one while nodes grow.
 	memoryOfByte    = 8
 	memoryOfObject  = 1 << 10
 	memoryOfElement = 96
 
-	// fewValuesMax is how many bytes of values expressions may make of the memory for small
-	// reviews: a tenth of it in a container with 512 MiB. Most evaluations make less than 64 KiB
-	// and do not ask.
+	// fewValuesMax is how many bytes of the memory for small reviews the values of expressions may
+	// take: a tenth of it in a container with 512 MiB. Most evaluations make values of less than
+	// 64 KiB and need no memory of the reviews.
 	fewValuesMax = 1 << 20
 
-	// unreservedBytesMax is up to which length of a body, times the reviews in flight, a
-	// small review reserves no memory. It takes 381 times its length at most, for a list
-	// of "{}". The nth review in flight has a body of at most unreservedBytesMax divided by
-	// n, so a thousand of them take up to 47 MB.
+	// A small review reserves no memory if the length of its body, times the number of reviews
+	// in flight, is at most unreservedBytesMax. A review takes at most 381 times the length of
+	// its body, for a list of "{}". The nth review in flight has a body of at most
+	// unreservedBytesMax divided by n, so a thousand of them take up to 47 MB.
 	unreservedBytesMax = 16 << 10
 )
 
-// memory bounds what reviews take in all beside their bodies. Large ones, of more
-// than cheapBytes, have it reserved before they begin. Those for which there is no
-// room wait, the first one first: they are rare, and what one of them takes is free
-// again within a second. A small one has it reserved when it takes more than most
-// do, see codec.MemoryGranter, and does not wait: it may hold what others wait for.
+// memory bounds the memory that all reviews together take in addition to their bodies. A large
+// review, with a body of more than cheapBytes, reserves its memory before it begins. If there
+// is not enough, it waits, in the order of arrival: large reviews are rare, and each ends within
+// a second. A small review reserves memory when it takes more than most do, see
+// codec.MemoryGranter. It does not wait, because it may have memory for which others wait.
 //
-// A part of the memory is for small reviews alone, so that large ones cannot take
-// it from them. Small ones also take of the rest, but not while a large one waits:
-// it would wait forever. One that needs more than the part is refused then.
+// A part of the memory is for small reviews only, so that large ones cannot take it from them.
+// Small reviews also use the rest, but not while a large one waits, which would otherwise wait
+// forever. Meanwhile, a small review that needs more than the part is refused.
 type memory struct {
 	large, small memoryPart
 	makeRoom     func() // is called while a review waits
@@ -91,8 +90,7 @@ func (m *memory) String() string {
 // reserved returns how much memory is reserved in all.
 func (m *memory) reserved() int64 { return m.large.reserved.Load() + m.small.reserved.Load() }
 
-// reviewMemory returns how much memory reviews may take beside their bodies, of
-// what the Go runtime may.
+// reviewMemory returns how much memory reviews may take in addition to their bodies.
 func reviewMemory() int64 {
 	limit, limited := goMemory()
 	if !limited {
@@ -107,9 +105,9 @@ type reservation struct {
 	bytes int64
 }
 
-// reserve waits until there is room for what the review in body may take, for
-// half of the time that ctx has: whoever is refused then can try again in the
-// other half. The reservation is to be released if ok.
+// reserve reserves the memory that the review in body may take. It waits for at most half of the
+// remaining time of ctx, so that a refused caller can try again in the other half. If ok, the
+// caller must release the reservation.
 func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bool) {
 	if len(body) <= cheapBytes {
 		return r, true
@@ -117,7 +115,7 @@ func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bo
 	return m.await(ctx, m.needs(body))
 }
 
-// await reserves n bytes. If there is no room now, it waits for half of the time that ctx has.
+// await reserves n bytes. It waits for at most half of the remaining time of ctx.
 func (m *memory) await(ctx context.Context, n int64) (r reservation, ok bool) {
 	if r, ok = m.large.try(n); ok {
 		return r, true
@@ -135,7 +133,7 @@ func (m *memory) await(ctx context.Context, n int64) (r reservation, ok bool) {
 	return m.large.reserve(n), true
 }
 
-// keepMakingRoom makes room again and again until ctx ends.
+// keepMakingRoom calls makeRoom repeatedly until ctx ends.
 func (m *memory) keepMakingRoom(ctx context.Context) {
 	ticker := time.NewTicker(unreadPause)
 	defer ticker.Stop()
@@ -190,7 +188,7 @@ func (b *callContext) GrantMemory() (ok bool) {
 	})
 }
 
-// orMakeRoom calls try, which reserves memory. If it fails, it makes room and calls it again.
+// orMakeRoom calls try, which reserves memory. If try fails, it calls makeRoom and then try again.
 func (m *memory) orMakeRoom(try func() bool) (ok bool) {
 	if try() {
 		return true
@@ -288,7 +286,7 @@ func (s *Server) refuseNoMemory(ctx *fasthttp.RequestCtx, body []byte) {
 		fmt.Sprintf("no memory for a review that may need %d bytes to be read, and more for what expressions and other servers return: %s", s.memory.needs(body), s.memory))
 }
 
-// extend makes r a reservation of so many bytes, if there is room now.
+// extend increases the reservation r to so many bytes. It returns false if there is not enough memory now.
 func (m *memory) extend(r *reservation, bytes int64) (ok bool) {
 	more := bytes - r.bytes
 	if more <= 0 {
@@ -307,8 +305,8 @@ func (m *memory) extend(r *reservation, bytes int64) (ok bool) {
 	return false
 }
 
-// A largeAnswer is the body of an answer whose memory is not kept for the next
-// one, but given back when it is written or never will be.
+// A largeAnswer is the body of an answer whose memory is released when it has been written, or cannot
+// be written.
 type largeAnswer struct {
 	bytes.Reader
 	reservation
@@ -320,9 +318,9 @@ func (a *largeAnswer) Close() error {
 	return nil
 }
 
-// answer encodes the review's response into the HTTP response's own buffer:
-// nothing pooled may be handed to fasthttp, which writes after this returns. One that
-// the connection may not keep has memory of its own, see send.
+// answer encodes the response of the review into the buffer of the HTTP response. fasthttp writes it
+// after answer returns, so it must not be in pooled memory. send counts the memory of an answer
+// that the connection may not retain.
 func (s *Server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review, r *reservation) (ok bool) {
 	buffer := ctx.Response.SwapBody(nil)
 	buffer = review.AppendResponse(buffer[:0])
@@ -337,8 +335,8 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review,
 	return s.send(ctx, buffer, r)
 }
 
-// send answers with a body that counts as memory for reviews until it was written: r's, and
-// more if that is too little. If there is none, it refuses the request.
+// send answers with a body that counts as memory for reviews until it was written. It uses the
+// reservation r, and reserves more if needed. If there is not enough memory, it refuses the request.
 func (s *Server) send(ctx *fasthttp.RequestCtx, body []byte, r *reservation) (ok bool) {
 	takes := int64(cap(body))
 	held := r.split(takes)
@@ -357,7 +355,7 @@ func (s *Server) send(ctx *fasthttp.RequestCtx, body []byte, r *reservation) (ok
 	return true
 }
 
-// setBody makes a body that the connection does not keep the answer.
+// setBody sets a body that the connection does not retain.
 func setBody(ctx *fasthttp.RequestCtx, body []byte, held reservation) {
 	if held.bytes == 0 {
 		ctx.Response.SetBodyRaw(body)

@@ -90,9 +90,9 @@ func TestReserveWaitsForHalf(t *testing.T) {
 	})
 }
 
-// TestMemoryFreely has reviews that are few and short enough to get memory without a
+// TestUnreserved has reviews that are few and short enough to get memory without a
 // reservation, and others.
-func TestMemoryFreely(t *testing.T) {
+func TestUnreserved(t *testing.T) {
 	s := newIdleServer(new(servertest.Buffer))
 	s.memory = newMemory(1000)
 	_, _ = s.memory.large.try(s.memory.large.max) // takes all memory
@@ -110,8 +110,8 @@ func TestMemoryFreely(t *testing.T) {
 	f(2, unreservedBytesMax/2+1, false)
 }
 
-// TestGrantValues reserves the memory of what expressions make, once for each byte, until the call
-// ends.
+// TestGrantValues reserves memory for the values of expressions until the call ends, and each byte only
+// once.
 func TestGrantValues(t *testing.T) {
 	const most = 2 * fewValuesMax
 	m := newMemory(memoryForLarge(most))
@@ -533,7 +533,7 @@ func TestIdleConnectionsKeepNothing(t *testing.T) {
 	t.Logf("%d connections keep %d bytes", connections, after-before)
 }
 
-// TestLender lends memory of reviews for what plugins get from elsewhere.
+// TestLender lends memory of reviews to plugins, for answers of other servers.
 func TestLender(t *testing.T) {
 	s := &Server{memory: newMemory(160 << 20)}
 	review := codec.Acquire()
@@ -567,7 +567,8 @@ func TestLender(t *testing.T) {
 	}
 }
 
-// TestLenderOfLarge does not have a review wait that has memory which others wait for.
+// TestLenderOfLarge checks that a review does not wait for more memory while it has memory for which
+// others wait.
 func TestLenderOfLarge(t *testing.T) {
 	s := &Server{memory: newMemory(160 << 20)}
 	review := codec.Acquire()

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// pageRests is how many times as long as the making of a page of metrics the pause after it
-	// is: whoever floods the port with requests for the page gets a tenth of a processor.
+	// After a page of metrics, there is a pause of pageRests times the time that the page took. So
+	// a flood of requests for the page takes at most a tenth of a processor.
 	pageRests = 9
 
 	// pageRestMax bounds the pause. Scrapers wait for 10 s by default (Prometheus scrape_timeout).
 	pageRestMax = 100 * time.Millisecond
 )
 
-// metricsPages makes the pages of metrics, one at a time, because a page takes milliseconds: whoever
-// floods the port with requests for it would otherwise keep the processors from the kubelet's
-// probes, and the kubelet would restart the process. All who ask before a page is begun get the
-// same page. So a scraper waits for two pages at most, however many others ask.
+// metricsPages makes the pages of metrics, one at a time. A page takes milliseconds: otherwise, a flood of
+// requests for it would delay the kubelet's probes, and the kubelet would restart the process. All requests
+// that arrive before a page is begun get the same page. So a scraper waits for at most two pages, whatever
+// the number of requests.
 type metricsPages struct {
 	metrics *serverMetrics
 	making  chan struct{} // has an element while a page is made, and during the pause after it
 
 	mu   sync.Mutex
-	next *metricsPage // the page that has not been begun; nil if nobody waits for one
+	next *metricsPage // the page that has not been begun; nil if no request waits for one
 }
 
 // A metricsPage is complete when done is closed. Its content is nil if a gauge panicked.
@@ -38,7 +38,7 @@ func newMetricsPages(m *serverMetrics) *metricsPages {
 	return &metricsPages{metrics: m, making: make(chan struct{}, 1)}
 }
 
-// serve answers with a page that was begun after the request came.
+// serve answers with a page that is begun after the arrival of the request.
 func (p *metricsPages) serve(w http.ResponseWriter, request *http.Request) {
 	p.mu.Lock()
 	page, isFirst := p.next, p.next == nil
@@ -48,7 +48,7 @@ func (p *metricsPages) serve(w http.ResponseWriter, request *http.Request) {
 	}
 	p.mu.Unlock()
 	if isFirst {
-		p.complete(page) // also if the client leaves, for others wait for it
+		p.complete(page) // even if the client leaves, because others wait for the page
 	}
 	p.answer(w, request, page)
 }

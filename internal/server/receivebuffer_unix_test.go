@@ -4,7 +4,7 @@ package server
 
 import "syscall"
 
-// setReceiveBuffer sets how much a socket takes that nobody reads.
+// setReceiveBuffer sets how many bytes a socket receives before it is read.
 func setReceiveBuffer(fd uintptr, bytes int) error {
 	return syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, bytes)
 }

@@ -24,7 +24,7 @@ type Ports struct {
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// Ops is the port for metrics and health, over HTTP. It may be nil.
 	Ops net.Listener
-	// Ready are checks of /readyz beside the server's own.
+	// Ready are checks of /readyz in addition to the server's own.
 	Ready []Check
 	// Profiling serves the profiles of the process on the ops port, to callers on the same
 	// machine.

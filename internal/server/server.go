@@ -65,7 +65,7 @@ type Server struct {
 	turns        *turns.Turns
 	recorder     *recording.Recorder       // nil if no reviews are recorded
 	connections  atomic.Pointer[connTable] // nil before listen
-	looked       atomic.Int64              // when the last look for unread answers was, of sinceStart
+	looked       atomic.Int64              // the time of the last check for unread answers, as of sinceStart
 
 	// stuck is how many calls were answered because their plugin did not return,
 	// and have not returned since.
@@ -90,7 +90,7 @@ type Options struct {
 	// RequestsMax is the maximum number of requests in flight, and RequestBytesMax that of
 	// the bytes of their bodies.
 	RequestsMax, RequestBytesMax int64
-	// ReviewMemoryMax is the maximum memory for large reviews, in bytes, beside their
+	// ReviewMemoryMax is the maximum memory for large reviews, in bytes, in addition to their
 	// bodies. 0 means a share of the process' memory limit.
 	ReviewMemoryMax int64
 	// ConnectionsMax is the maximum number of open connections, and

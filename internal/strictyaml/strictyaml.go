@@ -72,8 +72,8 @@ func Parse(file string, content []byte) (*Document, error) {
 }
 
 const (
-	// valuesMax is the maximum number of values in a document, those of aliases counted each
-	// time: a list of 10,000 numbers that another list names 10,000 times is 100,000,000 values.
+	// valuesMax is the maximum number of values in a document. The values of an alias count each time it
+	// is used: a list of 10,000 numbers that another list names 10,000 times has 100,000,000 values.
 	valuesMax = 1 << 20
 	// membersMax is the maximum number of members of a mapping. The time for decoding grows
 	// with the square of it (go.yaml.in/yaml/v3 compares all keys): 0.1 s for so many.

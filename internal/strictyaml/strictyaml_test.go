@@ -114,7 +114,7 @@ func TestDecodeRefuses(t *testing.T) {
 	f("any: &a {x: *a}", "file.yaml:1: any: got an object: yaml: anchor 'a' value contains itself")
 }
 
-// TestLimits parses documents with as many values, members and errors as there may be, and more.
+// TestLimits parses documents with the maximum number of values, members and errors, and more.
 func TestLimits(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()

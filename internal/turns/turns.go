@@ -1,8 +1,8 @@
-// Package turns shares the processors among those who send requests. Work that takes longer than
-// a few milliseconds needs a turn, as requests to kube-apiserver need a seat (API priority and
-// fairness). There are fewer turns than processors, so short work always finds one. The users and
-// namespaces that wait get turns one after the other, however many requests each has sent. What one
-// of them has sent is done in its order.
+// Package turns shares the processors among callers. A caller is a user in a namespace. Work that
+// takes longer than a few milliseconds needs a turn, as requests to kube-apiserver need a seat (API
+// priority and fairness). There are fewer turns than processors, so short work always finds a
+// processor. Callers that wait get turns one after the other, however many requests each has sent.
+// The work of one caller is done in the order of its requests.
 package turns
 
 import (
@@ -19,29 +19,31 @@ import (
 )
 
 const (
-	// FreeMax is how long work may run without a turn. Nearly all reviews are done before:
-	// one takes less than 0.1 ms of a processor, with a hundred policies 0.2 ms.
+	// FreeMax is how long work may run without a turn. Nearly all reviews end sooner: a review
+	// takes less than 0.1 ms of a processor, or 0.2 ms with a hundred policies.
 	FreeMax = 3 * time.Millisecond
 
-	// sliceMax is how long a turn lasts while others wait. It is half of what Go lets a goroutine
-	// run, and 100 that wait all had one after half a second.
+	// sliceMax is how long work keeps a turn while other callers wait. It is half of the time that
+	// Go's scheduler lets a goroutine run. If 100 callers wait, each gets a turn within half a second.
 	sliceMax = 5 * time.Millisecond
 
-	// idleMax is how long a turn stays without a look at the clock while others wait. Whoever has it
-	// waits for something else, such as a backend. Loops look far more often.
+	// idleMax is the time after which a turn is taken back if its work has not called Continue and
+	// others wait. Such work waits for something else, such as a backend. Loops call Continue far
+	// more often.
 	idleMax = 100 * time.Millisecond
 
-	// byteTakes is how long a byte takes of a long value that is decoded into Go types: the worst
-	// Pod took PodSecurityPolicy 0.83 s for 3.4 MB, and the worst claim NodeRestriction 1.4 s for
-	// two of 3.2 MB.
+	// byteTakes is the time to decode a byte of a long value into Go types, in the worst known
+	// cases: PodSecurityPolicy took 0.83 s for a Pod of 3.4 MB, and NodeRestriction 1.4 s for two
+	// claims of 3.2 MB.
 	byteTakes = 250 * time.Nanosecond
 
-	// gapMax is the most that counts between two looks at the clock. Loops look more often. A
-	// longer time was spent waiting for something else, such as a webhook or a processor.
+	// gapMax is the longest time between two calls of Continue that counts as work. Loops call it
+	// more often. If more time has passed, the work has waited for something else, such as a
+	// webhook or a processor.
 	gapMax = time.Millisecond
 )
 
-// A caller is who gets turns: the work of a user in a namespace.
+// A caller is a user in a namespace.
 type caller struct{ user, namespace string }
 
 // Turns are the turns of a process. Several goroutines may use them at the same time.
@@ -52,19 +54,19 @@ type Turns struct {
 
 	mu      sync.Mutex
 	free    int
-	waiting []*queue // one for each caller that waits, the next one first
+	waiting []*queue // one for each caller that waits; the first one is next
 	queues  map[caller]*queue
-	held    map[*Work]time.Time // the works that have a turn, and until when it stays unused
+	held    map[*Work]time.Time // work that has a turn, and when the turn may be taken back
 }
 
-// A queue has the work of one caller that waits, in the order in which it came.
+// A queue has the waiting work of one caller, the oldest first.
 type queue struct {
 	caller caller
-	work   []chan struct{} // closed when it has a turn
+	work   []chan struct{} // each is closed when its work gets a turn
 }
 
-// New returns the turns of a process: one fewer than it has processors, but at least one. It makes
-// their series in set.
+// New returns the turns of a process: one fewer than its processors, but at least one. It adds their
+// metrics to set.
 func New(set *metrics.Set) *Turns { return newTurns(max(runtime.GOMAXPROCS(0)-1, 1), time.Now, set) }
 
 func newTurns(n int, now func() time.Time, set *metrics.Set) *Turns {
@@ -74,7 +76,7 @@ func newTurns(n int, now func() time.Time, set *metrics.Set) *Turns {
 	}
 }
 
-// take waits for a turn. It returns the error of ctx if that ends before.
+// take waits for a turn. If ctx ends first, it returns the error of ctx.
 func (t *Turns) take(ctx context.Context, of caller) error {
 	t.mu.Lock()
 	t.takeBackLocked()
@@ -90,8 +92,8 @@ func (t *Turns) take(ctx context.Context, of caller) error {
 	return t.wait(ctx, of, granted)
 }
 
-// pass gives the turn of w to the next caller, if another one waits, and waits for the next turn
-// of its own caller. It returns the error of ctx if that ends before: then the turn is lost.
+// pass gives the turn of w to the next caller if another caller waits, and then waits for the next
+// turn of its own caller. If ctx ends first, it returns the error of ctx, and w has no turn.
 func (t *Turns) pass(ctx context.Context, w *Work, of caller) error {
 	t.mu.Lock()
 	if _, has := t.held[w]; !has {
@@ -112,8 +114,8 @@ func (t *Turns) pass(ctx context.Context, w *Work, of caller) error {
 	return t.wait(ctx, of, granted)
 }
 
-// hold records until when w, which has a turn, keeps it without a look at the clock. It returns
-// false if the turn was taken back.
+// hold sets the time until which w keeps its turn without calling Continue. It returns false if the
+// turn was taken back. isNew says that w has just got the turn.
 func (t *Turns) hold(w *Work, until time.Time, isNew bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +136,8 @@ func (t *Turns) release(w *Work) {
 	}
 }
 
-// takeBackLocked gives turns to others that nobody uses.
+// takeBackLocked takes back the turns of work that has not called Continue in time, and gives them
+// to waiting callers.
 func (t *Turns) takeBackLocked() {
 	now := t.now()
 	for w, until := range t.held {
@@ -145,7 +148,7 @@ func (t *Turns) takeBackLocked() {
 	}
 }
 
-// queue returns the queue of a caller. A new one is behind all others.
+// queue returns the queue of a caller. A new queue is the last one that gets a turn.
 func (t *Turns) queue(of caller) *queue {
 	q := t.queues[of]
 	if q == nil {
@@ -172,14 +175,15 @@ func (t *Turns) wait(ctx context.Context, of caller, granted chan struct{}) erro
 		case <-ctx.Done():
 			t.givenUp.Inc()
 			if !t.forget(of, granted) {
-				t.give() // it was granted at the same time
+				t.give() // the work got a turn at the same time, and does not need it
 			}
 			return ctx.Err()
 		}
 	}
 }
 
-// forget removes work that does not wait any longer. It returns false if it has a turn.
+// forget removes work that stops waiting from its queue. It returns false if the work already got a
+// turn.
 func (t *Turns) forget(of caller, granted chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,8 +198,8 @@ func (t *Turns) forget(of caller, granted chan struct{}) bool {
 	return i >= 0
 }
 
-// give gives a turn to the first work of the next caller. A caller with more work goes behind
-// all others.
+// give gives a turn to the oldest work of the next caller. A caller with more work becomes the last
+// one.
 func (t *Turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +210,7 @@ func (t *Turns) giveLocked() {
 	for len(t.waiting) > 0 {
 		q := t.waiting[0]
 		t.waiting = t.waiting[1:]
-		if len(q.work) == 0 { // all of it was forgotten
+		if len(q.work) == 0 { // all its work stopped waiting
 			delete(t.queues, q.caller)
 			continue
 		}
@@ -222,7 +226,7 @@ func (t *Turns) giveLocked() {
 	t.free++
 }
 
-// Key is the context key of the *Work that a context is about.
+// Key is the key of the *Work in a context.
 type Key struct{}
 
 // Work is the work for one request. Only one goroutine at a time may use it. The zero Work needs
@@ -230,13 +234,13 @@ type Key struct{}
 type Work struct {
 	turns     *Turns
 	requester cluster.Requester
-	looked    time.Time     // at the clock
-	ran       time.Duration // in all
-	slice     time.Duration // with this turn
+	looked    time.Time     // the time of the last call of Continue
+	ran       time.Duration // since Begin
+	slice     time.Duration // since the work got its turn
 	hasTurn   bool
 }
 
-// Begin begins work for a requester, who is asked when the work needs a turn.
+// Begin begins work for a requester. r.Requester is called when the work needs a turn.
 func (t *Turns) Begin(r cluster.Requester) Work { return Work{turns: t, requester: r} }
 
 // Of returns the Work of a context; nil if it has none.
@@ -245,9 +249,9 @@ func Of(ctx context.Context) *Work {
 	return w
 }
 
-// Continue is called in loops that may run long, in place of ctx.Err. Work that has run for a
-// while waits here for its turn. The error is that of ctx. Whoever calls Continue calls Leave
-// after the loop, and before it waits for something else. Otherwise others get the turn later.
+// Continue is called in loops that may run long, instead of ctx.Err. Work that has run for longer
+// than FreeMax waits here for a turn. The error is that of ctx. The caller must call Leave after the
+// loop, and before it waits for something else; otherwise other work gets the turn later.
 func (w *Work) Continue(ctx context.Context) error {
 	if err := ctx.Err(); err != nil || w == nil || w.turns == nil {
 		return err
@@ -265,8 +269,9 @@ func (w *Work) Continue(ctx context.Context) error {
 	return w.turn(ctx, 0)
 }
 
-// Begin is called before work on so many bytes of a value that does not call Continue, if it takes
-// longer than work may take without a turn. It waits for one, which stays for that time.
+// Begin is called before work that does not call Continue, such as decoding a value with so many
+// bytes, if it may take longer than FreeMax. It waits for a turn. The work keeps the turn for the time
+// that it takes by byteTakes.
 func (w *Work) Begin(ctx context.Context, bytes int) error {
 	if err := ctx.Err(); err != nil || w == nil || w.turns == nil {
 		return err
@@ -276,8 +281,8 @@ func (w *Work) Begin(ctx context.Context, bytes int) error {
 	return w.turn(ctx, takes)
 }
 
-// turn has the work have a turn, for which it may wait. It keeps it for so long, and idleMax
-// more, without a look at the clock.
+// turn waits until the work has a turn. The work keeps it for the duration takes plus idleMax without
+// calling Continue.
 func (w *Work) turn(ctx context.Context, takes time.Duration) (err error) {
 	w.hasTurn = w.hasTurn && w.turns.hold(w, w.turns.now().Add(takes+idleMax), false)
 	if w.hasTurn && w.slice <= sliceMax {
@@ -296,8 +301,8 @@ func (w *Work) turn(ctx context.Context, takes time.Duration) (err error) {
 	return err
 }
 
-// Need waits for a turn for work of the context that has run for longer than FreeMax. The error is that
-// of ctx.
+// Need waits for a turn for the Work of ctx, as if it had already run for longer than FreeMax. The error
+// is that of ctx.
 func Need(ctx context.Context) error {
 	w := Of(ctx)
 	if w != nil {
@@ -306,7 +311,8 @@ func Need(ctx context.Context) error {
 	return w.Continue(ctx)
 }
 
-// HasTurn reports whether the work has a turn, which it may have lost without having noticed.
+// HasTurn reports whether the work has a turn. The turn may have been taken back since the last call of
+// Continue.
 func (w *Work) HasTurn() bool { return w.hasTurn }
 
 // Leave gives the turn back, if the work has one.

@@ -9,12 +9,12 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// A clock is a time that tests move.
+// A clock is a clock that tests set.
 type clock struct{ now time.Time }
 
 func (c *clock) read() time.Time { return c.now }
 
-// run has work run for so long: it looks at the clock each time that counts fully.
+// run runs work for the duration d. It calls Continue after each gapMax, so that all of d counts.
 func (c *clock) run(t *testing.T, ctx context.Context, w *Work, d time.Duration) error {
 	t.Helper()
 	for ; d > 0; d -= gapMax {
@@ -32,7 +32,7 @@ type user string
 // Requester implements cluster.Requester.
 func (u user) Requester() (name, namespace string) { return string(u), "" }
 
-// join has work of a caller wait.
+// join adds waiting work of a caller.
 func join(all *Turns, of caller, granted chan struct{}) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -40,7 +40,7 @@ func join(all *Turns, of caller, granted chan struct{}) {
 	q.work = append(q.work, granted)
 }
 
-// begun returns work of a caller that has looked at the clock once.
+// begun returns work of a caller that has called Continue once.
 func begun(t *testing.T, all *Turns, name string) *Work {
 	t.Helper()
 	w := all.Begin(user(name))
@@ -50,7 +50,7 @@ func begun(t *testing.T, all *Turns, name string) *Work {
 	return &w
 }
 
-// TestFree has work run without a turn for less than FreeMax, as much, and more.
+// TestFree tests that work needs a turn only after more than FreeMax.
 func TestFree(t *testing.T) {
 	for more := -1; more <= 1; more++ {
 		c := new(clock)
@@ -69,7 +69,7 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// TestGap counts little of a long time between two looks.
+// TestGap tests that only gapMax counts of a longer time between two calls of Continue.
 func TestGap(t *testing.T) {
 	c := &clock{time.Unix(1, 0)}
 	w := begun(t, newTurns(1, c.read, metrics.NewSet()), "a")
@@ -79,7 +79,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestSlice has work keep its turn until others wait, and its slice is over.
+// TestSlice tests that work keeps its turn until another caller waits and sliceMax is over.
 func TestSlice(t *testing.T) {
 	c := &clock{time.Unix(1, 0)}
 	all := newTurns(1, c.read, metrics.NewSet())
@@ -90,7 +90,7 @@ func TestSlice(t *testing.T) {
 	other := make(chan struct{})
 	join(all, caller{user: "b"}, other)
 	own := make(chan struct{})
-	join(all, caller{user: "a"}, own) // behind it, for which it does not stop
+	join(all, caller{user: "a"}, own) // later work of the same caller, for which w does not stop
 	w.slice = sliceMax - gapMax
 	if err := c.run(t, t.Context(), w, gapMax); err != nil || !w.hasTurn {
 		t.Errorf("got %v, a turn %v, want it until its end", err, w.hasTurn)
@@ -100,7 +100,7 @@ func TestSlice(t *testing.T) {
 	if err := c.run(t, ended, w, gapMax); !errors.Is(err, context.Canceled) || w.hasTurn {
 		t.Errorf("got %v, a turn %v, want to wait behind the other until the context ends", err, w.hasTurn)
 	}
-	all.give() // the other's
+	all.give() // the turn of the other caller
 	select {
 	case <-own:
 	default:
@@ -111,7 +111,8 @@ func TestSlice(t *testing.T) {
 	}
 }
 
-// TestOrder has work that gave its turn to another caller continue before later work of its own.
+// TestOrder tests that work that gave its turn to another caller continues before later work of the
+// same caller.
 func TestOrder(t *testing.T) {
 	all := newTurns(0, time.Now, metrics.NewSet())
 	later, other := make(chan struct{}), make(chan struct{})
@@ -137,7 +138,7 @@ func TestOrder(t *testing.T) {
 	<-later
 }
 
-// TestFair gives turns to one caller after the other, and in the order of each one's work.
+// TestFair tests that callers get turns one after the other, and the oldest work of each caller first.
 func TestFair(t *testing.T) {
 	all := newTurns(0, time.Now, metrics.NewSet())
 	var order []string
@@ -168,7 +169,7 @@ func TestFair(t *testing.T) {
 	}
 }
 
-// TestNamespaces has work of a user in another namespace not wait behind the first.
+// TestNamespaces tests that work of a user does not wait for work of the same user in another namespace.
 func TestNamespaces(t *testing.T) {
 	all := newTurns(0, time.Now, metrics.NewSet())
 	first, second, other := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -186,8 +187,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestForget has work that ended not get a turn, and one that gets it at the same time give it
-// back.
+// TestForget tests that work that stopped waiting gets no turn, and that forget reports work that got
+// one at the same time.
 func TestForget(t *testing.T) {
 	all := newTurns(0, time.Now, metrics.NewSet())
 	first, second := make(chan struct{}), make(chan struct{})
@@ -210,7 +211,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestAll has more work than turns, of which all gets done.
+// TestAll tests that all work ends if there is more work than turns.
 func TestAll(t *testing.T) {
 	all := newTurns(2, func() time.Time { return time.Now().Add(0) }, metrics.NewSet())
 	done := make(chan error)
@@ -239,7 +240,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestNone has a context without Work, and the zero Work, not wait.
+// TestNone tests that a context without Work, and the zero Work, do not wait.
 func TestNone(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -254,8 +255,8 @@ func TestNone(t *testing.T) {
 	}
 }
 
-// TestIdle has a turn of which nobody makes use go to other work, at the end of the time that it
-// stays, and right behind. The first work waits for another turn then.
+// TestIdle tests that an unused turn is taken back after idleMax, and not before, and that its work
+// then waits for another turn.
 func TestIdle(t *testing.T) {
 	for more := range time.Duration(3) {
 		c := &clock{time.Unix(1, 0)}
@@ -291,7 +292,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestIdleWhileWaiting has work that waits get the turn of which nobody makes use any more.
+// TestIdleWhileWaiting tests that waiting work gets a turn that is no longer used.
 func TestIdleWhileWaiting(t *testing.T) {
 	all := newTurns(1, time.Now, metrics.NewSet())
 	for _, name := range []string{"a", "b"} {
@@ -303,7 +304,7 @@ func TestIdleWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestBegin has work on a long value keep its turn for the time that it takes.
+// TestBegin tests that work on a long value keeps its turn for the time that the value takes.
 func TestBegin(t *testing.T) {
 	c := &clock{time.Unix(1, 0)}
 	all := newTurns(1, c.read, metrics.NewSet())

@@ -25,7 +25,7 @@ spec:
 
 const deniedConverted = "ValidatingAdmissionPolicy 'no-latest' with binding 'no-latest' denied request: images must have a version"
 
-// TestConvert reviews with a policy of Kyverno, with what it is converted to, and with that of a folder of manifests.
+// TestConvert reviews with a policy of Kyverno, with its translation, and with the translation of a folder.
 func TestConvert(t *testing.T) {
 	t.Chdir(t.TempDir())
 	servertest.WriteFile(t, "latest.yaml", kyvernoLatest)

@@ -27,11 +27,11 @@ const (
 
 const emulatedUsage = "minor release of Kubernetes to behave as, as 1.34; if empty, that of the API server, or the newest without one"
 
-// emulated is the release of Kubernetes that plugins behave as.
+// emulated is the release of Kubernetes as which plugins behave.
 type emulated struct {
 	flag    string
 	inUse   atomic.Pointer[admission.Version] // nil before the first plugins are made
-	changed wake.Signal                       // the version of the API server is another one
+	changed wake.Signal                       // the version of the API server has changed
 	log     *slog.Logger
 
 	mu sync.Mutex // for the following fields
@@ -39,8 +39,8 @@ type emulated struct {
 	own   bool
 	asker *cluster.VersionAsker // nil without an API server
 
-	// answered are the version of the API server, and a newer one that all answers have named
-	// since; newer counts these.
+	// answered is the version of the API server. pending is a newer one that the last answers
+	// name; newer is the number of these answers.
 	answered, pending admission.Version
 	newer             int
 	warned            string // the last warning
@@ -76,14 +76,14 @@ func (e *emulated) current() admission.Version {
 	return admission.Newest()
 }
 
-// connect makes the asker, and asks once. Without an API server, the newest version stays.
+// connect creates the asker and asks once. Without an API server, the version is the newest one.
 func (e *emulated) connect(ctx context.Context, c *knownCluster) {
 	if c.dir != "" || c.imagined && c.kubeconfig == "" {
 		return
 	}
 	config, err := cluster.RESTConfig(c.kubeconfig)
 	if err != nil {
-		return // who needs the API server says so
+		return // plugins that need the API server report the error
 	}
 	if e.asker, err = cluster.NewVersionAsker(config); err != nil {
 		e.warn(ctx, "cannot ask the API server for its version", err.Error())
@@ -105,7 +105,7 @@ func (e *emulated) ask(ctx context.Context) (admission.Version, error) {
 	return e.parse(ctx, text)
 }
 
-// parse warns once of a version that cannot be emulated.
+// parse parses a version. It warns once of a version that cannot be emulated.
 func (e *emulated) parse(ctx context.Context, text string) (admission.Version, error) {
 	v, known, err := admission.ParseVersion(text)
 	if err == nil && !known {
@@ -139,7 +139,7 @@ func (e *emulated) start(ctx context.Context, set *metrics.Set) {
 	}()
 }
 
-// follow asks the API server, unless somebody chose a version.
+// follow asks the API server for its version, unless the flag or the configuration file names one.
 func (e *emulated) follow(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -152,8 +152,8 @@ func (e *emulated) follow(ctx context.Context) {
 	}
 }
 
-// hear takes an answer of the API server. It reports whether the version changed: to an older one
-// at once, to a newer one after enough answers.
+// hear processes an answer of the API server, and reports whether the version changed. It changes to an
+// older version at once, and to a newer one after enough answers.
 func (e *emulated) hear(v admission.Version) (changed bool) {
 	switch {
 	case v == e.answered:

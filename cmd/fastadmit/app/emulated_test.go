@@ -16,8 +16,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
-// TestEmulatedHears expects that a newer version is taken after enough equal answers in a row, and
-// an older one at once.
+// TestEmulatedHears checks that a newer version is adopted after enough equal answers in a row, and an
+// older version at once.
 func TestEmulatedHears(t *testing.T) {
 	parse := func(text string) admission.Version {
 		v, _, err := admission.ParseVersion(text)
@@ -46,7 +46,7 @@ func TestEmulatedHears(t *testing.T) {
 	hear("1.34", "1.34", true) // back
 }
 
-// TestEmulatedFollows upgrades an API server, and takes it back.
+// TestEmulatedFollows upgrades an API server and downgrades it again.
 func TestEmulatedFollows(t *testing.T) {
 	var version atomic.Pointer[string] // nil while the API server does not answer
 	answers := func(minor string) { version.Store(&minor) }
@@ -98,7 +98,7 @@ func TestEmulatedFollows(t *testing.T) {
 	follows(1, "1.34", true)
 	chosen("1.33", "1.33") // the configuration file names one
 	answers("36")
-	follows(emulatedAgreeMin, "1.34", false) // nobody asks while the file does
+	follows(emulatedAgreeMin, "1.34", false) // the API server is not asked while the file names a version
 	follows(emulatedAgreeMin, "1.36", true)
 	e.flag = "1.35"
 	chosen("1.33", "1.35")

@@ -17,7 +17,7 @@ const (
 	imagesHead = `{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1alpha1","metadata":{},"spec":`
 )
 
-// images returns an ImageReview for an image.
+// imageQuestion returns an ImageReview for an image.
 func imageQuestion(image string) []byte {
 	return []byte(imagesHead + `{"containers":[{"image":"` + image + `"}],"namespace":"shop"},"status":{"allowed":false}}`)
 }

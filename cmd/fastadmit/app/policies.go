@@ -51,7 +51,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 // usePolicies evaluates the policies among given, which enables their plugins, and
 // those among the input if the plugins are enabled. Parameters are taken from all of
 // these objects, and from those of the state of the cluster. It returns the other
-// objects of given, and what of the policies of other engines has no translation.
+// objects of given, and errors about policies of other engines without a translation.
 func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others []manifest.Item, errs []error) {
 	translated, errs := r.policies.AddForeign(given)
 	if r.policies.Add(given)+translated > 0 {

@@ -40,7 +40,7 @@ type reloader struct {
 	watched map[string]os.FileInfo // the folders at the time when the watch began
 	parts   []*part
 
-	changed  wake.Signal  // sent when the API server has another version
+	changed  wake.Signal  // sent when the version of the API server changes
 	rules    wake.Signal  // sent when plugins need other reviews
 	register func() error // registers the webhooks again
 }
@@ -181,7 +181,7 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 	r.report(p, err)
 }
 
-// report logs and counts what became of a part that was read again.
+// report logs and counts the result of reading a part again.
 func (r *reloader) report(p *part, err error) {
 	if err != nil {
 		text := err.Error()

@@ -94,7 +94,7 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 		return fmt.Errorf("--output: %w", err)
 	}
 	o := &replay.Options{Tree: r.trees(), Stdin: cmd.InOrStdin()}
-	before := r.before() // of the flags, before they are used
+	before := r.before() // copies the flags before readyToReplay changes them
 	prepared, leftOut, err := r.readyToReplay(cmd.Context())
 	if err != nil {
 		return err
@@ -134,8 +134,7 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// before returns the options for --against-config. Of the other flags, it has those of the cluster
-// and of who is trusted.
+// before returns the options for --against-config, with the flags for the cluster and for trust.
 func (r *replayOptions) before() *reviewOptions {
 	own := *r.options
 	before := &reviewOptions{
@@ -149,11 +148,11 @@ func (r *replayOptions) before() *reviewOptions {
 	return before
 }
 
-// readyToReplay returns the options of reviews with the plugins, without those that count or
-// write, whose names it returns.
+// readyToReplay returns the options of reviews with all plugins, except those that count or write. leftOut
+// are the names of these.
 func (r *reviewOptions) readyToReplay(ctx context.Context) (o *review.Options, leftOut []string, err error) {
 	r.keep = func(p *admission.Plugin) bool {
-		// Those that call others are refused, or asked with dry runs.
+		// Plugins that call servers are not left out: they are an error, or get dry runs.
 		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun && !p.Calls
 		if counts {
 			leftOut = append(leftOut, p.Name)
@@ -174,7 +173,7 @@ func (r *reviewOptions) readyToReplay(ctx context.Context) (o *review.Options, l
 	return o, leftOut, failed(r.cluster.put(state))
 }
 
-// replayNotes say what is not as it was when the reviews were recorded.
+// replayNotes describe what differs from the time of the recording.
 func (r *replayOptions) replayNotes(o *replay.Options) (notes []string) {
 	if len(o.LeftOut) > 0 {
 		notes = append(notes, fmt.Sprintf("plugins that count or write are left out, and reviews that they denied are skipped: %s", strings.Join(o.LeftOut, ", ")))
@@ -198,7 +197,7 @@ func (r *replayOptions) replayNotes(o *replay.Options) (notes []string) {
 	return notes
 }
 
-// replayProgress shows on a terminal how many reviews were asked.
+// replayProgress shows the number of repeated reviews on a terminal.
 func replayProgress(terminal io.Writer) func(int64) {
 	if terminal == nil {
 		return nil

@@ -34,8 +34,8 @@ func replayed(t *testing.T, stdin string, code int, want []string, args ...strin
 	return stdout
 }
 
-// recordTraffic returns a folder with recordings of the Pods and Services of the corpus, as a
-// server with these plugins answered them.
+// recordTraffic records how a server with these plugins answers the reviews of Pods and Services in the
+// corpus. It returns the folder.
 func recordTraffic(t *testing.T, plugins string) (dir string, reviews int) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "recordings")
@@ -85,7 +85,7 @@ func TestReplay(t *testing.T) {
 	if got := report.Summary.Replay; got.Reviews != reviews || got.Differing != reviews {
 		t.Errorf("got the counts %+v, want %d", got, reviews)
 	}
-	// The archive has the same.
+	// The archive has the same recordings.
 	archive, _, code := execute("", "recordings", dir)
 	if code != 0 {
 		t.Fatalf("recordings: got exit code %d", code)
@@ -126,7 +126,7 @@ func TestRecordFailure(t *testing.T) {
 	}
 }
 
-// TestReplayBroken replays recordings that are cut, or that somebody made up.
+// TestReplayBroken replays truncated and forged recordings.
 func TestReplayBroken(t *testing.T) {
 	dir, _ := recordTraffic(t, "AlwaysPullImages")
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -159,7 +159,7 @@ func TestReplayBroken(t *testing.T) {
 	f(string(review), strings.Replace(string(answer), `"decision":"allowed"`, `"decision":"denied"`, 1), "contradicts itself")
 }
 
-// auditLog has events of kube-apiserver: one of each kind that is told apart.
+// auditLog has events of kube-apiserver: one of each kind that replay distinguishes.
 var auditLog = auditEvent("Request", "RequestReceived", `"verb":"create"`) +
 	auditEvent("Metadata", "ResponseComplete", `"verb":"get","objectRef":{"resource":"pods"},"responseStatus":{"code":200}`) +
 	serviceEvent("create", `"code":201`, `{"externalIPs":["192.0.2.1"]}`) +
@@ -205,7 +205,8 @@ func TestReplayManifests(t *testing.T) {
 	replayed(t, manifests, 2, []string{"there is no answer to compare with"}, "-", "--enable-admission-plugins=AlwaysPullImages")
 }
 
-// TestReplayQuota skips what a plugin denied that counts, and says that it is left out.
+// TestReplayQuota checks that denials of a plugin that counts are skipped, and that the output says that the
+// plugin is left out.
 func TestReplayQuota(t *testing.T) {
 	dir := t.TempDir()
 	servertest.WriteFile(t, filepath.Join(dir, "a.json"), string(corpus.MustRead(servertest.PodCreate)))
@@ -218,7 +219,7 @@ func TestReplayQuota(t *testing.T) {
 		dir, "--enable-admission-plugins=AlwaysPullImages,ResourceQuota")
 }
 
-// TestReplayHostile has names that terminals and GitHub take for something else.
+// TestReplayHostile has names that terminals and GitHub would interpret as commands.
 func TestReplayHostile(t *testing.T) {
 	dir := t.TempDir()
 	servertest.WriteFile(t, filepath.Join(dir, "a.json"),
@@ -240,7 +241,7 @@ func TestReplayHostile(t *testing.T) {
 	}
 }
 
-// TestRecordings has files of others in the folder, which are not written.
+// TestRecordings has other files in the folder, which are not part of the archive.
 func TestRecordings(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b.json", "b.answer", ".unfinished-c.json", "d.txt"} {

@@ -43,9 +43,9 @@ type selection struct {
 	// images is true for a command that also serves ImageReviews. It needs no enabled
 	// plugin.
 	images bool
-	// untrusted is true if a stranger may have written the configuration. Then a plugin
-	// that calls the addresses in it is an error, unless allowCalls is true, and so is a
-	// link out of a folder, unless allowOutside is true.
+	// untrusted is true if a stranger may have written the configuration. Then plugins
+	// that call the addresses in it are errors, unless allowCalls is true. Links out of a
+	// folder are errors, unless allowOutside is true.
 	untrusted, allowCalls, allowOutside bool
 	// tree has the files of the configuration.
 	tree files.Tree
@@ -229,7 +229,7 @@ func refuseCalls(table []admission.Plugin, enabled map[string]admission.Enabled,
 	return errors.Join(errs...)
 }
 
-// addTrustFlags adds the flags that allow more to a command whose input may be a stranger's.
+// addTrustFlags adds the flags for trust to a command whose input a stranger may have written.
 func (s *selection) addTrustFlags(flags *pflag.FlagSet) {
 	s.untrusted = true
 	flags.BoolVar(&s.allowOutside, "allow-files-outside", false,

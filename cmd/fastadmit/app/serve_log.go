@@ -10,10 +10,10 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
-// logLibraries has libraries write to w what they log: client-go, by klog, and net/http, by package
-// log. They would write to the standard error themselves, as text, as often as a backend or an API
-// server causes it, and they would wait if nobody reads it. Their lines have a limit of their own, so
-// that they do not keep others out. The returned function ends that.
+// logLibraries redirects the logs of libraries to w: client-go logs through klog, net/http through package
+// log. Otherwise they would write text to the standard error, as often as a backend or an API server
+// causes it, and would block if it is not read. A limit of their own keeps them from crowding out other
+// lines. end restores the loggers.
 func logLibraries(w io.Writer) (end func()) {
 	before, output, flags := slog.Default(), log.Writer(), log.Flags()
 	own := server.NewLog(w)

@@ -14,7 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestLogLibraries has libraries log what a backend sent, more often than the log takes.
+// TestLogLibraries has libraries log texts of a backend, more often than the log's limiter allows.
 func TestLogLibraries(t *testing.T) {
 	const hostile = "a\nb\x1b[2J\u009b\u202e\u200b"
 	var b bytes.Buffer

@@ -18,22 +18,23 @@ import (
 )
 
 const (
-	// servedInterval is how often the API server is asked which resources it serves: an upgrade,
-	// after which it serves others, takes longer.
+	// servedInterval is how often fastadmit asks the API server which resources it serves. They
+	// change with an upgrade, which takes longer.
 	servedInterval = 10 * time.Minute
 
-	// servedMax is how long that may take: there are some ten requests.
+	// servedMax is how long these requests may take: there are some ten.
 	servedMax = time.Minute
 )
 
-// servedCheck finds out whether the API server serves what the rules of the plugins name. Requests
-// for other versions pass without a sound.
+// servedCheck finds out whether the API server serves the resources that the rules of the
+// plugins name. If it serves them only in other versions, their requests pass without a review
+// and without an error.
 type servedCheck struct {
 	cluster *knownCluster
 	log     *slog.Logger
-	changed wake.Signal // the plugins are others
+	changed wake.Signal // sent when the plugins change
 	about   atomic.Pointer[string]
-	passes  atomic.Int64 // how many resources no plugin gets that it is for
+	passes  atomic.Int64 // the number of resources whose requests pass without the plugins that are for them
 }
 
 func newServedCheck(c *knownCluster, log *slog.Logger, set *metrics.Set) *servedCheck {
@@ -74,7 +75,7 @@ func (s *servedCheck) start(ctx context.Context, plugins func() []*admission.Plu
 	return nil
 }
 
-// ask asks once, and logs what is new.
+// ask sends the requests once, and logs the findings if they changed.
 func (s *servedCheck) ask(ctx context.Context, d registration.Discovery, plugins []*admission.Plugin) {
 	ctx, cancel := context.WithTimeout(ctx, servedMax)
 	defer cancel()
@@ -100,7 +101,7 @@ func (s *servedCheck) ask(ctx context.Context, d registration.Discovery, plugins
 	}
 	for _, u := range found {
 		level := slog.LevelWarn
-		if !u.Passes && isOnByDefault(plugins, u.Plugin) { // for a feature that the cluster does not have
+		if !u.Passes && isOnByDefault(plugins, u.Plugin) { // the rule is for a feature that the cluster lacks
 			level = slog.LevelInfo
 		}
 		s.log.Log(ctx, level, "the API server does not serve what the rules of a plugin name", "plugin", u.Plugin, "reason", u.About)

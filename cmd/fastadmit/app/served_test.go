@@ -32,8 +32,8 @@ func (b bundles) Resources(context.Context, schema.GroupVersion) (*metav1.APIRes
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "bundles"}}}, nil
 }
 
-// TestServed has an API server serve other versions than the rules name: the log, /readyz and a
-// metric say so, once.
+// TestServed has an API server that serves other versions than the rules name. The log, /readyz and a
+// metric report that, the log only once.
 func TestServed(t *testing.T) {
 	var log strings.Builder
 	set := metrics.NewSet()

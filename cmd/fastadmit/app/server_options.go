@@ -75,7 +75,7 @@ func recordSettings(flags *pflag.FlagSet, given, file *config.Record) (*config.R
 	return &settings, nil
 }
 
-// newRecorder returns what records reviews, nil if nothing is recorded.
+// newRecorder returns a Recorder, nil if nothing is recorded.
 func newRecorder(r *config.Record, log *slog.Logger, set *metrics.Set) *recording.Recorder {
 	if r.Dir == "" {
 		return nil

@@ -113,7 +113,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 		},
 		namespace: s.Namespace, operation: string(s.Operation), user: s.User, noPods: !s.WorkloadPods, bindPolicies: s.BindPolicies,
 	}
-	if !t.trust.allowCalls { // by which a configuration can read any file
+	if !t.trust.allowCalls { // with calls, a configuration can read any file
 		r.tree = s.Tree
 	}
 	o, err := r.prepared()

@@ -68,7 +68,7 @@ func newTrap(t *testing.T) *trap {
 	return x
 }
 
-// suites writes a suite for each plugin that calls somebody, and its configuration.
+// suites writes a suite and a configuration for each plugin that calls a server.
 func (x *trap) suites(t *testing.T, url, dir string) {
 	t.Helper()
 	webhooks := func(dir, kubeconfig string) string {
@@ -99,8 +99,8 @@ func (x *trap) suites(t *testing.T, url, dir string) {
 	}
 }
 
-// TestUntrusted shows that review and test call nobody, send nothing and run nothing because
-// of what their input says, unless the user allows it.
+// TestUntrusted checks that review and test call no server and run no command that their input names,
+// unless the user allows it.
 func TestUntrusted(t *testing.T) {
 	t.Chdir(t.TempDir())
 	x := newTrap(t)
@@ -137,13 +137,13 @@ func TestUntrusted(t *testing.T) {
 	f("validating", "ValidatingAdmissionWebhook", "Bearer secret")
 	f("mutating", "MutatingAdmissionWebhook", "Bearer secret")
 	f("validating-nobody", "ValidatingAdmissionWebhook", "")
-	// What names no address is as before.
+	// Files that name no address work as before.
 	reviewed(t, "", 0, []string{"2 allowed"}, nil,
 		"pod.yaml", "--enable-admission-plugins=ValidatingAdmissionWebhook,MutatingAdmissionWebhook")
 }
 
-// TestFilesOutside shows that review and test read no file outside of what the command line
-// names because of what a stranger's files say, unless the user allows it.
+// TestFilesOutside checks that review and test do not read files that only a stranger's files name: the
+// command line must name them or their folder, or the user must allow it.
 func TestFilesOutside(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, dir := range []string{"tree", "state", "policies", "manifests"} {

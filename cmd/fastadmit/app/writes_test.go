@@ -47,7 +47,7 @@ func TestUnauthenticatedWrites(t *testing.T) {
 	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--managed-path-token=false")
 	f(refused, "--enable-admission-plugins=ResourceQuota", managed, "--webhook-configurations=mutating/a")
 
-	// The ways out. An invalid authority is found before, a missing kube-apiserver after this check.
+	// Settings that pass this check. An invalid authority is found before it, a missing kube-apiserver after it.
 	f([]string{"cannot manage certificates: cluster state: this process does not run in a Pod"},
 		"--enable-admission-plugins=ResourceQuota", managed, "--cert-secret-namespace=a")
 	f([]string{"got no certificate"}, "--enable-admission-plugins=ResourceQuota", "--client-ca-file="+servertest.TempFile(t, "ca", ""))

@@ -16,21 +16,21 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// otherBytesMax is the longest answer that is not a JSON object and is decoded all the same: several
-// times that of a backend which answers in YAML.
+// otherBytesMax is the longest answer that is decoded although it is not a JSON object: several times
+// that of a backend which answers in YAML.
 const otherBytesMax = 16 << 10
 
-// anchor is in all YAML with anchors, whose aliases can make megabytes of a few KiB.
+// anchor occurs in all YAML with anchors. Aliases of anchors can turn a few KiB into megabytes.
 var anchor = []byte("&")
 
 // listedMax is how many elements of all lists of an answer are decoded. Later ones are dropped.
-// Of warnings 4,096 characters reach the user, of causes 24 KiB, so at most 1,755, and of audit
-// annotations 32 KiB. An answer of 8 MiB has 2,800,000 elements of three bytes, which took
-// 555 MiB as causes.
+// Users get at most 4,096 characters of warnings, 24 KiB of causes, which are at most 1,755, and
+// 32 KiB of audit annotations. An answer of 8 MiB can have 2,800,000 elements of three bytes; decoded
+// as causes, they took 555 MiB.
 const listedMax = 4096
 
-// A Fields says which members of an object are decoded. A member with nil Fields is decoded as
-// it is, so it must not be a list or a map.
+// Fields are the members of an object that are decoded. A member with nil Fields is decoded
+// completely, so it must not be a list or a map.
 type Fields map[string]Fields
 
 // Listed are the Fields of a list, or of a map with keys that the server chooses.
@@ -46,8 +46,8 @@ func Status() Fields {
 
 var errNoObject = errors.New("the answer is not a JSON object")
 
-// Append appends to dst the part of text, a JSON object, that f names. Members of other names are
-// dropped, as decoding does. It returns an error if text is not JSON.
+// Append appends the members of text, a JSON object, that f names to dst. Other members are
+// dropped, as decoding would do. It returns an error if text is not JSON.
 func (f Fields) Append(dst, text []byte) ([]byte, error) {
 	if !json.Valid(text) {
 		var syntax struct{}
@@ -64,10 +64,10 @@ func (f Fields) Append(dst, text []byte) ([]byte, error) {
 	return a.dst, o.Err()
 }
 
-// An appender appends a part of an answer to dst, with so many elements of lists left.
+// An appender appends a part of an answer to dst.
 type appender struct {
 	dst  []byte
-	left int
+	left int // elements of lists that may still be appended
 }
 
 func (a *appender) members(v codec.Value, f Fields) {
@@ -94,7 +94,7 @@ func (a *appender) value(v codec.Value, f Fields) {
 		a.dst = v.AppendJSON(a.dst)
 	case len(f) > 0 && v.Kind() == codec.KindObject:
 		a.members(v, f)
-	case len(f) > 0: // a list where an object is wanted, which decoding refuses
+	case len(f) > 0: // a list instead of an object: decoding returns an error
 		a.dst = append(a.dst, "[]"...)
 	default:
 		a.listed(v)
@@ -120,9 +120,9 @@ func (a *appender) listed(v codec.Value) {
 	a.dst = append(a.dst, brackets[1])
 }
 
-// NewSerializer returns a serializer for the types of scheme that decodes the Fields of answers
-// which are JSON objects. Others, such as YAML, which client-go accepts too, are decoded as they are
-// if they are short and have no anchors, and are errors otherwise.
+// NewSerializer returns a serializer for the types of scheme. Of an answer that is a JSON object, it
+// decodes only the Fields. Client-go also accepts other formats, such as YAML: these are decoded
+// completely if they are short and have no anchors, and are errors otherwise.
 func NewSerializer(scheme *runtime.Scheme, f Fields, versions ...schema.GroupVersion) runtime.NegotiatedSerializer {
 	codecs := serializer.NewCodecFactory(scheme).LegacyCodec(versions...)
 	return serializer.NegotiatedSerializerWrapper(runtime.SerializerInfo{Serializer: bounded{codecs, f}})

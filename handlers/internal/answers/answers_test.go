@@ -13,7 +13,7 @@ import (
 
 var fields = Fields{"kind": nil, "response": {"warnings": Listed, "annotations": Listed, "status": Status(), "allowed": nil}}
 
-// TestAppend reads a part of answers.
+// TestAppend checks which members of answers are appended.
 func TestAppend(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
@@ -48,7 +48,7 @@ func TestAppend(t *testing.T) {
 	fails(`{"a":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+`}`, "exceeded max depth")
 }
 
-// TestListed decodes so many elements of all lists.
+// TestListed checks that at most listedMax elements of all lists are decoded.
 func TestListed(t *testing.T) {
 	f := func(warnings, causes, annotations, wantWarnings, wantCauses, wantAnnotations int) {
 		t.Helper()
@@ -69,7 +69,7 @@ func TestListed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		both := string(text[:len(text)-1]) + "," + string(more[1:]) // a member may be there twice
+		both := string(text[:len(text)-1]) + "," + string(more[1:]) // with two members "response"
 		part, err := fields.Append(nil, []byte(both))
 		if err != nil {
 			t.Fatal(err)

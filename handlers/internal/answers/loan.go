@@ -10,29 +10,30 @@ import (
 )
 
 const (
-	// memoryOfByte is what an answer takes in memory for each of its bytes: client-go keeps twice
-	// its length and a quarter while it reads it, and then there are what is decoded of it, and
-	// that as Go values.
+	// memoryOfByte is how many bytes of memory a byte of an answer takes. While client-go reads an
+	// answer, it holds 2.25 times its length. Then there are the members that are decoded, as JSON
+	// and as Go values.
 	memoryOfByte = 4
 
-	// freeBytes is up to which length an answer borrows no memory. Most have less than 1 KB. 200
-	// calls of a webhook take 3 MiB then, as much as their connections do in a fifth.
+	// freeBytes is the length of an answer up to which it borrows no memory. Most have less than
+	// 1 KB. The answers to 200 calls of a webhook take at most 3 MiB, a fifth of what their
+	// connections take.
 	freeBytes = 4 << 10
 
-	// errorBytesMax is how much is read of an answer with an HTTP error. Messages repeat it, and
-	// 32 KiB of a message reach the user.
+	// errorBytesMax is how many bytes of an answer with an HTTP error are read. Messages repeat it,
+	// and the user gets at most 32 KiB of a message.
 	errorBytesMax = 64 << 10
 )
 
-// A Loan is memory that answers to the calls for a review take, lent from that of the reviews.
-// Only one goroutine at a time may use it. It may outlive the review.
+// A Loan is memory for the answers to the calls for a review. It counts in the memory of all
+// reviews. Only one goroutine at a time may use it. It may outlive the review.
 type Loan struct{ codec.Loan }
 
 // NewLoan returns an empty Loan for the review whose context is ctx.
 func NewLoan(ctx context.Context) *Loan { return &Loan{*codec.NewLoan(ctx)} }
 
-// Add makes the Loan larger by so many bytes, for what is made of the answer. The first bytes are
-// free, as those of an answer.
+// Add makes the Loan larger by so many bytes, for data that is made from the answer. It borrows
+// nothing for a small number of bytes, as for a short answer.
 func (l *Loan) Add(ctx context.Context, bytes int64) error {
 	if bytes <= freeBytes*memoryOfByte {
 		return nil
@@ -40,8 +41,8 @@ func (l *Loan) Add(ctx context.Context, bytes int64) error {
 	return l.Grow(ctx, l.Bytes()+bytes)
 }
 
-// Keep borrows so many bytes until the end of the review, for a part of the answer that stays in
-// its object. The first bytes are free.
+// Keep borrows so many bytes until the end of the review, for a part of the answer that becomes
+// part of the review's object. It borrows nothing for a small number of bytes.
 func (l *Loan) Keep(bytes int64) error {
 	if bytes <= freeBytes*memoryOfByte {
 		return nil
@@ -54,9 +55,9 @@ type loanKey struct{}
 // With returns a context in which the answers to requests take their memory from l.
 func With(ctx context.Context, l *Loan) context.Context { return context.WithValue(ctx, loanKey{}, l) }
 
-// Bound makes the answers that next gets have at most so many bytes, decompressed, and take their
-// memory from the Loan of the context of the request, if there is one. A longer answer is an
-// error; one with an HTTP error is cut after 64 KiB.
+// Bound returns next with bounded answers: an answer with more than bytesMax decompressed bytes is an
+// error, and one with an HTTP error is cut after 64 KiB. If the context of a request has a Loan, the
+// answer takes its memory from it.
 func Bound(next http.RoundTripper, bytesMax int64) http.RoundTripper {
 	return &transport{next, bytesMax}
 }
@@ -92,13 +93,13 @@ type body struct {
 	io.ReadCloser
 	ctx        context.Context
 	loan       *Loan // nil for none
-	left, most int64
-	read, paid int64 // bytes, and for how many there is memory
-	announced  int64 // bytes by Content-Length, 0 if it does not matter
-	cuts       bool  // a longer one ends, instead of being an error
+	left, most int64 // bytes that may still be read, and in all
+	read, paid int64 // bytes that were read, and for which there is memory
+	announced  int64 // the Content-Length; 0 if it is unknown or at most freeBytes
+	cuts       bool  // a longer answer is cut, instead of being an error
 }
 
-// growth is how many times more memory each loan of an answer has whose length is not known.
+// growth is the factor by which the loan of an answer without Content-Length grows each time.
 const growth = 4
 
 // Read implements io.Reader.
@@ -116,14 +117,14 @@ func (b *body) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// pay borrows memory for what is to be read next.
+// pay borrows memory for the next read.
 func (b *body) pay() error {
 	if b.read < b.paid {
 		return nil
 	}
 	next := min(growth*b.paid, b.most+1)
 	if b.announced > b.paid {
-		next = min(b.announced, b.most) + 1 // for the end, which is read too
+		next = min(b.announced, b.most) + 1 // one more, so that the last Read can find the end
 	}
 	if b.loan != nil {
 		if err := b.loan.Grow(b.ctx, next*memoryOfByte); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A lender has so many bytes.
+// A lender has a limited number of bytes.
 type lender struct {
 	left, kept int64
 	log        []string
@@ -33,7 +33,7 @@ func (l *lender) Keep(n int64) bool {
 	return l.kept <= l.left
 }
 
-// answers with so many bytes.
+// An answering is a server that answers with this number of bytes.
 type answering struct {
 	bytes, code int
 	announces   bool
@@ -62,7 +62,7 @@ func read(t *testing.T, a answering, bytesMax int64, l *Loan) (int, error) {
 	return len(text), err
 }
 
-// TestBound reads an answer of one byte fewer than there may be, of as many, and of one more.
+// TestBound reads an answer with one byte less than the maximum, with the maximum, and with one byte more.
 func TestBound(t *testing.T) {
 	f := func(n, code, want int, message string) {
 		t.Helper()
@@ -82,7 +82,7 @@ func TestBound(t *testing.T) {
 	f(errorBytesMax+1, 500, errorBytesMax, "")
 }
 
-// TestLoan borrows memory for answers.
+// TestLoan checks how much memory is borrowed for answers.
 func TestLoan(t *testing.T) {
 	f := func(a answering, left int64, fits bool, want ...string) {
 		t.Helper()
@@ -99,7 +99,7 @@ func TestLoan(t *testing.T) {
 	const plenty = 1 << 30
 	f(answering{freeBytes - 1, 200, false}, 0, true)
 	f(answering{freeBytes - 1, 200, true}, 0, true)
-	f(answering{freeBytes, 200, true}, plenty, true, fmt.Sprint(16<<10*4, true)) // the end is read too
+	f(answering{freeBytes, 200, true}, plenty, true, fmt.Sprint(16<<10*4, true)) // the last Read, at the end, needs memory, too
 	f(answering{freeBytes + 1, 200, true}, plenty, true, fmt.Sprint((freeBytes+2)*4, true))
 	f(answering{50_000, 200, true}, plenty, true, fmt.Sprint(50_001*4, true))
 	f(answering{50_000, 200, true}, 50_001*4-1, false, fmt.Sprint(50_001*4, true))
@@ -108,7 +108,7 @@ func TestLoan(t *testing.T) {
 	f(answering{5000, 500, false}, plenty, true, fmt.Sprint(16<<10*4, true))
 }
 
-// TestLoanMore borrows memory for what is made of an answer.
+// TestLoanMore borrows memory for data that is made from an answer.
 func TestLoanMore(t *testing.T) {
 	lender := &lender{left: 1 << 20}
 	loan := NewLoan(context.WithValue(t.Context(), codec.LenderKey{}, lender))

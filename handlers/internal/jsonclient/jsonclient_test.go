@@ -12,7 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/handlers/internal/jsonclient"
 )
 
-// TestProtocol has a server that supports HTTP/2, with which its frames without end would take a processor.
+// TestProtocol has a server that supports HTTP/2, which the client must not use; see answers.Protocols.
 func TestProtocol(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%q", r.Proto) }))
 	server.EnableHTTP2 = true

@@ -8,25 +8,25 @@ import (
 	"sync"
 )
 
-// A Tenant is the digest of what says whose request it is, such as a user and a namespace.
+// A Tenant is a digest that identifies whose request it is, for example of a user and a namespace.
 type Tenant = [sha256.Size]byte
 
-// Slots are the requests that may be in flight. Several goroutines may use them at the same time.
+// Slots limit the requests in flight. Several goroutines may use them at the same time.
 type Slots struct {
 	all      chan struct{} // has an element for each request in flight
-	eachMost int           // for one tenant
+	eachMost int           // the maximum for one tenant
 
 	mu      sync.Mutex
-	tenants map[Tenant]*share // of those with requests that are in flight or wait
+	tenants map[Tenant]*share // those with requests that are in flight or wait
 }
 
-// A share has the requests of a tenant.
+// A share counts the requests of a tenant.
 type share struct {
 	inFlight chan struct{} // has an element for each request that is in flight or waits for Slots.all
-	requests int           // that are in flight or wait
+	requests int           // the number in flight or waiting
 }
 
-// New returns Slots for most requests, of which each tenant may have eachMost.
+// New returns Slots for at most most requests in flight, and eachMost for one tenant.
 func New(most, eachMost int) *Slots {
 	return &Slots{all: make(chan struct{}, most), eachMost: eachMost, tenants: make(map[Tenant]*share)}
 }
@@ -34,7 +34,7 @@ func New(most, eachMost int) *Slots {
 // InFlight returns how many requests are in flight.
 func (s *Slots) InFlight() int { return len(s.all) }
 
-// Take waits for a slot, which release gives back. ok is false if ctx ends before.
+// Take waits for a slot. The caller must call release after the request. ok is false if ctx ends first.
 func (s *Slots) Take(ctx context.Context, of Tenant) (release func(), ok bool) {
 	own := s.enter(of)
 	select {

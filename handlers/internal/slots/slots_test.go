@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSlots takes as many slots as one tenant may have, one less and one more, and then as many
-// as all may have.
+// TestSlots takes all slots that one tenant may have and one more, and then all slots of all tenants and
+// one more.
 func TestSlots(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

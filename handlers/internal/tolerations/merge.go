@@ -180,8 +180,8 @@ type group struct {
 	effect     corev1.TaintEffect
 }
 
-// reach has the two tolerations of a group that cover most, first and second. They are not
-// equal; nil for none.
+// reach has the tolerations of a group that cover the most seconds and the second most. They are
+// not equal; nil for none.
 type reach struct{ first, second *Toleration }
 
 // NewSet returns an empty Set with room for n tolerations.
@@ -199,7 +199,7 @@ func (s *Set) Add(t *Toleration) {
 	case corev1.TolerationOpEqual, "":
 		g.value = t.value
 	default:
-		return // it covers only equal ones
+		return // a toleration with an unknown operator covers only an equal one
 	}
 	r := s.groups[g]
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// peakOf returns how many bytes of heap f takes at most, beside what is in use before.
+// peakOf returns the largest number of bytes by which the heap grows while f runs.
 func peakOf(t *testing.T, f func()) int64 {
 	t.Helper()
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
@@ -42,10 +42,10 @@ func peakOf(t *testing.T, f func()) int64 {
 	return peak.Load()
 }
 
-// TestAnswersMemory has a webhook answer with as much as it may, of what takes most memory when it
-// is decoded: as causes it took 555 MiB.
+// TestAnswersMemory has a webhook with answers of the maximum length, whose elements take the most memory
+// when they are decoded. Without a limit, causes took 555 MiB.
 func TestAnswersMemory(t *testing.T) {
-	const size, most = 8<<20 - 1000, 64 << 20 // twice the memory of an answer, for that of the backend
+	const size, most = 8<<20 - 1000, 64 << 20 // twice the memory of an answer: the backend has it, too
 	texts := map[string]string{
 		"/causes":      `"allowed":false,"status":{"details":{"causes":[` + strings.Repeat("{},", size/3) + `{}]}}`,
 		"/warnings":    `"allowed":true,"warnings":[` + strings.Repeat(`"",`, size/3) + `""]`,
@@ -80,14 +80,14 @@ func TestAnswersMemory(t *testing.T) {
 	}
 }
 
-// lender has no memory for answers.
+// A lender has no memory for answers.
 type lender struct{}
 
 func (lender) Lend(context.Context, int64, bool) (giveBack func(), ok bool) { return nil, false }
 func (lender) Keep(int64) bool                                              { return false }
 
-// TestNoMemoryForAnswers has no memory for an answer, or for its patch: that is no failure of the
-// webhook.
+// TestNoMemoryForAnswers has no memory for an answer, or for its patch. This is not a failure of the
+// webhook: the review fails although failurePolicy is Ignore, and the circuit stays closed.
 func TestNoMemoryForAnswers(t *testing.T) {
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		switch a, _ := readAsked(t, r); r.URL.Path {

@@ -14,7 +14,7 @@ import (
 // aPatch is a JSON Patch that adds a label, in base64.
 const aPatch = `"W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2xhYmVscyIsInZhbHVlIjp7ImEiOiJiIn19XQ=="`
 
-// patchOfA is the patch for it.
+// patchOfA is the decoded aPatch.
 const patchOfA = `[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`
 
 // TestAnswers has the answers of upstream's tests (k8s.io/apiserver

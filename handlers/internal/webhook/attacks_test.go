@@ -224,7 +224,7 @@ func TestTimes(t *testing.T) {
 	t.Errorf("got %d goroutines, before there were %d", runtime.NumGoroutine(), before)
 }
 
-// TestInflight has more reviews of a user in flight than a webhook may have calls for one.
+// TestInflight has more reviews of a user in flight than calls of a webhook for one user.
 func TestInflight(t *testing.T) {
 	const callsMax = 50
 	var now, most atomic.Int64
@@ -309,8 +309,8 @@ func TestCircuit(t *testing.T) {
 	f("Fail", 10)
 }
 
-// TestCircuitOfTenants has a webhook that fails for the objects of one user alone, and then one
-// that nobody can connect to.
+// TestCircuitOfTenants has a webhook that fails only for the objects of one user, and then a webhook to
+// which nobody can connect.
 func TestCircuitOfTenants(t *testing.T) {
 	as := func(user string) []byte {
 		return bytes.Replace(pod, []byte(`"request":{`), []byte(`"request":{"userInfo":{"username":"`+user+`"},`), 1)
@@ -432,7 +432,7 @@ func TestReinvocationConditions(t *testing.T) {
 	}
 }
 
-// TestLoop has a webhook configuration that leads back to fastadmit.
+// TestLoop has a webhook configuration that points to fastadmit itself.
 func TestLoop(t *testing.T) {
 	var chain *admission.Chain
 	var inner result

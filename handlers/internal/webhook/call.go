@@ -51,17 +51,17 @@ type Answer struct {
 	Warnings    []string
 }
 
-// A call is what is needed to call a webhook, without anything of the review.
+// A call has the data for calling a webhook. It contains no views of the review.
 type call struct {
 	*Webhook
 	message  *message
 	uid      string
-	deadline time.Time // of the review, less what answering takes; none if it is zero
+	deadline time.Time // of the review, minus the time to answer it; zero for none
 	mutating bool
 	loan     *answers.Loan // of the memory for the Answer
 	caller   caller
 
-	connected atomic.Bool // the last try has a connection
+	connected atomic.Bool // the last attempt had a connection
 }
 
 // do calls the webhook. The error is a CallError or a DenialError, or ends the review;
@@ -77,12 +77,12 @@ func (c *call) do(ctx context.Context) (got *Answer, err error) {
 	got, err = c.send(ctx)
 	c.circuit.ended(c.caller, c.resultOf(err), time.Now())
 	if errors.Is(err, codec.ErrNoMemory) {
-		return nil, codec.ErrNoMemory // which is no failure of the webhook
+		return nil, codec.ErrNoMemory // not a CallError: the webhook has not failed
 	}
 	return got, err
 }
 
-// resultOf returns what the end of a call says about the webhook.
+// resultOf returns the result of a call with the error err, for the circuit breaker.
 func (c *call) resultOf(err error) callResult {
 	_, isFailure := errors.AsType[*CallError](err)
 	switch {
@@ -96,7 +96,7 @@ func (c *call) resultOf(err error) callResult {
 	return unreachable
 }
 
-// traced returns a context whose requests say whether they have a connection.
+// traced returns a context whose requests set connected.
 func (c *call) traced(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { c.connected.Store(false) },
@@ -104,8 +104,8 @@ func (c *call) traced(ctx context.Context) context.Context {
 	})
 }
 
-// detached returns a context that ends with ctx, or at a deadline, and has nothing of
-// ctx: what package net/http does may go on after the review.
+// detached returns a context that ends when ctx ends or at a deadline, but has no values of ctx:
+// package net/http may use the context after the review was released.
 func detached(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
 	own, cancel := context.WithDeadline(context.Background(), deadline)
 	stop := context.AfterFunc(ctx, cancel)
@@ -115,7 +115,7 @@ func detached(ctx context.Context, deadline time.Time) (context.Context, context
 	}
 }
 
-// deadlineFrom returns when a call that begins now has failed.
+// deadlineFrom returns when a call that begins now times out.
 func (c *call) deadlineFrom(now time.Time) time.Time {
 	deadline := now.Add(c.timeout)
 	if !c.deadline.IsZero() && c.deadline.Before(deadline) {

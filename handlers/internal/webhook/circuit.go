@@ -14,50 +14,50 @@ const (
 	// have to wait longer for them.
 	circuitPauseMax = 10 * time.Minute
 
-	// circuitTenantsMax is how many tenants a circuit knows whose calls have failed: as many as
-	// namespaces of a large cluster have somebody who creates objects. They take 150 KiB.
+	// circuitTenantsMax is the number of tenants with failed calls that a circuit remembers: about
+	// as many as the namespaces of a large cluster in which somebody creates objects. They take 150 KiB.
 	circuitTenantsMax = 1024
 
-	// circuitIndependent is how many namespaces must have open circuits, without a call that
-	// succeeded meanwhile, for the webhook itself to be the likely reason. One user may have a
-	// second namespace. If all calls of three fail, others most likely do.
+	// circuitIndependent is how many namespaces must have open circuits, with no call that succeeded
+	// in between, before the webhook itself is the likely cause. Two may belong to one user. If all
+	// calls of three fail, those of other namespaces most likely fail, too.
 	circuitIndependent = 3
 )
 
 var errCircuitOpen = errors.New("failed to call webhook: it is not called for some time, because previous calls have failed")
 
 // A circuit allows calls until too many consecutive ones have failed. Then it allows one call
-// after each pause. Failures to connect count for all tenants. Others may be caused by the object,
-// so they count only for the tenant: users must not be able to switch a webhook off for others
-// with objects for which it is slow or fails.
+// after each pause. Failures to connect count for all tenants. Other failures may be caused by the
+// object, so they count only for its tenant: a user whose objects make a webhook fail must not
+// switch it off for others.
 type circuit struct {
 	settings *Circuit // nil to allow all calls
 
 	mu      sync.Mutex
 	all     breaker // of failures to connect
 	tenants map[slots.Tenant]*tenant
-	success int // how many calls succeeded
+	success int // the number of calls that succeeded
 }
 
 // A tenant is a user in a namespace.
 type tenant struct {
 	breaker
-	// namespace is the digest of the namespace, or of the user of an object without one:
-	// controllers act for all namespaces.
+	// namespace is the digest of the namespace. For an object without a namespace, it is the
+	// digest of the user.
 	namespace slots.Tenant
 	opened    int // the value of success when its circuit was opened
 }
 
-// A breaker counts failures that follow each other.
+// A breaker counts consecutive failures.
 type breaker struct {
 	failures int
 	until    time.Time // open until then; zero if it is closed
 }
 
-// mayCall reports whether a call may be made. Of those after a pause it is the first one.
+// mayCall reports whether a call is allowed: b is closed, or its pause is over.
 func (b *breaker) mayCall(now time.Time) bool { return b.until.IsZero() || !now.Before(b.until) }
 
-// called begins the next pause, if b is open.
+// called begins the next pause if b is open, so that only one call is made after each pause.
 func (b *breaker) called(now time.Time, pause time.Duration) {
 	if !b.until.IsZero() {
 		b.until = now.Add(pause)
@@ -81,14 +81,14 @@ func newCaller(user, namespace string) caller {
 	return caller{sha256.Sum256([]byte(user + "\x00" + namespace)), sha256.Sum256([]byte(group))}
 }
 
-// A callResult is what a call says about the webhook.
+// A callResult is the result of a call, for the circuit breaker.
 type callResult int
 
 const (
 	succeeded   callResult = iota
-	unreachable            // there was no connection
-	failed                 // there was one, and no answer, or one that cannot be used
-	unknown                // nothing
+	unreachable            // no connection was made
+	failed                 // the webhook did not answer on the connection, or its answer cannot be used
+	unknown                // the call says nothing about the webhook
 )
 
 // allows reports whether a call may be made. While the circuit is open, it allows one call
@@ -131,7 +131,7 @@ func (c *circuit) ended(who caller, result callResult, now time.Time) {
 	}
 	failuresMax := c.settings.Failures
 	if c.independent() >= circuitIndependent {
-		failuresMax = 1 // so that not everybody waits for so many timeouts
+		failuresMax = 1 // so that each further tenant waits for one timeout only
 	}
 	of := c.tenant(who)
 	if of.failed(now, failuresMax, pause); !of.until.IsZero() {
@@ -139,8 +139,8 @@ func (c *circuit) ended(who caller, result callResult, now time.Time) {
 	}
 }
 
-// tenant returns the tenant of a call that failed. If there are too many, it forgets another one,
-// which is not open if there is one.
+// tenant returns the tenant of a failed call. If there are too many tenants, it forgets another one,
+// preferably one whose circuit is closed.
 func (c *circuit) tenant(who caller) *tenant {
 	if of := c.tenants[who.key]; of != nil {
 		return of
@@ -162,7 +162,8 @@ func (c *circuit) tenant(who caller) *tenant {
 	return of
 }
 
-// independent returns how many namespaces have open circuits, if no call has succeeded since.
+// independent returns the number of namespaces whose circuits were opened after the last call that
+// succeeded.
 func (c *circuit) independent() int {
 	namespaces := make(map[slots.Tenant]bool)
 	for _, of := range c.tenants {
@@ -173,14 +174,15 @@ func (c *circuit) independent() int {
 	return len(namespaces)
 }
 
-// isOpen reports whether the circuit is open for all tenants.
+// isOpen reports whether calls of all tenants fail: the webhook cannot be reached, or several
+// namespaces have open circuits.
 func (c *circuit) isOpen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.all.until.IsZero() || c.independent() >= circuitIndependent
 }
 
-// openTenants returns for how many tenants calls are not made.
+// openTenants returns the number of tenants with open circuits.
 func (c *circuit) openTenants() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

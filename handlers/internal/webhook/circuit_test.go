@@ -13,7 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A circuitTest goes through the states of a circuit of 2 failures and 10 s.
+// A circuitTest tests a circuit that opens after 2 failures, with a pause of 10 s.
 type circuitTest struct {
 	*testing.T
 	circuit
@@ -25,7 +25,7 @@ func newCircuitTest(t *testing.T) *circuitTest {
 
 func second(n int) time.Time { return time.Unix(1000+int64(n), 0) }
 
-// user is a tenant with a namespace of its own.
+// user returns a caller with a namespace of its own.
 func user(name string) caller { return newCaller(name, name) }
 
 func (c *circuitTest) allowsAt(seconds int, who string, want bool) {
@@ -43,8 +43,8 @@ func (c *circuitTest) endsAt(seconds int, who string, result callResult, open bo
 	}
 }
 
-// TestCircuitStates goes through the states of a circuit, because nobody can connect, or because
-// of a tenant.
+// TestCircuitStates goes through the states of a circuit: once with failures to connect, and once with
+// other failures of a tenant.
 func TestCircuitStates(t *testing.T) {
 	for _, result := range []callResult{unreachable, failed} {
 		c := newCircuitTest(t)
@@ -60,18 +60,18 @@ func TestCircuitStates(t *testing.T) {
 		c.endsAt(1, "a", result, false, 0)
 		c.endsAt(1, "a", unknown, false, 0)
 		c.allowsAt(1, "a", true)
-		c.endsAt(2, "a", result, all, own) // the second one after the other
+		c.endsAt(2, "a", result, all, own) // the second consecutive failure
 		c.allowsAt(11, "a", false)
 		c.allowsAt(11, "b", !all)
-		c.allowsAt(12, "a", true)  // one
-		c.allowsAt(21, "a", false) // and no other for another pause
+		c.allowsAt(12, "a", true)  // one call after the pause
+		c.allowsAt(21, "a", false) // and no other one during the next pause
 		c.allowsAt(22, "a", true)
 		c.endsAt(23, "a", result, all, own)
 		c.allowsAt(32, "a", false)
 		c.allowsAt(33, "a", true)
 		c.endsAt(34, "a", succeeded, false, 0)
 		c.allowsAt(34, "a", true)
-		c.endsAt(34, "a", result, false, 0) // it begins anew
+		c.endsAt(34, "a", result, false, 0) // counting begins again
 	}
 	var none circuit
 	for range 10 {
@@ -81,8 +81,8 @@ func TestCircuitStates(t *testing.T) {
 	}
 }
 
-// TestCircuitTenant does not have a tenant open the circuit for others, in as many namespaces as
-// he likes.
+// TestCircuitTenant has a hostile user with failing calls in many namespaces: the circuits of others stay
+// closed.
 func TestCircuitTenant(t *testing.T) {
 	c := newCircuitTest(t)
 	for i := range 100 {
@@ -92,7 +92,7 @@ func TestCircuitTenant(t *testing.T) {
 		c.allowsAt(1, attacker, false)
 		c.allowsAt(1, "a", true)
 	}
-	c.endsAt(2, "a", succeeded, false, 100) // and all is as before
+	c.endsAt(2, "a", succeeded, false, 100) // after a success, other tenants have two failures again
 	c.endsAt(2, "b", failed, false, 100)
 	c.allowsAt(2, "b", true)
 	c.endsAt(2, "b", failed, false, 101)
@@ -100,8 +100,8 @@ func TestCircuitTenant(t *testing.T) {
 	c.allowsAt(2, "a", true)
 }
 
-// TestCircuitHangs has a webhook that takes connections and answers nobody: after three namespaces
-// nobody waits for it more than once.
+// TestCircuitHangs has a webhook that accepts connections and never answers. When the circuits of three
+// namespaces are open, each further tenant waits for it only once.
 func TestCircuitHangs(t *testing.T) {
 	c := newCircuitTest(t)
 	for i, who := range []string{"a", "b", "c"} {
@@ -116,10 +116,10 @@ func TestCircuitHangs(t *testing.T) {
 	c.allowsAt(13, "d", true)
 	c.endsAt(14, "d", succeeded, false, 3)
 	c.endsAt(14, "e", failed, false, 3)
-	c.allowsAt(14, "e", true) // it begins anew
+	c.allowsAt(14, "e", true) // a second failure is needed again
 
 	c = newCircuitTest(t)
-	for i := range 4 { // one namespace, or one user without one, is one tenant that may be hostile
+	for i := range 4 { // one namespace, and one user without a namespace: both may be hostile
 		for range 2 {
 			c.ended(newCaller(fmt.Sprint(i), "namespace"), failed, second(0))
 			c.ended(newCaller("user", ""), failed, second(0))
@@ -130,7 +130,7 @@ func TestCircuitHangs(t *testing.T) {
 	}
 }
 
-// TestCircuitReached closes what failures to connect have opened when there is a connection.
+// TestCircuitReached checks that a connection closes the circuit that failures to connect have opened.
 func TestCircuitReached(t *testing.T) {
 	c := newCircuitTest(t)
 	c.endsAt(0, "a", unreachable, false, 0)
@@ -141,7 +141,7 @@ func TestCircuitReached(t *testing.T) {
 	c.allowsAt(10, "a", true)
 }
 
-// TestCircuitTenantsMax knows so many tenants, and forgets others.
+// TestCircuitTenantsMax checks that a circuit remembers at most circuitTenantsMax tenants.
 func TestCircuitTenantsMax(t *testing.T) {
 	c := newCircuitTest(t)
 	c.settings.Failures = 1
@@ -154,13 +154,13 @@ func TestCircuitTenantsMax(t *testing.T) {
 	c.ended(user(fmt.Sprint(circuitTenantsMax)), succeeded, second(0))
 	c.settings.Failures = 2
 	c.ended(user("closed"), failed, second(0))
-	c.ended(user("open"), failed, second(0)) // for which one goes that is closed
+	c.ended(user("open"), failed, second(0)) // replaces a tenant whose circuit is closed
 	if c.tenants[user("closed").key] != nil || len(c.tenants) != circuitTenantsMax {
 		t.Error("an open circuit was forgotten before one that is closed")
 	}
 }
 
-// TestResultOf says what the end of a call says about the webhook.
+// TestResultOf checks the results of errors of calls, with and without a connection.
 func TestResultOf(t *testing.T) {
 	var connected, not call
 	connected.connected.Store(true)

@@ -27,17 +27,17 @@ import (
 )
 
 const (
-	// answerBytesMax is how long the answer of a webhook may be. The largest object that
-	// kube-apiserver takes has 3 MiB; a patch that replaces it has 4 MiB in base64. This
+	// answerBytesMax is the maximum length of a webhook's answer. The largest object that
+	// kube-apiserver accepts has 3 MiB; a patch that replaces it has 4 MiB in base64. This
 	// is twice that.
 	answerBytesMax = 8 << 20
 
-	// answerHeaderBytesMax is how long the header of an answer may be: as that of a
-	// request to fastadmit, four times.
+	// answerHeaderBytesMax is the maximum length of an answer's header: four times that of a
+	// request to fastadmit.
 	answerHeaderBytesMax = 64 << 10
 
-	// idleConnectionsMax is how many connections to a webhook wait for the next call, and
-	// idleTimeout how long: as kube-apiserver (k8s.io/client-go transport/cache.go).
+	// idleConnectionsMax and idleTimeout bound the connections to a webhook that wait for the next
+	// call; they are kube-apiserver's (k8s.io/client-go transport/cache.go).
 	idleConnectionsMax = 25
 	idleTimeout        = 90 * time.Second
 
@@ -46,13 +46,13 @@ const (
 	handshakeTimeout = 10 * time.Second
 )
 
-// negotiated encodes and decodes AdmissionReviews as kube-apiserver does, but for the request,
-// which an answer may repeat.
+// negotiated encodes and decodes AdmissionReviews as kube-apiserver does, but does not decode the
+// field request, which an answer may repeat.
 var negotiated = func() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(admissionv1beta1.AddToScheme(scheme))
 	utilruntime.Must(admissionv1.AddToScheme(scheme))
-	fields := answers.Status() // which an answer with an HTTP error may be
+	fields := answers.Status() // an answer with an HTTP error may be a Status
 	fields["response"] = answers.Fields{
 		"uid": nil, "allowed": nil, "status": answers.Status(), "patch": nil, "patchType": nil,
 		"auditAnnotations": answers.Listed, "warnings": answers.Listed,
@@ -61,7 +61,7 @@ var negotiated = func() runtime.NegotiatedSerializer {
 }()
 
 // newClient makes the client of a webhook (k8s.io/apiserver pkg/util/webhook/client.go
-// HookClient). Services may be nil where there is no cluster.
+// HookClient). services may be nil if there is no cluster.
 func newClient(c *admissionregistrationv1.WebhookClientConfig, known *credentials, services *cluster.Objects[*corev1.Service]) (*rest.RESTClient, error) {
 	config, dial, err := newConfig(c, known, services)
 	if err != nil {
@@ -92,8 +92,8 @@ func newClient(c *admissionregistrationv1.WebhookClientConfig, known *credential
 	return rest.UnversionedRESTClientForConfigAndClient(config, &http.Client{Transport: wrapped, CheckRedirect: refuseRedirect})
 }
 
-// errRedirect is why a webhook that answers with a redirect has failed. Following it
-// would send the object, and perhaps the credentials, to whomever the webhook names.
+// errRedirect is the failure of a webhook that answers with a redirect. Following it would send
+// the object, and perhaps the credentials, to a server that the webhook chooses.
 var errRedirect = errors.New("it redirects, and redirects are not followed")
 
 func refuseRedirect(*http.Request, []*http.Request) error { return errRedirect }
@@ -160,7 +160,7 @@ func resolve(ctx context.Context, services *cluster.Objects[*corev1.Service], s 
 	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", *s.Port, s.Name))
 }
 
-// A roundTripper sends the message that the context has. A try again sends the same message.
+// A roundTripper sends the message in the context of a request as its body. A retry sends it again.
 type roundTripper struct{ next http.RoundTripper }
 
 type messageKey struct{}
@@ -169,7 +169,7 @@ type messageKey struct{}
 func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	if m, ok := request.Context().Value(messageKey{}).(*message); ok {
 		if request.Body != nil {
-			_ = request.Body.Close() // which is of no bytes
+			_ = request.Body.Close() // it is empty
 		}
 		request = request.Clone(request.Context())
 		request.Body, request.ContentLength = m.open(), m.length()

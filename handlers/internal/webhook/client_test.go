@@ -69,7 +69,7 @@ func TestAuthenticationDetection(t *testing.T) {
 	f("one.two.three.com:8443", "one.two.three.com *.two.three.com *.three.com *.com *", "", "*")
 }
 
-// TestCredentialKinds has the other things that a user may have.
+// TestCredentialKinds checks the other credentials that a user in a kubeconfig may have.
 func TestCredentialKinds(t *testing.T) {
 	f := func(user string, want *rest.Config) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestCredentialKinds(t *testing.T) {
 	}
 }
 
-// TestClientConfig says what clients are made of, and what no client can be made of.
+// TestClientConfig checks the configurations of clients, and configurations for which no client can be made.
 func TestClientConfig(t *testing.T) {
 	known := mustReadCredentials(t,
 		`{"name":"a.example.com","user":{"token":"443"}},{"name":"a.example.com:8443","user":{"token":"8443"}},`+
@@ -157,8 +157,8 @@ func TestClientConfig(t *testing.T) {
 	}
 }
 
-// TestResolve has upstream's cases of Services (k8s.io/apiserver pkg/util/proxy
-// proxy_test.go TestResolve) that ResolveCluster is for.
+// TestResolve has upstream's cases for ResolveCluster (k8s.io/apiserver pkg/util/proxy
+// proxy_test.go TestResolve).
 func TestResolve(t *testing.T) {
 	of := func(name string, spec corev1.ServiceSpec) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: name}, Spec: spec}
@@ -223,7 +223,7 @@ func TestResolve(t *testing.T) {
 	_ = other.Close()
 }
 
-// TestCodeLabels bounds the codes that webhooks make up.
+// TestCodeLabels checks that webhooks cannot create any number of labels by their codes.
 func TestCodeLabels(t *testing.T) {
 	for code, want := range map[int32]string{-1: "other", 0: "other", 99: "other", 100: "100", 200: "200", 599: "599", 600: "other"} {
 		if got := codeLabel(code); got != want {
@@ -232,8 +232,8 @@ func TestCodeLabels(t *testing.T) {
 	}
 }
 
-// TestWebhooksMeasured has one webhook fewer than have series of their own, as many, and
-// more: those share one.
+// TestWebhooksMeasured checks that webhooksMeasuredMax webhooks have series of their own, and that further
+// ones share one.
 func TestWebhooksMeasured(t *testing.T) {
 	set := metrics.NewSet()
 	m := newSourceMetrics("P", set)
@@ -262,7 +262,7 @@ func TestWebhooksMeasured(t *testing.T) {
 	}
 }
 
-// TestMeasuredAnew has the series of a configuration go over to the next one.
+// TestMeasuredAnew checks that a new configuration takes over the series of the one before.
 func TestMeasuredAnew(t *testing.T) {
 	set := metrics.NewSet()
 	for i := range 2 {
@@ -280,7 +280,7 @@ func TestMeasuredAnew(t *testing.T) {
 	}
 }
 
-// TestPanic has a call fail that panics.
+// TestPanic checks that a call that panics fails.
 func TestPanic(t *testing.T) {
 	c := NoCall(&Webhook{Name: "a"}, nil) // without metrics
 	c.Answer = new(Answer)

@@ -42,12 +42,12 @@ type Config struct {
 // Circuit configures the circuit breaker of webhooks with failurePolicy Ignore. A webhook
 // that always fails is not called for some time, so requests do not wait for its timeout.
 type Circuit struct {
-	// Failures is the number of consecutive failed calls that opens the circuit: for all, of
-	// calls that found no connection, and for a user in a namespace, of his calls that failed
-	// otherwise.
+	// Failures is the number of consecutive failed calls that opens the circuit. Calls that
+	// cannot connect open it for all users. Other failed calls open it only for their user in
+	// their namespace.
 	Failures int `json:"failures"`
-	// Pause is how long the webhook is not called then, from 1 ms to 10 min. After the
-	// pause there is one call. If it fails, another pause begins.
+	// Pause is how long the webhook is not called while the circuit is open, from 1 ms to
+	// 10 min. After the pause, one call is made. If it fails, another pause begins.
 	Pause metav1.Duration `json:"pause"`
 }
 
@@ -55,7 +55,7 @@ type Circuit struct {
 func readConfig(content []byte) (*Config, error) {
 	c := new(Config)
 	if content == nil {
-		return c, nil // there are no webhooks
+		return c, nil // without a file, there are no webhooks
 	}
 	return c, admission.DecodeConfig(content, c, c.check)
 }
@@ -84,7 +84,7 @@ func (c *Config) check() (errs field.ErrorList) {
 func (k *Kind) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)
 	if err := yaml.Unmarshal(config, c); err != nil || c.APIVersion != customresource.OwnVersion {
-		return nil // New says what is wrong
+		return nil // New returns the error
 	}
 	needs := []cluster.Need{cluster.Services.Called("get")}
 	if c.CustomResources {

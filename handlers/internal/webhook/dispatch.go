@@ -21,9 +21,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
-// reserveMax is what a call leaves of the time of the review at most, so that there is an
-// answer where the call fails and that is ignored: a tenth of what is left, but not more
-// than this, in which thousands of reviews are answered.
+// reserveMax is the longest time that a call leaves for the rest of the review, so that the review
+// can still be answered if the call times out and the failure is ignored. A call leaves a tenth
+// of the remaining time. Thousands of reviews are answered in reserveMax.
 const reserveMax = 500 * time.Millisecond
 
 // A Dispatch is the state of calling webhooks for one review. Only one goroutine at a time
@@ -34,7 +34,7 @@ type Dispatch struct {
 	Webhooks []*Webhook
 
 	source *Source
-	body   body // of the review as it is, nil before the first call
+	body   body // of the review with its current edits; nil until it is needed
 }
 
 var errLoop = errors.New("a webhook configuration of fastadmit leads back to fastadmit, which would call itself endlessly; " +
@@ -42,7 +42,7 @@ var errLoop = errors.New("a webhook configuration of fastadmit leads back to fas
 
 // Begin returns a Dispatch for a review. It returns nil if no webhook can be called; the
 // result is the result of the plugin then. Begin waits until the custom resources are
-// known; if ctx ends before, the plugin fails. Begin also checks custom resources of
+// known; if ctx ends first, the plugin fails. Begin also checks custom resources of
 // webhooks.fastadmit.io and denies invalid ones, and it denies a review that fastadmit
 // itself has sent.
 func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, admission.Result) {
@@ -68,10 +68,9 @@ func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, ad
 	return d, admission.Allowed()
 }
 
-// isExempt reports whether webhooks are never called for a resource: those that say which
-// webhooks and policies there are (k8s.io/apiserver
-// pkg/admission/plugin/webhook/predicates/rules IsExemptAdmissionConfigurationResource), and
-// the custom resources of fastadmit that do.
+// isExempt reports whether webhooks are never called for a resource, because it configures
+// webhooks or policies (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/rules
+// IsExemptAdmissionConfigurationResource). The custom resources of fastadmit that do so are exempt, too.
 func isExempt(r codec.GroupVersionResource) bool {
 	switch r.Group {
 	case cluster.PolicyGroup, cluster.WebhookGroup:
@@ -92,7 +91,7 @@ var exemptResources = []string{
 type Call struct {
 	call
 	ctx context.Context
-	err error // why it is not made
+	err error // why the webhook is not called, nil if it is
 
 	Answer *Answer // set by Do; not nil with a DenialError
 	Err    error   // set by Do: a *CallError, a *DenialError or another error, for Conclude
@@ -120,20 +119,20 @@ func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
 // Version returns the release of Kubernetes that the plugin emulates.
 func (d *Dispatch) Version() admission.Version { return d.source.version }
 
-// Return gives back the memory that the Answer took. The Answer and the patch made of it must not
-// be used any more.
+// Return gives back the memory of the Answer. The Answer, and a patch made from it, must not be used
+// after that.
 func (c *Call) Return() {
 	if c.loan != nil {
 		c.loan.Return()
 	}
 }
 
-// Borrow takes so many bytes more for what is made of the Answer, until Return. If there is no
-// memory, it returns false, and Err of the review has the error.
+// Borrow borrows more memory for data that is made from the Answer, until Return. If there is not
+// enough, it returns false, and Err of the review has the error.
 func (d *Dispatch) Borrow(c *Call, bytes int) bool { return d.got(c.loan.Add(c.ctx, int64(bytes))) }
 
-// Keep takes so many bytes for what stays in the object, until the end of the review. If there is
-// no memory, it returns false, and Err of the review has the error.
+// Keep borrows memory until the end of the review, for data that becomes part of the object. If there
+// is not enough, it returns false, and Err of the review has the error.
 func (d *Dispatch) Keep(c *Call, bytes int) bool { return d.got(c.loan.Keep(int64(bytes))) }
 
 func (d *Dispatch) got(err error) bool {
@@ -171,13 +170,13 @@ func (d *Dispatch) Take(w *Webhook, answer *Answer) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(answer.Annotations)) {
 		if len(utilvalidation.IsQualifiedName(w.Name+"/"+key)) > 0 {
-			continue // which upstream drops
+			continue
 		}
 		_ = d.Response.Annotate(policy.AnnotationKey(w.Name, key), answer.Annotations[key]) // the key is valid
 	}
 	for _, warning := range answer.Warnings {
 		if strings.ContainsFunc(warning, unicode.IsControl) {
-			continue // which upstream drops (k8s.io/apimachinery pkg/util/net NewWarningHeader)
+			continue // k8s.io/apimachinery pkg/util/net NewWarningHeader
 		}
 		d.Response.Warn(warning)
 	}
@@ -243,7 +242,7 @@ func (d *Dispatch) AnnotatePatch(w *Webhook, round, index int, patch any) {
 }
 
 func (d *Dispatch) annotateJSON(key string, value any) {
-	if text, err := json.Marshal(value); err == nil { // it is strings, a boolean and JSON
+	if text, err := json.Marshal(value); err == nil { // always: value consists of strings, a boolean and JSON
 		d.Annotate(key, string(text))
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// TestFloods has a webhook that never stops sending what belongs to no answer. The call fails or ends in
-// time, and takes no memory.
+// TestFloods has a webhook that sends an endless answer, or endless data before or after one. The call
+// fails in time and uses little memory.
 func TestFloods(t *testing.T) {
 	const peakMax = 32 << 20 // an answer of 8 MiB, and its buffers
 	f := func(name, first, piece string) {

@@ -148,7 +148,7 @@ func tryChain(t *testing.T, o cluster.Options, plugin *admission.Plugin, enabled
 	return admission.NewChain([]admission.Plugin{*plugin}, map[string]admission.Enabled{plugin.Name: enabled}, state, nil)
 }
 
-// asked has the fields that a webhook reads of a review.
+// asked has the fields of a review that a webhook reads.
 type asked struct {
 	Request struct {
 		UID    string          `json:"uid"`

@@ -83,8 +83,8 @@ func TestMeasured(t *testing.T) {
 	f(admission.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
 }
 
-// TestTimeouts checks the timeout that a webhook is told: its own, or the remaining time of
-// the review less the time to answer.
+// TestTimeouts checks the timeout in the request to a webhook: its own, or the remaining time of
+// the review minus the reserve.
 func TestTimeouts(t *testing.T) {
 	var got atomic.Value
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {

@@ -12,12 +12,12 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// A body is an AdmissionReview as kube-apiserver would send it, without its beginning, which has
-// version and uid. It is a copy, because package net/http may read a request after the call has
-// ended. Webhooks share it, because nothing changes it.
+// A body is an AdmissionReview as kube-apiserver would send it, without its beginning with version
+// and uid. It is a copy, because package net/http may read a request after the call has ended. It is
+// immutable, so webhooks share it.
 type body []byte
 
-// instead are the fields whose values take the place of fields that are not set.
+// instead maps a field to the field whose value is sent if the first one is not set.
 var instead = map[string]string{"requestKind": "kind", "requestResource": "resource", "requestSubResource": "subResource"}
 
 // newBody copies the review with its edits. ok is false if there is no memory for the copy; Err
@@ -31,7 +31,7 @@ func newBody(review *codec.Review) (b body, ok bool) {
 	b = make(body, 0, size)
 	for _, f := range codec.RequestFields {
 		if f.Name == "uid" {
-			continue // the message's beginning has its own
+			continue // the beginning of the message contains another uid
 		}
 		value := review.RequestField(f.Name)
 		if !value.IsSet() {
@@ -70,7 +70,7 @@ func (m *message) open() io.ReadCloser {
 // recognizes it. It is no secret.
 func newUID() string {
 	var first [8]byte
-	_, _ = rand.Read(first[:]) // which does not fail
+	_, _ = rand.Read(first[:]) // never fails
 	first[6] = first[6]&0x0f | 0x40
 	return marked(first)
 }
@@ -81,8 +81,8 @@ func marked(first [8]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", first[:4], first[4:6], first[6:], sum[:2], sum[2:8])
 }
 
-// isOwnUID reports whether newUID made the uid of a review, in this process or in another. Then
-// a webhook configuration leads back to fastadmit, which would call itself endlessly.
+// isOwnUID reports whether newUID made the uid of a review, in this process or in another. If so,
+// a webhook configuration points to fastadmit itself, which would call itself endlessly.
 func isOwnUID(uid string) bool {
 	var first [8]byte
 	const begins = len("01234567-0123-0123-")

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// webhooksMeasuredMax is the number of webhooks with series of their own. Others share
-	// the name "other". A webhook has a histogram with ten series, and about ten counters of
-	// its results.
+	// webhooksMeasuredMax is the number of webhooks with series of their own. Further webhooks
+	// share the name "other". A webhook has a histogram with ten series, and about ten counters
+	// of its results.
 	webhooksMeasuredMax = 500
 
 	otherName = "other"

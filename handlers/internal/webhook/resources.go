@@ -51,8 +51,8 @@ func newResources(s *Source, view *cluster.View) *resources {
 	return r
 }
 
-// refresh makes the webhooks of custom resources ready that changed. The others keep their
-// connections and circuits, also if their status or metadata changed.
+// refresh makes the webhooks of changed custom resources ready. Webhooks of other resources keep their
+// connections and circuits, also if only the status or the metadata changed.
 func (r *resources) refresh() {
 	if !r.stale.Load() {
 		return
@@ -66,7 +66,7 @@ func (r *resources) refresh() {
 	var all []*Webhook
 	var invalid int64
 	objects, err := r.objects.List("")
-	if err != nil { // one is too large for the cache, which says so; the webhooks stay as they are
+	if err != nil { // a resource is too large for the cache, which logs that; the webhooks do not change
 		return
 	}
 	for _, object := range objects {
@@ -87,10 +87,10 @@ func (r *resources) refresh() {
 	r.source.use(all)
 }
 
-// readyCustom makes the webhooks of a custom resource ready. The resource may be invalid, if
-// it was written while fastadmit did not run. An invalid webhook is not called: each call
-// that its rules select fails, and its failurePolicy decides; any value but Ignore is Fail. A
-// condition that does not compile fails when it is evaluated.
+// readyCustom makes the webhooks of a custom resource ready. The resource may be invalid if it
+// was written while fastadmit did not run. An invalid webhook is not called: each request that its
+// rules select counts as a failed call, and its failurePolicy decides; every value except Ignore
+// means Fail. A match condition that does not compile fails when it is evaluated.
 func (s *Source) readyCustom(object *cluster.JSON) *readyResource {
 	made := &readyResource{object: object}
 	c, errs := s.kind.decode(func(into any) []error {
@@ -109,7 +109,7 @@ func (s *Source) readyCustom(object *cluster.JSON) *readyResource {
 		w, err := newWebhook(s, c.Name, &c.webhooks[i], path)
 		if invalid != nil {
 			err = invalid
-			// Without the details, in which there may be secrets.
+			// The details are left out: they may contain secrets.
 			w.invalid = fmt.Errorf("it is not valid; the status of the %s %q of %s says why", s.kind.Name, c.Name, cluster.WebhookGroup)
 		}
 		errs = append(errs, err)
@@ -120,8 +120,8 @@ func (s *Source) readyCustom(object *cluster.JSON) *readyResource {
 	return made
 }
 
-// check denies to write a custom resource that is not valid, or has expressions that do
-// not compile. No webhook is called for them.
+// check denies writing a custom resource that is invalid or has expressions that do not
+// compile. No webhook is called for custom resources.
 func (s *Source) check(review *codec.Review) admission.Result {
 	if s.resources == nil || review.Resource().Resource != s.kind.resources.Resource().Resource {
 		return admission.Allowed()

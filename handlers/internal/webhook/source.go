@@ -97,7 +97,7 @@ func (s *Source) use(custom []*Webhook) {
 }
 
 // webhooks returns the webhooks in the order in which they are called. If the custom
-// resources are not listed yet, it waits for them; if ctx ends before, that is the error.
+// resources are not listed yet, it waits for them; if ctx ends first, it returns an error.
 func (s *Source) webhooks(ctx context.Context) ([]*Webhook, error) {
 	if s.resources != nil {
 		if err := s.resources.follower.Await(ctx); err != nil {
@@ -119,8 +119,8 @@ func (s *Source) Handler() (h admission.Handler) {
 	return h
 }
 
-// rules returns the rules of the webhooks. With custom resources, a rule also selects these,
-// to be checked; before they are known, the rules select everything.
+// rules returns the rules of the webhooks. If custom resources are enabled, the rules also select
+// them, because writes of them are checked. Until they are known, the rules select everything.
 func (s *Source) rules() (rules []admission.Rule) {
 	if s.resources != nil {
 		if !s.resources.follower.IsFollowing() {

@@ -30,7 +30,7 @@ func (r *resources) writeStatus(ctx context.Context) {
 	r.mu.Unlock()
 	for _, name := range names {
 		if change, due := r.due(name); due {
-			_ = change.Write(ctx, r.objects) // after an error, it is written after the next refresh
+			_ = change.Write(ctx, r.objects) // after an error, the next refresh tries again
 		}
 	}
 }

@@ -23,9 +23,9 @@ const (
 	// gets 20,000 calls per second. Further calls wait until their timeout.
 	callsMax = 200
 
-	// tenantCallsMax is how many of them are for one tenant at most: a quarter. A tenant whose
-	// objects make the webhook slow leaves the others 150. A webhook that answers within 10 ms
-	// gets 5,000 calls per second of one tenant.
+	// tenantCallsMax is the maximum number of concurrent calls for one tenant: a quarter. A tenant
+	// whose objects make the webhook slow leaves 150 calls to the others. A webhook that answers
+	// within 10 ms gets 5,000 calls per second of one tenant.
 	tenantCallsMax = callsMax / 4
 )
 
@@ -102,8 +102,8 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 	return made, errors.Join(errs...)
 }
 
-// wantVersion tells users how to avoid that fastadmit gets an object in a version that a
-// webhook does not accept.
+// wantVersion tells users what to do if fastadmit gets an object in a version that a webhook does
+// not accept.
 const wantVersion = "a version that the webhook names; let the rules of fastadmit's webhook name the versions that its webhooks do"
 
 // Matches reports whether the webhook must be called for a review (k8s.io/apiserver
@@ -143,8 +143,8 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *admission.Result, 
 	return matches, nil, nil
 }
 
-// clientOf returns the client. The first call creates it, and the next one tries again after
-// an error.
+// clientOf returns the client. The first call creates it; after an error, the next call tries
+// again.
 func (w *Webhook) clientOf() (*rest.RESTClient, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

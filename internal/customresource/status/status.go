@@ -151,8 +151,8 @@ func (s *Status) in(object *cluster.JSON) *cluster.JSON {
 	return changed
 }
 
-// keepTimes sets the transition times of the conditions: those of before where the status of
-// the condition is the same, now for others.
+// keepTimes sets the transition times of the conditions: a condition whose status has not
+// changed keeps its time in before, others get the current time.
 func (s *Status) keepTimes(before *Status) {
 	for i := range s.Conditions {
 		s.Conditions[i].LastTransitionTime = metav1.Now()

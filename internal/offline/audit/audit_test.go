@@ -21,13 +21,13 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/review"
 )
 
-// seen is what a plugin got.
+// seen are the fields of a review that a plugin got.
 type seen struct {
 	name, user, object, old string
 	operation               codec.Operation
 }
 
-// watcher is a plugin that denies what has the label deny, and tells what it got.
+// watcher returns a plugin that denies objects with the label deny, and sends its reviews to got.
 func watcher(got chan<- seen) admission.Plugin {
 	return admission.Plugin{
 		Name: "Watcher", Rules: []admission.Rule{admission.Any()}, Validates: true,
@@ -78,7 +78,7 @@ func (s *stand) options(chain *admission.Chain, resources ...string) Options {
 	}
 }
 
-// run returns what an audit says, a line for each object.
+// run returns the results of an audit: a line for each object.
 func run(t *testing.T, o Options) []string {
 	t.Helper()
 	var lines []string
@@ -92,7 +92,7 @@ func run(t *testing.T, o Options) []string {
 	return lines
 }
 
-// wantPods are the lines of pods.
+// wantPods returns the lines for allowed pods.
 func wantPods(n int) (lines []string) {
 	for _, pod := range pods(n) {
 		lines = append(lines, "Pod "+keyOf([]byte(pod))+" allowed")
@@ -100,7 +100,7 @@ func wantPods(n int) (lines []string) {
 	return lines
 }
 
-// TestRun shows what is listed, in which order, and what becomes of it.
+// TestRun checks which objects are listed, in which order, and their results.
 func TestRun(t *testing.T) {
 	for n := range 11 {
 		s := newStand(t)
@@ -144,8 +144,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestFaults breaks lists in all the ways in which they break: each object is
-// reviewed once all the same.
+// TestFaults makes lists fail in every possible way. Each object is still reviewed exactly
+// once.
 func TestFaults(t *testing.T) {
 	const n = 10 // four pages
 	half := func(w http.ResponseWriter, s *stand) {
@@ -195,7 +195,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestAttempts gives up after as many attempts as there may be, and says so.
+// TestAttempts checks that an audit gives up a list after attemptsMax failures, and reports it.
 func TestAttempts(t *testing.T) {
 	for _, failing := range []int{attemptsMax - 1, attemptsMax, attemptsMax + 1} {
 		s := newStand(t)
@@ -217,7 +217,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestForbidden goes on with what may be listed.
+// TestForbidden checks that an audit continues with the resources that it may list.
 func TestForbidden(t *testing.T) {
 	s := newStand(t)
 	s.lists["/api/v1/namespaces"], s.lists["/api/v1/pods"] = nil, pods(1)
@@ -228,7 +228,7 @@ func TestForbidden(t *testing.T) {
 		}
 		return false
 	}
-	delete(s.documents, "/apis/example.com/v1") // as of an aggregated API server that is down
+	delete(s.documents, "/apis/example.com/v1") // as if an aggregated API server were down
 	s.documents["/apis/example.com/v1beta1"] = "no JSON"
 	o := s.options(chainOf(t, watcher(nil)), "*")
 	var results []*report.Result
@@ -251,7 +251,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestStops ends a run from without.
+// TestStops checks that an error of the caller's function ends the audit.
 func TestStops(t *testing.T) {
 	s := newStand(t)
 	s.lists["/api/v1/pods"] = pods(100)
@@ -267,7 +267,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestReviews shows what plugins get.
+// TestReviews checks the reviews that plugins get.
 func TestReviews(t *testing.T) {
 	s := newStand(t)
 	s.lists["/api/v1/pods"] = []string{
@@ -315,8 +315,8 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// TestKeyOf shows that the names of members must be equal: objects of custom kinds may have
-// others beside them.
+// TestKeyOf checks that the case of member names matters: objects of custom kinds may have other members
+// whose names differ only in case.
 func TestKeyOf(t *testing.T) {
 	f := func(object, want string) {
 		t.Helper()
@@ -330,8 +330,8 @@ func TestKeyOf(t *testing.T) {
 	f(`{}`, "")
 }
 
-// TestAttemptsAfterProgress counts attempts anew when there was one more object, in a page that
-// broke off or in a page that came: in all, more fail than there may be attempts.
+// TestAttemptsAfterProgress checks that the count of failures begins again after each new object, in an
+// incomplete page or in a complete one. In all, there are more than attemptsMax failures.
 func TestAttemptsAfterProgress(t *testing.T) {
 	const n = attemptsMax + 3
 	f := func(name string, pageSize int64, fault func(s *stand, n int, w http.ResponseWriter) bool) {

@@ -16,8 +16,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
-// TestLargeResults has 100 MB of objects, and a message as long as each, which is cut. Results are written in all
-// formats, and as reports, without being kept.
+// TestLargeResults has 100 MB of objects, each with a message of the same length, which is truncated. Results are
+// written in all formats, and as reports, without staying in memory.
 func TestLargeResults(t *testing.T) {
 	const objects, bytes, heapMax, writtenMin = 100, 1 << 20, 128 << 20, 32 << 10 // messages are cut
 	s := newStand(t)

@@ -82,16 +82,15 @@ type reportKey struct{ namespace, name string }
 
 type knownReport struct {
 	digest digest
-	seen   bool // is one of this run
+	seen   bool // whether this run has the report, too
 }
 
 // A digest identifies the content of a report.
 type digest [16]byte
 
-// digestOf returns the digest of a report, be it read or about to be written, without the
-// times at which its findings were found, and without what other programs add: labels and
-// annotations. It is made of the content, so that a report that somebody changed is written
-// again, whatever it says about itself. That of what is no report is zero.
+// digestOf returns the digest of the content of a report. It ignores the times of the findings, and
+// labels and annotations, which other programs may add. If a user has changed a report, its digest
+// differs, so it is written again. The digest of a text that is no report is zero.
 func digestOf(text []byte) (d digest) {
 	var o reportObject
 	if kjson.UnmarshalCaseSensitivePreserveInts(text, &o) != nil {
@@ -317,13 +316,14 @@ func (o *reportObject) add(plugin, result, message string, properties map[string
 	})
 }
 
-// messageIn returns a message as it stands in a report, from which it reaches terminals: without
-// characters that are not printable. It is cut before those are escaped, which takes long, and after.
+// messageIn returns a message in the form that reports have: with escapes for characters that are not
+// printable, because terminals show reports. It cuts the message before escaping, which takes long, and
+// again after it.
 func messageIn(message string) string {
 	return codec.TruncateString(report.Plain(codec.TruncateString(message, messageMax)), messageMax)
 }
 
-// nameIn returns a name as it stands in a report.
+// nameIn returns a name in the form that reports have.
 func nameIn(name string) string {
 	return codec.TruncateString(report.Word(codec.TruncateString(name, nameMax)), nameMax)
 }

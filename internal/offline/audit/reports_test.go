@@ -16,7 +16,7 @@ const (
 	policyGroup = "/apis/wgpolicyk8s.io/v1alpha2"
 )
 
-// serveReports has the stand serve an API for reports.
+// serveReports lets the stand serve an API for reports.
 func (s *stand) serveReports(base, resource, clusterResource string) {
 	s.documents[base] = `{"kind":"APIResourceList"}`
 	s.lists[base+"/"+resource], s.lists[base+"/"+clusterResource] = nil, nil
@@ -29,7 +29,7 @@ func denied(name string) *report.Result {
 	}
 }
 
-// TestReports writes what was found, and nothing twice.
+// TestReports checks the reports that an audit writes, and that it writes none twice.
 func TestReports(t *testing.T) {
 	s := newStand(t)
 	s.serveReports(openReports, "reports", "clusterreports")
@@ -99,7 +99,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestReportsChanged changes reports as somebody may who can edit them. The next audit writes
+// TestReportsChanged changes reports as a user with permission to edit them could. The next audit writes
 // them again.
 func TestReportsChanged(t *testing.T) {
 	const at = openReports + "/namespaces/ns0/reports/fastadmit-uid-a"
@@ -146,7 +146,7 @@ func TestReportsChanged(t *testing.T) {
 	f(`"uid":"uid-a"}]`, `"uid":"uid-b"}]`, true)
 }
 
-// TestReportAPIs chooses where reports are written.
+// TestReportAPIs checks to which API reports are written.
 func TestReportAPIs(t *testing.T) {
 	s := newStand(t)
 	if _, err := NewReports(t.Context(), s.config(), "", nil); err == nil || !strings.Contains(err.Error(),
@@ -172,7 +172,7 @@ func TestReportAPIs(t *testing.T) {
 	}
 }
 
-// TestReportLimits bounds what a report has.
+// TestReportLimits checks the limits of a report.
 func TestReportLimits(t *testing.T) {
 	r := &Reports{api: &reportAPIs[0]}
 	for _, n := range []int{findingsMax - 1, findingsMax, findingsMax + 1} {

@@ -19,7 +19,7 @@ import (
 // kubectl (k8s.io/cli-runtime pkg/resource FileExtensions).
 var Extensions = []string{".json", ".yaml", ".yml"}
 
-// fileBytesMax is the largest file that Read reads in a Tree, the same as of the state of a
+// fileBytesMax is the largest file that Read reads in a Tree, as for files with the state of a
 // cluster: 50,000 Pods of 10 KB.
 const fileBytesMax = 512 << 20
 

@@ -31,8 +31,8 @@ func (p *Positions) LineOf(o *Object, path string) int {
 	return o.Line
 }
 
-// CommentsOf returns the comments above a field of an object and behind it. Where LineOf does
-// not find the field, there are none.
+// CommentsOf returns the comments above a field of an object and behind it. They are empty if LineOf
+// does not find the field.
 func (p *Positions) CommentsOf(o *Object, path string) (above, behind string) {
 	if d := p.document(o); d != nil {
 		return d.parsed.Comments(path)

@@ -14,15 +14,15 @@ import (
 // output add another.
 const listDepthMax = 4
 
-// places are what is known of the lines of a text.
+// places says on which lines of its file a text is.
 type places struct {
 	at       func(offset int) int // nil if offsets are not those of the file
 	elements []int                // the lines of the elements of a list
 }
 
-// unpack returns an object, or the objects of a list. It takes for a list what kubectl does
-// (k8s.io/apimachinery pkg/apis/meta/v1/unstructured): whatever has a member items. depth
-// is how many lists the text is in.
+// unpack returns an object, or the objects of a list. Like kubectl (k8s.io/apimachinery
+// pkg/apis/meta/v1/unstructured), it treats every object with a member items as a list. depth
+// is the number of lists around the text.
 func unpack(source Source, text []byte, known places, depth int) []Item {
 	var list struct {
 		Head

@@ -12,13 +12,13 @@ import (
 type Translation struct {
 	Policies []*translate.Policy
 	Items    []manifest.Item // the policies and their bindings
-	Errors   []error         // what has no translation, with file and line
-	Notes    []string        // what readers have to know
+	Errors   []error         // about parts without a translation, with file and line
+	Notes    []string        // about translations that differ from their documents
 
 	origins []origin // of Items
 }
 
-// An origin is what an item is translated from.
+// An origin is the document from which an item is translated.
 type origin struct {
 	object *manifest.Object
 	policy *translate.Policy
@@ -68,7 +68,7 @@ func Translate(items []manifest.Item, o translate.Options) (t Translation) {
 }
 
 // AddForeign translates the policies of other engines among items and adds the results. It
-// returns how many documents there are, and what has no translation.
+// returns the number of their documents, and errors about parts without a translation.
 func (s *Set) AddForeign(items []manifest.Item) (found int, errs []error) {
 	for i := range items {
 		if items[i].Fault == nil && translate.IsForeign(items[i].GroupVersionKind()) {

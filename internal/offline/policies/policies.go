@@ -236,7 +236,7 @@ func (s *Set) unbound() (all []*document) {
 
 // Notes returns a sentence for each policy without a binding and each binding without a
 // policy. Plugins do not evaluate them, as in kube-apiserver. Before Apply, it returns only
-// what is to be known of translations.
+// the notes of translations.
 func (s *Set) Notes() (all []string) {
 	all = append(all, s.notes...)
 	if !s.applied {
@@ -246,7 +246,7 @@ func (s *Set) Notes() (all []string) {
 		switch {
 		case d.isBinding():
 			all = append(all, fmt.Sprintf("%s is of %s %q, which does not exist, so it does nothing", d, d.kind.policy, d.policy))
-		case d.origin.object == nil: // the translation says why
+		case d.origin.object == nil: // a translation has a note that says why
 			all = append(all, fmt.Sprintf("%s has no binding, so it is not evaluated; --bind-policies evaluates it", d))
 		}
 	}

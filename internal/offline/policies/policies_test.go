@@ -256,7 +256,7 @@ func TestReplaced(t *testing.T) {
 	f(configMap("a", "ns", "1"), configMap("a", "ns", "1"))
 	f(configMap("a", "ns", "1"), `{"kind":"ConfigMap", "apiVersion":"v1", "data":{"text":"1"}, `+
 		`"metadata":{"namespace":"ns","name":"a","labels":{"a":"b"}}}`)
-	// The namespace of what is in none does not count, nor does the version.
+	// The namespace of a cluster-scoped object does not matter, nor does the version.
 	f("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: x}\n",
 		`in:1: Namespace "a" would replace that of f:6`)
 	f("apiVersion: example.com/v1\nkind: Limit\nmetadata: {name: a}\n",
@@ -304,20 +304,20 @@ func TestLocate(t *testing.T) {
 	f(about(utilerrors.NewAggregate([]error{field.Required(at("expression", 0), ""), field.Required(at("expression", 1), "")})),
 		"FILE:8"+document+"spec.validations[0].expression: Required value\nFILE:9"+document+
 			"spec.validations[1].expression: Required value")
-	// Of errors around several, each is told; of one around a single one, the outer text.
+	// An error that wraps several errors is split into these; for one that wraps a single error, the outer text counts.
 	f(about(fmt.Errorf("around: %w", utilerrors.NewAggregate([]error{errors.New("a"), errors.New("b")}))),
 		"FILE:3"+document+"a\nFILE:3"+document+"b")
 	f(about(fmt.Errorf("around: %w", errors.New("a"))), "FILE:3"+document+"around: a")
 	f(about(fmt.Errorf("around: %w", field.Required(at("expression", 1), ""))),
 		"FILE:9"+document+"spec.validations[1].expression: Required value")
-	// What is about something else stays with the plugin, and comes last.
+	// An error that is not about a document stays with the plugin, and comes last.
 	f(errors.Join(errors.New("first"), about(errors.New("wrong"))), "FILE:3"+document+"wrong\nfirst")
 	f(&admission.EnableError{Plugin: "V", Err: &admission.FileError{File: "else", Err: errors.New("wrong")}},
 		(&admission.EnableError{Plugin: "V", Err: &admission.FileError{File: "else", Err: errors.New("wrong")}}).Error())
 }
 
-// TestLocateMany locates the errors of many documents, for which the file must not be read once
-// more each: that took half a minute.
+// TestLocateMany locates the errors of many documents. The file must not be read again for each of them:
+// that took half a minute.
 func TestLocateMany(t *testing.T) {
 	const n, most = 5000, 30 * time.Second
 	file := filepath.Join(t.TempDir(), "p.yaml")

@@ -14,7 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/recording"
 )
 
-// An event is an audit.k8s.io/v1 Event, as far as it is read.
+// An event has the fields of an audit.k8s.io/v1 Event that are read.
 type event struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
@@ -44,8 +44,8 @@ type event struct {
 // pkg/admission/plugin/webhook/errors).
 const deniedBy = `admission webhook "`
 
-// parseEvent returns the review of an audit event. ok is false for events that no webhook hears
-// of: reads, and stages before the end.
+// parseEvent returns the review of an audit event. ok is false for events without a review of a webhook:
+// reads, stages before ResponseComplete, and requests that failed for other reasons than a webhook.
 func parseEvent(text []byte, err error) (r record, ok bool) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return record{fault: err}, true
@@ -65,7 +65,7 @@ func parseEvent(text []byte, err error) (r record, ok bool) {
 	}
 	denied := strings.HasPrefix(e.Status.Message, deniedBy)
 	if e.Status.Code >= 400 && !denied {
-		return r, false // refused by something else, perhaps before admission
+		return r, false // something other than a webhook refused the request, perhaps before admission
 	}
 	r.isPart, r.answer = true, &recording.Answer{Decision: recording.Allowed}
 	if denied {

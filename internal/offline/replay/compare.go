@@ -80,21 +80,21 @@ func (o *outcome) String() string {
 	return "allowed"
 }
 
-// The changes of an answer that leave the decision as it is.
+// Changes of an answer whose decision stays the same.
 const (
 	changedMessage  = "message"
 	changedWarnings = "warnings"
 	changedPatch    = "patch"
 )
 
-// A difference is what differs between two answers.
+// A difference is one difference between two answers.
 type difference struct {
 	change string // "allowed to denied", or one of the constants
-	plugin string // that made the newer answer what it is or, if that is allowed, the older one
+	plugin string // the cause of the newer answer or, if the newer answer allows, of the older one
 	about  string // both answers
 }
 
-// compare returns what differs. object returns the object of the review.
+// compare returns the differences between two answers. object returns the object of the review.
 func compare(before, after *outcome, object func() []byte) (all []difference, err error) {
 	both := func(a, b string) string {
 		return codec.TruncateString(a, textBytesMax) + "\nnow " + codec.TruncateString(b, textBytesMax)
@@ -139,8 +139,8 @@ func compare(before, after *outcome, object func() []byte) (all []difference, er
 	}), nil
 }
 
-// comparePatches returns the JSON Patch from the object with one patch to that with the other, nil
-// if they are equal.
+// comparePatches applies both patches to the object. It returns the JSON Patch from the first result to
+// the second, nil if they are equal.
 func comparePatches(object, before, after []byte) ([]byte, error) {
 	a, err := patched(object, before)
 	if err != nil {
@@ -167,7 +167,7 @@ func patched(object, patch []byte) ([]byte, error) {
 // policyIn finds the policy in a message of the plugins that evaluate policies.
 var policyIn = regexp.MustCompile(`(?:Validating|Mutating)AdmissionPolicy '([^']+)'`)
 
-// policyOf returns the policy that the newer of two answers names, or else the older one.
+// policyOf returns the policy that the newer answer names; if it names none, that of the older answer.
 func policyOf(before, after *outcome) string {
 	for _, o := range [...]*outcome{after, before} {
 		for _, text := range append([]string{o.message}, o.warnings...) {

@@ -1,4 +1,4 @@
-// Package replay asks recorded reviews again, and compares the answers with those before or with
+// Package replay reviews recorded requests again. It compares the answers with the recorded ones, or with
 // those of another configuration.
 package replay
 
@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// groupsMax is how many groups of differences are told apart: more than anybody reads. Further
-	// differences are counted by what changed.
+	// groupsMax is the maximum number of groups of differences: more than anybody reads. Further
+	// differences are only grouped by the kind of change.
 	groupsMax = 1000
 
-	// faultsMax is how many reviews that could not be asked are listed. The others are counted.
+	// faultsMax is how many reviews that could not be repeated are listed. Further ones are only counted.
 	faultsMax = 100
 
 	// reviewMax is how long one review may take: as long as at the server.
@@ -41,7 +41,7 @@ const (
 // Options configure a replay.
 type Options struct {
 	Chain *admission.Chain
-	// Against answers instead of the recorded answers. It may be nil.
+	// Against gives the answers to compare with; nil for the recorded answers.
 	Against *admission.Chain
 	// LeftOut are plugins that are not in the chain although they are enabled. Reviews that they
 	// denied are skipped.
@@ -51,7 +51,8 @@ type Options struct {
 	// Tree returns the files that may be read for a path of the command line.
 	Tree  func(path string) files.Tree
 	Stdin io.Reader
-	// Progress is called now and then with the number of reviews until now. It may be nil.
+	// Progress is called for each review, with the number of reviews so far. It may be nil. Several
+	// goroutines may call it at the same time.
 	Progress func(reviews int64)
 }
 
@@ -67,11 +68,11 @@ type session struct {
 	counted report.Replay
 	groups  map[group]*report.Result
 	faults  []*report.Result
-	lacks   map[string]int // what sources do not hold
+	lacks   map[string]int // number of reviews by what their source lacks
 }
 
-// Run asks the reviews in the files and folders that paths name, with all processors. It calls
-// emit for each group of differences, with an example, and for reviews that could not be asked.
+// Run repeats the reviews in the files and folders that paths name, with all processors. It calls
+// emit for each group of differences, with an example, and for reviews that could not be repeated.
 func Run(ctx context.Context, o *Options, paths []string, emit func(*report.Result) error) (*report.Replay, error) {
 	s := &session{Options: o, groups: make(map[group]*report.Result), lacks: make(map[string]int)}
 	workers := runtime.GOMAXPROCS(0)
@@ -106,7 +107,7 @@ func Run(ctx context.Context, o *Options, paths []string, emit func(*report.Resu
 	return s.finish(emit)
 }
 
-// finish emits what was found. The groups with the most reviews come first.
+// finish emits the groups, the largest first, and then the faults. It returns the counts.
 func (s *session) finish(emit func(*report.Result) error) (*report.Replay, error) {
 	groups := slices.SortedFunc(maps.Values(s.groups), func(a, b *report.Result) int {
 		return cmp.Or(cmp.Compare(b.Reviews, a.Reviews), cmp.Compare(a.Change, b.Change), cmp.Compare(a.Plugin, b.Plugin),
@@ -130,21 +131,21 @@ func (s *session) finish(emit func(*report.Result) error) (*report.Replay, error
 	return &s.counted, nil
 }
 
-// A worker asks one review after the other.
+// A worker repeats one review after the other.
 type worker struct {
 	*session
-	chain, against *asker // against is nil without Options.Against
+	chain, against *reviewer // against is nil without Options.Against
 }
 
 func (s *session) newWorker() *worker {
-	w := &worker{session: s, chain: newAsker(s.Chain)}
+	w := &worker{session: s, chain: newReviewer(s.Chain)}
 	if s.Against != nil {
-		w.against = newAsker(s.Against)
+		w.against = newReviewer(s.Against)
 	}
 	return w
 }
 
-// take asks a review and counts the result.
+// take repeats a review and counts the result.
 func (w *worker) take(ctx context.Context, r *record) {
 	if r.isUnread && !r.load() {
 		other := source{send: func(r record) bool {
@@ -202,7 +203,8 @@ func (w *worker) add(d *difference, result *report.Result) {
 	found.Reviews++
 }
 
-// differences asks a review and compares. It describes the review in result.
+// differences repeats a review and compares the answers. It describes the review in result. skipped is
+// true if a plugin of LeftOut gave the first answer.
 func (w *worker) differences(ctx context.Context, r *record, result *report.Result) (all []difference, skipped bool, err error) {
 	if r.fault != nil {
 		return nil, false, r.fault
@@ -233,7 +235,7 @@ func (w *worker) differences(ctx context.Context, r *record, result *report.Resu
 	case w.against != nil:
 		before, err = w.against.ask(ctx, body, endpoint, nil)
 	case r.answer == nil:
-		err = errors.New("there is no answer to compare with: the recording has none beside it; --against-config compares with another configuration")
+		err = errors.New("there is no answer to compare with: the recording has no file .answer; --against-config compares with another configuration")
 	default:
 		before, err = recorded(r)
 	}
@@ -250,62 +252,62 @@ func (w *worker) differences(ctx context.Context, r *record, result *report.Resu
 	return all, false, err
 }
 
-// An asker asks the plugins of a chain.
-type asker struct {
+// A reviewer reviews requests with the plugins of a chain.
+type reviewer struct {
 	chain     *admission.Chain
 	names     []string
 	endpoints map[string]*endpoint
-	outcome   *outcome // of the review that runs
+	outcome   *outcome // of the current review
 }
 
-// An endpoint has the plugins that answer at a path of the server.
+// An endpoint has the phases and plugins of a path of the server.
 type endpoint struct {
 	phases []admission.Phase
 	chain  *admission.Chain
 }
 
-func newAsker(chain *admission.Chain) *asker {
-	a := &asker{endpoints: make(map[string]*endpoint)}
+func newReviewer(chain *admission.Chain) *reviewer {
+	v := &reviewer{endpoints: make(map[string]*endpoint)}
 	for _, plugin := range chain.Plugins() {
-		a.names = append(a.names, plugin.Name)
+		v.names = append(v.names, plugin.Name)
 	}
-	a.chain = chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
-	a.chain.Observe = func(run admission.Run) {
-		if name := a.names[run.Plugin]; run.Outcome == admission.OutcomePatched && !slices.Contains(a.outcome.patchedBy, name) {
-			a.outcome.patchedBy = append(a.outcome.patchedBy, name)
+	v.chain = chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
+	v.chain.Observe = func(run admission.Run) {
+		if name := v.names[run.Plugin]; run.Outcome == admission.OutcomePatched && !slices.Contains(v.outcome.patchedBy, name) {
+			v.outcome.patchedBy = append(v.outcome.patchedBy, name)
 		}
 	}
-	return a
+	return v
 }
 
-// endpoint returns the endpoint with a name, such as "validate/fail". Without a name, it is both
-// phases of all plugins.
-func (a *asker) endpoint(name string) (*endpoint, error) {
-	if known := a.endpoints[name]; known != nil {
+// endpoint returns the endpoint with a name, such as "validate/fail". Without a name, it has both phases
+// and all plugins.
+func (v *reviewer) endpoint(name string) (*endpoint, error) {
+	if known := v.endpoints[name]; known != nil {
 		return known, nil
 	}
 	both := []admission.Phase{admission.Mutate, admission.Validate}
-	found := &endpoint{phases: both, chain: a.chain}
+	found := &endpoint{phases: both, chain: v.chain}
 	if name != "" {
 		first, which, _ := strings.Cut(name, "/")
 		at := slices.IndexFunc(both, func(p admission.Phase) bool { return p.String() == first })
-		if at < 0 || len(a.endpoints) > groupsMax {
+		if at < 0 || len(v.endpoints) > groupsMax {
 			return nil, fmt.Errorf("the recorded answer has the endpoint %q, want mutate or validate, perhaps followed by /fail, /ignore or /<Plugin>", name)
 		}
 		found.phases = both[at : at+1]
-		found.chain = a.chain.Select(func(p *admission.Plugin, settings *admission.Settings) bool {
+		found.chain = v.chain.Select(func(p *admission.Plugin, settings *admission.Settings) bool {
 			ignores := settings.FailurePolicy == admissionregistrationv1.Ignore
 			return which == "" || which == "fail" && !ignores || which == "ignore" && ignores || p.Name == which
 		})
 	}
-	a.endpoints[name] = found
+	v.endpoints[name] = found
 	return found, nil
 }
 
 // ask returns the answer to a review at an endpoint. It describes the review in result, if that is
 // not nil.
-func (a *asker) ask(ctx context.Context, body []byte, name string, result *report.Result) (*outcome, error) {
-	e, err := a.endpoint(name)
+func (v *reviewer) ask(ctx context.Context, body []byte, name string, result *report.Result) (*outcome, error) {
+	e, err := v.endpoint(name)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +321,7 @@ func (a *asker) ask(ctx context.Context, body []byte, name string, result *repor
 		result.UID = strings.Clone(r.UID())
 	}
 	o := &outcome{decision: recording.Allowed}
-	a.outcome = o
+	v.outcome = o
 	for _, phase := range e.phases {
 		_, err := e.chain.Review(ctx, r, phase)
 		if failure, ok := errors.AsType[*admission.FailureError](err); ok {
@@ -327,7 +329,7 @@ func (a *asker) ask(ctx context.Context, body []byte, name string, result *repor
 			return o, nil
 		}
 		if err != nil {
-			return nil, errors.New(err.Error()) // which owns its text
+			return nil, errors.New(err.Error()) // a copy: err may contain views of the review
 		}
 		if !r.Response.Allowed {
 			o.decision = recording.Denied

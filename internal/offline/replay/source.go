@@ -21,36 +21,36 @@ import (
 )
 
 const (
-	// fileBytesMax is the largest review, answer or line of an audit log that is read: the largest
-	// review that serve accepts.
+	// fileBytesMax is the maximum size of a review, an answer or a line of an audit log: that of a review
+	// which serve accepts.
 	fileBytesMax = 32 << 20
 
-	// sniffBytes is how much of a file is looked at to find out what it is.
+	// sniffBytes is the length of the beginning of a file from which its type is determined.
 	sniffBytes = 512
 )
 
-// A record is a review to ask again.
+// A record is a review to repeat.
 type record struct {
 	file     string
 	line     int
-	tree     files.Tree        // of a file that is not read yet
+	tree     files.Tree        // of an unread file
 	body     []byte            // the AdmissionReview
-	answer   *recording.Answer // nil if it is not known
+	answer   *recording.Answer // nil if it is unknown
 	isPart   bool              // the answer has only the decision and, if denied, the message
 	manifest *manifest.Item    // instead of body
 	fault    error             // why there is no review
-	isUnread bool              // load reads the rest
-	lacks    string            // what the source does not hold of the review
+	isUnread bool              // whether load must read the file
+	lacks    string            // the part of the review that the source does not contain
 }
 
-// A source finds the records in what a user named. send returns false to stop.
+// A source finds the records in the files and folders that a user names. send returns false to stop.
 type source struct {
 	tree  func(path string) files.Tree
 	stdin io.Reader
 	send  func(record) bool
 }
 
-// read sends the records of a path. Of files that may be reviews, it sends the name.
+// read sends the records of a path. It sends a file that may be a review unread; the worker loads it.
 func (s *source) read(path string) bool {
 	if path == "-" {
 		return s.stream(manifest.Stdin, s.stdin)
@@ -89,10 +89,10 @@ func (s *source) read(path string) bool {
 	return true
 }
 
-// extensions are those of the files that are read in folders.
+// extensions are the extensions of the files that are read in folders.
 var extensions = append([]string{".jsonl", ".log", ".tar"}, manifest.Extensions...)
 
-// file sends the records of a file, or the file for load.
+// file sends the records of a file, or an unread record if the file may be a recorded review.
 func (s *source) file(tree files.Tree, name string) bool {
 	if filepath.Ext(name) == recording.ReviewExtension {
 		return s.send(record{file: name, tree: tree, isUnread: true})
@@ -114,8 +114,8 @@ func isReview(text []byte) bool {
 	return bytes.Contains(text[:min(len(text), sniffBytes)], []byte(`"AdmissionReview"`))
 }
 
-// load reads the file of a record that has only its name, and the answer beside it. It returns
-// false if the file is no review, or cannot be read.
+// load reads the file of an unread record, and its file with the answer. It returns false if the file is
+// no review, or cannot be read.
 func (r *record) load() bool {
 	var err error
 	if r.body, err = r.tree.ReadAtMost(r.file, fileBytesMax); err != nil || !isReview(r.body) {
@@ -183,8 +183,8 @@ func (s *source) stream(name string, r io.Reader) bool {
 	return true
 }
 
-// tar sends the recordings in an archive as "fastadmit recordings" makes it: the answer comes
-// before the review. Nothing is unpacked.
+// tar sends the recordings in an archive of "fastadmit recordings", in which each answer comes before its
+// review. It unpacks nothing to the disk.
 func (s *source) tar(name string, r io.Reader) bool {
 	archive := tar.NewReader(r)
 	answerOf, answer := "", []byte(nil)
@@ -230,7 +230,7 @@ func readAtMost(r io.Reader, size int64) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// audit sends the reviews in a log of kube-apiserver, with an event a line.
+// audit sends the reviews in an audit log of kube-apiserver. Each line is an event.
 func (s *source) audit(name string, r *bufio.Reader) bool {
 	for number := 1; ; number++ {
 		text, err := readLine(r)
@@ -242,14 +242,14 @@ func (s *source) audit(name string, r *bufio.Reader) bool {
 			}
 		}
 		if err != nil && !errors.Is(err, errLongLine) {
-			return true // at the end, or it was sent as a fault
+			return true // the end, or a read error, which was sent as a fault
 		}
 	}
 }
 
 var errLongLine = fmt.Errorf("got a line of more than %d bytes, the maximum", fileBytesMax)
 
-// readLine returns the next line. After errLongLine, the line was skipped.
+// readLine returns the next line. It skips a line that is too long and returns errLongLine.
 func readLine(r *bufio.Reader) (line []byte, err error) {
 	long := false
 	for {
@@ -261,7 +261,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case long && (err == nil || errors.Is(err, io.EOF)):
-			return nil, errLongLine // after which the next call returns io.EOF again
+			return nil, errLongLine // at the end of r, the next call returns io.EOF
 		}
 		return line, err
 	}

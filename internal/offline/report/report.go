@@ -21,7 +21,7 @@ const (
 	Failed  Decision = "failed"  // a plugin could not decide, and its failure policy is Fail
 	Broken  Decision = "broken"  // the object cannot be reviewed
 	Skipped Decision = "skipped" // the object was not reviewed, for example because of an option
-	Differs Decision = "differs" // another configuration, or the server before, answered something else
+	Differs Decision = "differs" // the answer differs from the recorded one, or from that of another configuration
 )
 
 // Result is the result of reviewing one object. The JSON names are those of -o json.
@@ -37,7 +37,7 @@ type Result struct {
 	// Name is the name of the object. It ends with "*" if the API server will generate
 	// it.
 	Name string `json:"name,omitempty"`
-	UID  string `json:"uid,omitempty"` // of an existing object of a cluster, or of the review that differs
+	UID  string `json:"uid,omitempty"` // of an existing object of a cluster, or of the differing review
 	// User is the user of the request, if it is not the one of the options.
 	User string `json:"user,omitempty"`
 
@@ -57,8 +57,8 @@ type Result struct {
 	Unchecked bool      `json:"unchecked,omitempty"`
 	LeftOut   []Finding `json:"leftOut,omitempty"`
 
-	// Reviews is how many reviews differ in the same way, of a result that Differs. Change says how,
-	// and Policy is the policy that made them differ.
+	// Reviews is the number of reviews that differ in the same way, if the Decision is Differs. Change
+	// says how they differ, and Policy names the policy that is the cause.
 	Reviews int    `json:"reviews,omitempty"`
 	Change  string `json:"change,omitempty"`
 	Policy  string `json:"policy,omitempty"`
@@ -120,7 +120,8 @@ func (r *Result) Said() string {
 	return fmt.Sprintf("%s: %s", r.Decision, r.Message)
 }
 
-// Differing returns how many reviews differ, how and because of whom, as a title for messages.
+// Differing returns a title for messages: how many reviews differ, how, and the plugin or policy that is
+// the cause.
 func (r *Result) Differing() string {
 	text := Counted(r.Reviews, "review") + ", " + r.Change
 	if r.Reviews == 1 {
@@ -197,20 +198,20 @@ type Summary struct {
 	// select them, because of its configuration or the labels of a namespace.
 	Unchecked int `json:"unchecked"`
 	LeftOut   int `json:"leftOut"`
-	// EmulatedVersion is the release of Kubernetes that the plugins behave as.
+	// EmulatedVersion is the release of Kubernetes as which the plugins behave.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Replay counts the reviews of fastadmit replay, instead of objects.
 	Replay *Replay `json:"replay,omitempty"`
 }
 
-// Replay counts reviews that were asked again.
+// Replay counts repeated reviews.
 type Replay struct {
 	Reviews   int64 `json:"reviews"`   // in the input
 	Same      int64 `json:"same"`      // with the same answer
 	Differing int64 `json:"differing"` // with another answer
 	Skipped   int64 `json:"skipped"`   // whose answer came from a plugin that is left out
-	NotAsked  int64 `json:"notAsked"`  // that cannot be read or asked, or whose answer before is not known
-	// Notes say what cannot be answered as it was.
+	NotAsked  int64 `json:"notAsked"`  // that could not be read or repeated, or whose recorded answer is unknown
+	// Notes say why answers may differ from the recorded ones.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -302,7 +303,7 @@ func (s *Summary) String() string {
 	return text
 }
 
-// Counted returns a number with what it counts, such as "2 reviews".
+// Counted returns a number with a noun, such as "2 reviews".
 func Counted(n int, what string) string {
 	if n != 1 {
 		what += "s"

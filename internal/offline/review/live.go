@@ -88,7 +88,7 @@ func (l *Live) Review(ctx context.Context, kind schema.GroupVersionKind, resourc
 	return result
 }
 
-// ask has an object reviewed, and those that controllers create for it.
+// ask reviews an object, and the objects that controllers create for it.
 func (l *Live) ask(ctx context.Context, q *request, object, old []byte, result *report.Result) {
 	if stored := l.reviewer.ask(ctx, q, object, old, result); stored != nil {
 		l.reviewer.children(ctx, result, schema.GroupVersionKind(q.Kind), q.Resource.Resource, stored, &l.reviewer.User)

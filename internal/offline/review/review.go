@@ -82,7 +82,7 @@ const SkipAllUnknown = "*"
 type session struct {
 	*Options
 	old     map[identity]*manifest.Object
-	putter  *cluster.Putter // nil if nobody looks at the cluster
+	putter  *cluster.Putter // nil if no plugin reads from the cluster
 	results []*report.Result
 }
 

@@ -170,7 +170,7 @@ func TestChildren(t *testing.T) {
 	if got, _ := reviewed(t, Options{}, items(deployment)); len(got) != 1 {
 		t.Errorf("got %q without WorkloadPods", got)
 	}
-	// What is denied makes nothing, and a template that cannot be read is told.
+	// A denied workload creates no pods, and a template that cannot be read is reported.
 	if got, _ := reviewed(t, Options{WorkloadPods: true}, items(strings.ReplaceAll(deployment, "web", "bad"))); len(got) != 1 {
 		t.Errorf("got %q of a Deployment that is denied", got)
 	}
@@ -181,7 +181,7 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// TestCRD has kinds that the input defines, and definitions that cannot be.
+// TestCRD has kinds that the input defines, and invalid definitions.
 func TestCRD(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: c}\n" +
 		"spec: {group: example.com, scope: Cluster, names: {kind: Limit, plural: limits}, versions: [{name: v1, served: true}]}\n"
@@ -282,8 +282,8 @@ func TestLive(t *testing.T) {
 	f(codec.Create, `{`, "", "broken: cannot be read: invalid JSON at byte 1: got the end of the text, want ',' or a closing bracket")
 }
 
-// TestOwners shows that an ownerReference, which anybody may write, does not let an object
-// pass as that of a controller.
+// TestOwners checks that an object is not treated as created by a controller because of its
+// ownerReferences, which any user may write.
 func TestOwners(t *testing.T) {
 	const controller = "system:serviceaccount:kube-system:job-controller"
 	f := func(trust bool, controllers, others, want, wantUser string) {

@@ -67,7 +67,7 @@ func readForeign(file File) (name string, cases []check, isForeign bool, err err
 	return f.name, cases, true, err
 }
 
-// isOther reports whether a file that Find found by its name alone is no suite of anybody.
+// isOther reports whether a file that Find found only by its name is not a suite of any engine.
 func isOther(file File) bool {
 	if filepath.Base(file.Name) != gatekeeperFile {
 		return false
@@ -105,9 +105,10 @@ const (
 	verdictError = "error"
 )
 
-// A trial finds what each policy says of each object. A policy that says nothing may not select
-// the object, or have a condition that is false, or allow: two policies beside it, which deny
-// everything that it selects, tell these apart.
+// A trial finds the verdict of each policy on each object. A policy without a denial either does not
+// select the object, or has a match condition that is false, or allows the object. To distinguish these
+// cases, a trial adds two probes for each policy: they deny all objects that the policy selects, one without
+// its match conditions and one with them.
 type trial struct {
 	items   []manifest.Item
 	probes  int
@@ -150,7 +151,7 @@ func (t *trial) validating(p *admissionregistrationv1.ValidatingAdmissionPolicy,
 	return errors.Join(t.add(p, source), t.add(binding, source))
 }
 
-// probe adds the two policies that deny what a policy selects.
+// probe adds the two probes of a policy.
 func (t *trial) probe(name string, match *admissionregistrationv1.MatchResources, conditions []admissionregistrationv1.MatchCondition, source manifest.Source) error {
 	var names [2]string
 	for i, conditions := range [2][]admissionregistrationv1.MatchCondition{nil, conditions} {
@@ -172,7 +173,7 @@ func (t *trial) probe(name string, match *admissionregistrationv1.MatchResources
 	return nil
 }
 
-// verdict returns what a policy said. Its messages are those of its failing validations.
+// verdict returns the verdict of a policy, and the messages of its failing validations.
 func (t *trial) verdict(result *report.Result, policy string) (verdict string, messages []string) {
 	if probes, ok := t.matched[policy]; ok {
 		if len(saidBy(result, probes[0])) == 0 {
@@ -196,7 +197,7 @@ func (t *trial) verdict(result *report.Result, policy string) (verdict string, m
 	return verdictFail, messages
 }
 
-// saidBy returns the warnings of a policy, without what stands before them.
+// saidBy returns the warnings of a policy, without the prefix with the names of policy and binding.
 func saidBy(result *report.Result, policy string) (messages []string) {
 	for _, w := range result.Warnings {
 		if strings.Contains(w.Message, "'"+policy+"' with binding") {
@@ -206,7 +207,7 @@ func saidBy(result *report.Result, policy string) (messages []string) {
 	return messages
 }
 
-// broken returns why an object could not be reviewed.
+// unreviewed returns an error if an object could not be reviewed.
 func unreviewed(results []*report.Result) error {
 	for _, result := range results {
 		if broken := brokenIn(result); broken != nil {

@@ -75,7 +75,7 @@ type kyvernoResult struct {
 	FailOnMissing   bool   `json:"failOnMissingResources"`
 }
 
-// A kyvernoRun has the documents of a test, and what the policies said, by the operation.
+// A kyvernoRun has the documents of a test, and the verdicts of the policies, by operation.
 type kyvernoRun struct {
 	*foreignFile
 	test        *kyvernoTest
@@ -157,7 +157,7 @@ func (k *kyvernoRun) load() (err error) {
 	return errors.Join(translated.Errors...)
 }
 
-// keyOf identifies an object, as the test does: of all kinds, those without a namespace are in default.
+// keyOf identifies an object as the test does: objects of all kinds without a namespace are in default.
 func keyOf(item *manifest.Item) string {
 	return strings.Join([]string{item.APIVersion, item.Kind, cmp.Or(item.Metadata.Namespace, metav1.NamespaceDefault), item.Metadata.Name}, ",")
 }
@@ -250,7 +250,7 @@ func (k *kyvernoRun) readContext() error {
 	return nil
 }
 
-// check compares a result of the test for some resources, nil for all, with what the policies said.
+// check compares a result of the test for some resources, nil for all, with the verdicts of the policies.
 func (k *kyvernoRun) check(ctx context.Context, r *Runner, row *kyvernoResult, path string, resources []string) (failures []string, err error) {
 	if k.once.Do(func() { k.err = k.load() }); k.err != nil {
 		return nil, k.err

@@ -19,16 +19,16 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
-// An evaluation has what the policies of a test said of its objects for an operation.
+// An evaluation has the verdicts of the policies of a test on its objects, for an operation.
 type evaluation struct {
 	*kyvernoRun
 	once sync.Once
 	err  error
 
 	trial   trial
-	before  []*report.Result // what selects the objects as they were given
+	before  []*report.Result // which policies select the objects before mutation
 	mutated []*report.Result // nil without mutating policies
-	after   []*report.Result // what validating policies say of the mutated objects
+	after   []*report.Result // of validating policies, on the mutated objects
 }
 
 func (k *kyvernoRun) evaluation(ctx context.Context, r *Runner, operation codec.Operation) (*evaluation, error) {
@@ -105,7 +105,7 @@ func (e *evaluation) matchedBy(probes *trial) {
 	}
 }
 
-// compare compares a result of the test for the object at an index with what was said of it.
+// compare compares a result of the test for the object at an index with the verdict.
 func (e *evaluation) compare(row *kyvernoResult, policy string, at int) (failures []string) {
 	object := &e.objects[at]
 	differ := func(rule, got string) {
@@ -160,12 +160,12 @@ func (row *kyvernoResult) patched() string {
 	return row.PatchedResource
 }
 
-// isRule reports whether a rule is the one that a test names, or one that Kyverno makes of it.
+// isRule reports whether a rule is the one that a test names, or one of its variants for workloads.
 func isRule(rule, named string) bool {
 	return rule == named || rule == "autogen-"+named || rule == "autogen-cronjob-"+named
 }
 
-// dropsEmpty reports whether Kyverno does not even say that a policy selects nothing.
+// dropsEmpty reports whether Kyverno has no result for an object that a policy does not select.
 func dropsEmpty(p *translate.Policy) bool {
 	match := p.Match()
 	return len(match.ResourceRules) == 1 && match.NamespaceSelector == nil && match.ObjectSelector == nil &&

@@ -34,8 +34,8 @@ type Setup struct {
 	Namespace    string
 	Operation    codec.Operation
 	WorkloadPods bool
-	// GuessKinds takes unknown kinds for namespaced resources, as engines do that have no
-	// cluster. NoDefaults reviews objects without the defaults that kube-apiserver sets.
+	// GuessKinds treats unknown kinds as namespaced resources, as engines without a cluster do.
+	// NoDefaults reviews objects without the defaults that kube-apiserver sets.
 	GuessKinds, NoDefaults bool
 }
 

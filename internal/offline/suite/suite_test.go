@@ -55,7 +55,7 @@ func TestFind(t *testing.T) {
 	f([]string{"c"}, "no such file")
 }
 
-// TestOutside shows which files suites may name, and that others are not read.
+// TestOutside checks which files suites may name, and that others are not read.
 func TestOutside(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, map[string]string{
@@ -192,7 +192,7 @@ func names(items []manifest.Item) string {
 	return strings.Join(all, " ")
 }
 
-// TestSetup shows what a case gets of its suite and of itself.
+// TestSetup checks which settings a case takes from its suite, and which are its own.
 func TestSetup(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, map[string]string{
@@ -397,7 +397,7 @@ func TestWrite(t *testing.T) {
 `)
 }
 
-// TestText has the ways in which a text is expected.
+// TestText has all forms of an expected text.
 func TestText(t *testing.T) {
 	f := func(text, got string, want bool) {
 		t.Helper()
@@ -423,8 +423,8 @@ func TestText(t *testing.T) {
 	f(`""`, "a", false)
 }
 
-// TestFailFastInOrder runs one case after the other: those after the first that fails are
-// skipped, and none without FailFast.
+// TestFailFastInOrder runs one case after the other. With FailFast, the cases after the first failure are
+// skipped; without it, none is.
 func TestFailFastInOrder(t *testing.T) {
 	files := suites(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -447,7 +447,7 @@ func TestFailFastInOrder(t *testing.T) {
 	f(files[2:], true, false, false)
 }
 
-// TestOperations has all operations, and objects that are given in ways that are wrong.
+// TestOperations has all operations, and invalid combinations of objects.
 func TestOperations(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, map[string]string{
@@ -471,7 +471,7 @@ func TestOperations(t *testing.T) {
 	for _, operation := range []string{"CREATE", "UPDATE", "DELETE"} {
 		f("- {name: a, operation: "+operation+", object: {apiVersion: v1, kind: Pod}, expect: {decision: allowed}}\n", "Pod/@4")
 	}
-	f("- {name: a, object: folder, expect: {decision: allowed}}\n", "TestSuite/@1 Configuration/@1") // the suite itself is none
+	f("- {name: a, object: folder, expect: {decision: allowed}}\n", "TestSuite/@1 Configuration/@1") // the suite itself is no object
 	f("- {name: a, object: broken.yaml, expect: {decision: allowed}}\n",
 		"s.yaml:4: cases[0].object: broken.yaml:1: cannot be read: did not find expected node content")
 	const want = "want the path of a file, or an object"
@@ -489,7 +489,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestOneResult does not name the object where there is only one.
+// TestOneResult checks that the object is not named if there is only one.
 func TestOneResult(t *testing.T) {
 	files := suites(t)
 	runner := Runner{Review: func(context.Context, *Setup) ([]*report.Result, []string, error) {

@@ -15,8 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// The tests of calls have kube-apiserver's package and this one call the functions that are
-// bounded here.
+// These tests compare the functions that are bounded here with those of kube-apiserver's package.
 
 // addf adds an expression.
 func (p *expressionsOf) addf(format string, args ...any) { p.add(fmt.Sprintf(format, args...)) }
@@ -108,8 +107,8 @@ var callsLists = [...]string{
 	"[[1], [1.0], {'a': 1}]", "object.nope", "object.text", "[b'\\xff']",
 }
 
-// compareSets calls a function of sets with two lists, some of which cost as much as an
-// expression may.
+// compareSets calls a function of sets with pairs of lists, some of which cost as much as an
+// expression may cost.
 func compareSets(t *testing.T, name string) {
 	t.Helper()
 	var p expressionsOf
@@ -119,7 +118,7 @@ func compareSets(t *testing.T, name string) {
 		}
 	}
 	p.addf("[sets.%s(object.ones, object.few), sets.%[1]s(object.few, object.ones)]", name)
-	p.addf("sets.%s(object.ones, object.few)", name) // costs just less than an expression may, or more
+	p.addf("sets.%s(object.ones, object.few)", name) // costs just less than an expression may cost, or more
 	p.addf("sets.%s(object.ones + [1], object.few)", name)
 	p.compareCalls(t)
 }
@@ -181,7 +180,7 @@ func numbered(n int) string {
 	return "[" + b.String()[1:] + "]"
 }
 
-// TestCallsLimit has calls that cost less than an expression may, as much, and more.
+// TestCallsLimit has calls that cost less than an expression may cost, as much, and more.
 func TestCallsLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("expressions up to their limit of cost take seconds")
@@ -212,7 +211,7 @@ func TestCallsLimit(t *testing.T) {
 	}
 }
 
-// TestCallsEnd has calls with what a tenant may send that would take minutes or
+// TestCallsEnd has calls with values that a tenant may send. Without bounds, they would take minutes or
 // gigabytes.
 func TestCallsEnd(t *testing.T) {
 	const limit = "actual cost limit exceeded"
@@ -273,7 +272,7 @@ func TestCallsEnd(t *testing.T) {
 		if got := fmt.Sprint(err); fatal != nil || (err != nil) != (test.want != "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: got %.300v, %v, want %q", test.expression, err, fatal, test.want)
 		}
-		// With the race detector, which has -short, the pools of package regexp forget what they hold.
+		// Runs with the race detector set -short; there, the pools of package regexp drop their memory.
 		if took := allocatedBytes() - allocated; took > 100<<20 && !testing.Short() {
 			t.Errorf("%s: allocated %d MiB, want at most 100", test.expression, took>>20)
 		}
@@ -286,8 +285,8 @@ func allocatedBytes() uint64 {
 	return stats.TotalAlloc
 }
 
-// TestCallsMemory has calls that take more memory than an evaluation may, which is out of its
-// budget, and quantities that take too long, for which the review is refused.
+// TestCallsMemory has calls that take more memory than an evaluation may use: they exceed its budget. It
+// also has quantities that take too long to parse: the review is refused.
 func TestCallsMemory(t *testing.T) {
 	text := fmt.Appendf(nil, `{"kind":"X","places":%q,"long":%q,"by":%q,"pattern":%q,"digits":%q,`+
 		`"numbers":%s}`, strings.Repeat("%.1000000f", 99), strings.Repeat("a", 1000), strings.Repeat("b", 70_000),

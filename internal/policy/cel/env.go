@@ -48,11 +48,10 @@ type environmentKey struct {
 	admission.Version
 }
 
-// baseOf returns the libraries that kube-apiserver of that release has for the expressions of stored
-// policies: those that came with it or before (k8s.io/apiserver pkg/cel/environment/base.go). Stored
-// expressions of kube-apiserver may use all libraries of its code, also the one that the next release
-// allows in new policies, so they are the new expressions of an API server with this compatibility
-// version.
+// baseOf returns the libraries that a kube-apiserver of this release offers to the expressions of stored
+// policies: those of its release and earlier ones (k8s.io/apiserver pkg/cel/environment/base.go). The stored
+// expressions of package environment may use all libraries in its code, also newer ones. baseOf therefore
+// uses its environment for new expressions, with this release as the compatibility version.
 func baseOf(v admission.Version) *environment.EnvSet {
 	return environment.MustBaseEnvSet(version.MajorMinor(1, uint(v.Minor())))
 }

@@ -23,7 +23,7 @@ func memoryObject(n int) []byte {
 		strings.Repeat("/", 4<<10), strings.TrimPrefix(strings.Repeat(`,"k":1`, 1000), ","))
 }
 
-// memoryAttacks are expressions that make far more than they cost.
+// memoryAttacks are expressions that take far more memory than their cost suggests.
 var memoryAttacks = []string{
 	"object.l.map(x, object.text.replace('a', object.text.substring(0, 900))).size() > 0",
 	"object.l.map(x, '%s%s%s%s'.format([object.text, object.text, object.long, object.long])).size() > 0",
@@ -41,7 +41,7 @@ var memoryAttacks = []string{
 		"[dyn(c)].map(d, [d, d, d, d, d, d, d, d, d, d, d, d, d, d, d, d].flatten(9))).size() > 0",
 }
 
-// memoryMakers are expressions whose result has what a function or operator makes.
+// memoryMakers are expressions whose results contain the results of a function or operator.
 var memoryMakers = []string{
 	"object.l.map(x, object.text.replace('a', 'bbbb'))",
 	"object.l.map(x, object.text.replace('', 'é', 900))",
@@ -115,7 +115,7 @@ func compiledWith(t *testing.T, c *Compiler, expression string) *Expression {
 	return x
 }
 
-// begun begins an evaluation of memoryObject without a budget of cost.
+// begun begins an evaluation on memoryObject with an unlimited budget.
 func begun(t *testing.T, c *Compiler, n int) *Evaluation {
 	t.Helper()
 	in := NewInput(t.Context(), reviewOf(t, memoryObject(n)))
@@ -123,8 +123,8 @@ func begun(t *testing.T, c *Compiler, n int) *Evaluation {
 	return c.Begin(in, 1<<62)
 }
 
-// TestMemoryAttacks has all attacks end with the error of a budget, before they allocate much
-// more than they are charged.
+// TestMemoryAttacks checks that all attacks end because they are out of memory, before they allocate
+// much more than they are charged.
 func TestMemoryAttacks(t *testing.T) {
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {
 		for _, expression := range memoryAttacks {
@@ -142,13 +142,13 @@ func TestMemoryAttacks(t *testing.T) {
 	})
 }
 
-// TestMemoryCharged has each function and operator charge what its results take, apart from what
-// Go's allocator leaves free: up to a seventh of a text of 8 KiB.
+// TestMemoryCharged checks that each function and operator charges the memory of its results, except what
+// Go's allocator rounds up: up to a seventh of a text of 8 KiB.
 func TestMemoryCharged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("freed memory is poisoned in short runs, for which values are copied")
 	}
-	const spare = 128 << 10
+	const tolerance = 128 << 10
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {
 		for _, expression := range memoryMakers {
 			x, e := compiledWith(t, c, expression), begun(t, c, 100)
@@ -158,7 +158,7 @@ func TestMemoryCharged(t *testing.T) {
 			if err != nil || fatal != nil {
 				t.Errorf("%s: got %.200v, %v", expression, err, fatal)
 			}
-			if charged := e.limits.Bytes(); took > charged*8/7+spare {
+			if charged := e.limits.Bytes(); took > charged*8/7+tolerance {
 				t.Errorf("%s: its value takes %d KiB, %d were charged", expression, took>>10, charged>>10)
 			}
 			runtime.KeepAlive(value)
@@ -175,7 +175,7 @@ func liveBytes() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestMemoryLimit has evaluations make a byte less than they may, as much, and one more.
+// TestMemoryLimit has evaluations that take one byte less than the limit, as much, and one byte more.
 func TestMemoryLimit(t *testing.T) {
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {
 		for _, expression := range []string{
@@ -200,8 +200,8 @@ func TestMemoryLimit(t *testing.T) {
 	})
 }
 
-// TestRetain keeps a byte less than a review may, as much, and one more. An evaluation has what is
-// left.
+// TestRetain retains one byte less than the limit, as much, and one byte more. An evaluation may use the
+// rest.
 func TestRetain(t *testing.T) {
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {
 		x := compiledWith(t, c, "object.text + object.text != ''")
@@ -226,7 +226,7 @@ func TestRetain(t *testing.T) {
 	})
 }
 
-// TestMemoryOfVariables charges what variables make to the evaluation that uses them.
+// TestMemoryOfVariables checks that an evaluation is charged the memory of the variables that it uses.
 func TestMemoryOfVariables(t *testing.T) {
 	bothEvaluators(t, func(t *testing.T, _ *Compiler) {
 		c := NewCompiler(true)
@@ -246,8 +246,8 @@ func TestMemoryOfVariables(t *testing.T) {
 	})
 }
 
-// TestMemoryKnown has each function of the environment either charge what it makes, or among
-// those that return a part of their arguments or a value of constant size.
+// TestMemoryKnown checks that each function of the environment either charges the memory of its results,
+// or is in memorySmall: it returns a part of its arguments, or a value of constant size.
 func TestMemoryKnown(t *testing.T) {
 	env, err := sharedEnv(Declarations{Params: true, Authorizer: true, PatchTypes: true}, admission.Newest())
 	if err != nil {

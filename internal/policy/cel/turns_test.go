@@ -20,8 +20,8 @@ func (r *requester) Requester() (user, namespace string) {
 	return "jane", "shop"
 }
 
-// TestTurns has evaluations that take long take a turn, and give it back: otherwise the last of
-// them would wait forever.
+// TestTurns checks that long evaluations take a turn and give it back: otherwise the last one would wait
+// forever.
 func TestTurns(t *testing.T) {
 	all := turns.New(metrics.NewSet())
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {

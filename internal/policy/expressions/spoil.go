@@ -8,7 +8,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// spoilt are values that a field may get instead of its own.
+// spoilt are values with which a test may replace the value of a field.
 var spoilt = []string{
 	`null`, `true`, `0`, `-1`, `1.5`, `1e3`, `-0.0`, `9223372036854775807`, `9223372036854775808`, `12345678901234567890123`, `1E-7`, `0.1e1`,
 	`""`, `"ä€😀\u0000\n"`, `"` + strings.Repeat("a", 300) + `"`, `"\ud800"`, `[]`, `{}`, `[null]`, `{"a":{"a":{"a":{"a":null}}}}`,

@@ -18,7 +18,7 @@ type autogen struct {
 	MutatingAdmissionPolicy   *enabled `json:"mutatingAdmissionPolicy"`
 }
 
-// A variant is a policy, or what Kyverno makes of one for Pods: the same for workloads.
+// A variant is a policy, or the policy for workloads that Kyverno makes from a policy for Pods.
 type variant struct {
 	name, rule string
 	spec       celSpec
@@ -31,7 +31,7 @@ const (
 	cronJobTemplatePath = "spec.jobTemplate.spec.template"
 )
 
-// controllerRules are the resources for which Kyverno makes variants, by their variant.
+// controllerRules are the resources for which Kyverno makes variants, sorted by variant.
 var controllerRules = []struct{ variant, template, group, resource string }{
 	{"autogen-defaults", templatePath, "apps", "daemonsets"},
 	{"autogen-defaults", templatePath, "apps", "deployments"},
@@ -41,8 +41,8 @@ var controllerRules = []struct{ variant, template, group, resource string }{
 	{"autogen-cronjobs", cronJobTemplatePath, "batch", "cronjobs"},
 }
 
-// variants returns a policy and those that Kyverno makes of it for workloads. rewrite makes
-// the expressions read the template of Pods at a path.
+// variants returns a policy and the variants that Kyverno makes from it for workloads. rewrite changes
+// the expressions so that they read the Pod template at a path.
 func (t *translator) variants(h *head, p *celPolicy, rewrite func(spec *celSpec, template string) error) []variant {
 	if t.faulty(h) {
 		return nil
@@ -88,7 +88,7 @@ func addResource(match *admissionregistrationv1.MatchResources, group, resource 
 	}})
 }
 
-// hasWorkloads reports whether Kyverno makes variants of a policy.
+// hasWorkloads reports whether Kyverno makes variants for workloads from a policy that selects m.
 func hasWorkloads(m *admissionregistrationv1.MatchResources) bool {
 	if s := m.ObjectSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
 		return false
@@ -107,7 +107,8 @@ func clone(spec *celSpec) (copied celSpec) {
 	return copied
 }
 
-// workloadText rewrites a text in the way of Kyverno: as text, also in messages.
+// workloadText rewrites a text as Kyverno does: it replaces text without parsing expressions, so it
+// also changes messages.
 func workloadText(text, template string, keepNamespace bool) string {
 	var pairs []string
 	for _, object := range []string{"object.", "oldObject."} {
@@ -119,7 +120,7 @@ func workloadText(text, template string, keepNamespace bool) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// textually rewrites all of a validating policy.
+// textually rewrites the whole spec of a validating policy, except the match constraints.
 func textually(spec *celSpec, template string) error {
 	match := spec.MatchConstraints
 	spec.MatchConstraints = nil
@@ -142,8 +143,8 @@ var (
 	objectType = regexp.MustCompile(`^\s*Object\s*\{`)
 )
 
-// ofTemplates rewrites what Kyverno rewrites in a mutating policy: match conditions and
-// ApplyConfigurations. Variables and JSONPatches stay as they are.
+// ofTemplates rewrites the match conditions and ApplyConfigurations of a mutating policy. As in Kyverno,
+// variables and JSONPatches do not change.
 func ofTemplates(spec *celSpec, template string) error {
 	for i := range spec.MatchConditions {
 		c := &spec.MatchConditions[i]
@@ -166,7 +167,7 @@ func templateExpression(expression, template string) string {
 	}
 	end := skipParentheses(expression, begin[1]-1)
 	if end < 0 {
-		return expression // compiling it says what is wrong
+		return expression // compiling it reports the error
 	}
 	wrapped, typeName, closing := "Object{", "Object", ""
 	for _, field := range strings.Split(template, ".") {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A classicMatch is match or exclude of a rule of kyverno.io.
+// A classicMatch is the field match or exclude of a rule of kyverno.io.
 type classicMatch struct {
 	Any          []classicBlock `json:"any,omitempty"`
 	All          []classicBlock `json:"all,omitempty"`
@@ -34,7 +34,7 @@ type classicBlock struct {
 	} `json:"resources,omitempty"`
 }
 
-// blocks returns all blocks. That of the match itself is the older form.
+// blocks returns the blocks in any and all. A match without these is itself a block: the older form.
 func (m *classicMatch) blocks() (all []*classicBlock) {
 	for i := range m.Any {
 		all = append(all, &m.Any[i])
@@ -48,12 +48,13 @@ func (m *classicMatch) blocks() (all []*classicBlock) {
 	return all
 }
 
-// allOperations are those of a rule that names none.
+// allOperations are the operations of a rule that names none.
 var allOperations = []admissionregistrationv1.OperationType{
 	admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
 }
 
-// classicMatch returns resources that contain what a rule selects, and conditions for the rest.
+// classicMatch returns resources that include all that a rule selects, and conditions that exclude the
+// rest of these resources.
 func (t *translator) classicMatch(h *head, match, exclude *classicMatch, path string,
 ) (*admissionregistrationv1.MatchResources, []admissionregistrationv1.MatchCondition) {
 	resources := new(admissionregistrationv1.MatchResources)
@@ -107,7 +108,7 @@ func kindRule(operations []admissionregistrationv1.OperationType, group, version
 	}}
 }
 
-// addRule adds a rule, to one that differs only in its resources if there is one.
+// addRule adds a rule. If another rule differs only in its resources, it adds the resources to that rule.
 func addRule(match *admissionregistrationv1.MatchResources, rule admissionregistrationv1.NamedRuleWithOperations) {
 	for i := range match.ResourceRules {
 		r := &match.ResourceRules[i]
@@ -177,7 +178,7 @@ func kindRules(operations []admissionregistrationv1.OperationType, text string) 
 	return []admissionregistrationv1.NamedRuleWithOperations{kindRule(operations, group, version, resources...)}
 }
 
-// groupOf returns the only group of Kubernetes that has a kind, "*" if there is none or more.
+// groupOf returns the group of Kubernetes that has a kind. It returns "*" if no group has it, or several.
 func groupOf(kind string) string {
 	groups := builtIn().Groups(kind)
 	if len(groups) == 1 {
@@ -186,8 +187,8 @@ func groupOf(kind string) string {
 	return "*"
 }
 
-// block returns the condition under which a block selects an object, "true" for one that
-// selects all. Its kinds are part of it only if asked for.
+// block returns the condition under which a block selects an object, "true" if it selects all. If kinds
+// is false, the condition ignores the kinds and operations of the block.
 func (t *translator) block(h *head, b *classicBlock, path string, kinds bool) string {
 	if len(b.Roles)+len(b.ClusterRoles) > 0 {
 		t.refuse(h, path, "roles and clusterRoles have no translation, as expressions do not see bindings of RBAC: "+
@@ -262,7 +263,7 @@ func kindExpression(text string) string {
 	return joined(all, " && ")
 }
 
-// labelExpression compares a label or annotation with a pattern. Keys can be patterns too.
+// labelExpression compares a label or annotation with a pattern. The key can be a pattern, too.
 func labelExpression(metadata, field, key, pattern string) string {
 	labels := metadata + "." + field
 	if isGlob(key) {

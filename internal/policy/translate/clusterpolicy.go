@@ -68,7 +68,7 @@ type rule struct {
 	} `json:"validate"`
 }
 
-// waysOutOfRules are for parts of rules that have no translation.
+// waysOutOfRules tell users what to do instead about parts of rules that have no translation.
 var waysOutOfRules = map[string]string{
 	"mutate":        "write a MutatingAdmissionPolicy",
 	"generate":      "it creates objects; keep Kyverno for it, or a controller",
@@ -101,12 +101,12 @@ func (t *translator) clusterPolicy(h *head) {
 			t.translateRule(h, p, r, path)
 		}
 	}
-	if t.faulty(h) { // all of a document or nothing
+	if t.faulty(h) { // a document is translated completely or not at all
 		t.Policies = slices.DeleteFunc(t.Policies, func(p *Policy) bool { return p.Document == h.index })
 	}
 }
 
-// rule decodes a rule. It returns nil after it refused it.
+// rule decodes a rule. It returns nil if the rule has an error.
 func (t *translator) rule(h *head, path string, text []byte) *rule {
 	var members, validate map[string]json.RawMessage
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &members); err != nil {
@@ -253,7 +253,7 @@ var workloadKinds = []string{"DaemonSet", "Deployment", "Job", "ReplicaSet", "Re
 
 const autogenAnnotation = "pod-policies.kyverno.io/autogen-controllers"
 
-// ruleVariants returns a rule and those that Kyverno makes of it for workloads.
+// ruleVariants returns a rule and the variants that Kyverno makes from it for workloads.
 func (t *translator) ruleVariants(h *head, r *rule) []*rule {
 	all := []*rule{r}
 	if !r.hasWorkloads() {
@@ -295,7 +295,7 @@ func (t *translator) ruleVariants(h *head, r *rule) []*rule {
 	return all
 }
 
-// hasWorkloads reports whether Kyverno makes variants of a rule.
+// hasWorkloads reports whether Kyverno makes variants for workloads from a rule.
 func (r *rule) hasWorkloads() bool {
 	isFor := func(m *classicMatch) bool {
 		return m == nil || !slices.ContainsFunc(m.blocks(), func(b *classicBlock) bool {

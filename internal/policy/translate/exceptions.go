@@ -30,7 +30,7 @@ type exception struct {
 	Status json.RawMessage `json:"status"`
 
 	head *head
-	used []bool // the references that name a document
+	used []bool // by index of policyRefs: whether the reference names a document
 }
 
 func (t *translator) exception(h *head) {
@@ -63,7 +63,7 @@ func (t *translator) exception(h *head) {
 	t.exceptions = append(t.exceptions, e)
 }
 
-// unused refuses exceptions of policies that are not among the documents.
+// unused adds a note for each reference of an exception to a policy that is not among the documents.
 func (t *translator) unused() {
 	for _, e := range t.exceptions {
 		for i, used := range e.used {
@@ -75,7 +75,7 @@ func (t *translator) unused() {
 	}
 }
 
-// condition returns when the exception is valid.
+// condition returns the condition under which the exception applies.
 func (e *exception) condition() string {
 	all := make([]string, len(e.Spec.MatchConditions))
 	for i, c := range e.Spec.MatchConditions {
@@ -89,8 +89,8 @@ func (e *exception) condition() string {
 
 var exceptionsUse = regexp.MustCompile(`(^|[^.\w])exceptions\.(allowedImages|allowedValues)\b`)
 
-// except adds the exceptions of a policy: a full one is a match condition, a partial one adds
-// to the lists that the policy reads.
+// except adds the exceptions of a policy. An exception with images or allowed values adds to the lists
+// that the policy reads. Any other exception becomes a match condition.
 func (t *translator) except(h *head, spec *celSpec) {
 	var full []admissionregistrationv1.MatchCondition
 	images, values := []string{literals(nil)}, []string{literals(nil)}
@@ -120,7 +120,7 @@ func (t *translator) except(h *head, spec *celSpec) {
 	eachExpression(spec, func(_ string, expression *string) {
 		inConditions--
 		with := "${1}variables.exceptions.${2}"
-		if inConditions >= 0 { // which have no variables
+		if inConditions >= 0 { // match conditions have no variables
 			with = "${1}" + strings.ReplaceAll(lists, "$", "$$") + ".${2}"
 		}
 		*expression = stretches(*expression, func(code string) string {

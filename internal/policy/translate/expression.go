@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// stretches calls code for the parts of a CEL expression that are outside of string literals
-// and comments, and returns the expression with what code returned in their place.
+// stretches calls code for each part of a CEL expression that is outside of string literals and
+// comments. It returns the expression with these parts replaced by the results.
 func stretches(expression string, code func(string) string) string {
 	var b strings.Builder
 	begin := 0
@@ -24,8 +24,8 @@ func stretches(expression string, code func(string) string) string {
 	return b.String()
 }
 
-// skipText returns where the string literal or comment that begins at an offset ends, the
-// offset itself if none begins there.
+// skipText returns the end of the string literal or comment that begins at an offset. If none begins
+// there, it returns the offset.
 func skipText(expression string, at int) (end int) {
 	rest := expression[at:]
 	if strings.HasPrefix(rest, "//") {
@@ -54,7 +54,7 @@ func skipText(expression string, at int) (end int) {
 	return len(expression)
 }
 
-// skipParentheses returns where the parentheses that begin at an offset end, -1 if they do not.
+// skipParentheses returns the end of the parentheses that begin at an offset, -1 if they are not closed.
 func skipParentheses(expression string, at int) (end int) {
 	depth := 0
 	for i := at; i < len(expression); {
@@ -77,7 +77,7 @@ func skipParentheses(expression string, at int) (end int) {
 
 var requestObject = regexp.MustCompile(`\brequest\.(object|oldObject)\b`)
 
-// plain rewrites what Kyverno offers beside Kubernetes' variables.
+// plain replaces Kyverno's request.object and request.oldObject by Kubernetes' variables.
 func plain(expression string) string {
 	return stretches(expression, func(code string) string { return requestObject.ReplaceAllString(code, "$1") })
 }

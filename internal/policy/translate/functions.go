@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// macros are functions of Kyverno that Kubernetes' expressions can do. %s is the argument.
+// macros are expressions of Kubernetes for functions of Kyverno. %s is the argument.
 var macros = map[string]string{
 	"parseServiceAccount": `[%s].map(a, a.startsWith('system:serviceaccount:') && a.split(':').size() == 4 ? ` +
 		`{'Namespace': a.split(':')[2], 'Name': a.split(':')[3]} : {'Namespace': '', 'Name': ''})[0]`,
-	// The steps are those of github.com/google/go-containerregistry: digest, tag, registry,
-	// the folder of Docker Hub.
+	// As in github.com/google/go-containerregistry, the steps cut off the digest, the tag and the
+	// registry, and add the folder of Docker Hub.
 	"image": `[%s].map(r, [r.split('@')[0], r.contains('@') ? r.split('@')[1] : ''])` +
 		`.map(r, r[0].matches(':[^/]*$') ? [r[0].substring(0, r[0].lastIndexOf(':')), r[0].substring(r[0].lastIndexOf(':') + 1), r[1]] : ` +
 		`[r[0], r[1] == '' ? 'latest' : '', r[1]])` +
@@ -25,14 +25,14 @@ var macros = map[string]string{
 var (
 	macroCall = regexp.MustCompile(`(^|[^.\w])(?:user\.)?(parseServiceAccount|parseImageReference|image|isImage)\(`)
 	imageCall = regexp.MustCompile(`(^|[^.\w])(parseImageReference|image)\(`)
-	// imageMethod is a method of what image returns. Kubernetes has no methods with these names.
+	// imageMethod matches a method of an image. Kubernetes has no methods with these names.
 	imageMethod = regexp.MustCompile(`\.(registry|repository|identifier|tag|digest|containsDigest)\(\s*\)`)
 	noMacro     = regexp.MustCompile(`(^|[^.\w])((?:resource|http|globalContext|generator)\.[A-Za-z]+|image\.[gG]etMetadata|` +
 		`time\.(?:now|truncate|toCron)|json\.(?:un)?marshal|yaml\.parse|x509\.decode|(?:hash\.)?(?:sha1|sha256|md5)|random|` +
 		`gzip\.(?:de)?compress|(?:transform\.)?listObjToMap|verifyImageSignatures|verifyAttestationSignatures)\(`)
 )
 
-// reasons say why a function has no translation.
+// functionReasons say why functions have no translation, by library.
 var functionReasons = map[string]string{
 	"resource":      "expressions of Kubernetes read no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)",
 	"globalContext": "expressions of Kubernetes read no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)",
@@ -40,8 +40,9 @@ var functionReasons = map[string]string{
 	"image":         "expressions of Kubernetes ask no registries: keep Kyverno for it",
 }
 
-// expand writes out the functions of Kyverno that Kubernetes' functions can do, and returns an
-// error for the others. With images, methods of images are fields of what image became.
+// expand replaces functions of Kyverno by the expressions in macros. It returns an error for Kyverno's
+// other functions. If images is true, it also replaces methods of images by fields of the map that the
+// macro image returns.
 func expand(expression string, images bool) (string, error) {
 	var unknown string
 	stretches(expression, func(code string) string {
@@ -66,7 +67,7 @@ func expand(expression string, images bool) (string, error) {
 		begin, open, name := at.begin, at.open, at.name
 		end := skipParentheses(expression, open)
 		if end < 0 {
-			break // compiling it says what is wrong
+			break // compiling it reports the error
 		}
 		argument := expression[open+1 : end-1]
 		expanded := fmt.Sprintf(macros[name], argument)
@@ -87,7 +88,7 @@ type call struct {
 	name        string
 }
 
-// findCall returns the first call of a macro from an offset on that is in no string.
+// findCall returns the first call of a macro at or after an offset, outside of strings and comments.
 func findCall(expression string, from int) *call {
 	for _, found := range macroCall.FindAllStringSubmatchIndex(expression, -1) {
 		name, begin := expression[found[4]:found[5]], found[3]

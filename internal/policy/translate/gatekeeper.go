@@ -50,7 +50,7 @@ type template struct {
 	used   bool
 }
 
-// source is what a template has for the engine K8sNativeValidation.
+// source is the code of a template for the engine K8sNativeValidation.
 type source struct {
 	Validations     []admissionregistrationv1.Validation       `json:"validations"`
 	FailurePolicy   *admissionregistrationv1.FailurePolicyType `json:"failurePolicy"`
@@ -59,7 +59,7 @@ type source struct {
 	GenerateVAP     *bool                                      `json:"generateVAP"`
 }
 
-// schemaProps is the part of a schema that defaults come from.
+// schemaProps has the fields of a schema that determine defaults.
 type schemaProps struct {
 	Default              any                    `json:"default"`
 	Properties           map[string]schemaProps `json:"properties"`
@@ -103,7 +103,7 @@ func (t *translator) template(h *head) {
 		t.checkSource(m)
 		return
 	}
-	t.refuse(h, "spec.targets[0].code", "there is no code for the engine %s: Rego has no translation, write the rule in CEL beside it", celEngine)
+	t.refuse(h, "spec.targets[0].code", "there is no code for the engine %s: Rego has no translation, add the rule in CEL", celEngine)
 }
 
 func (t *translator) checkSource(m *template) {
@@ -156,7 +156,7 @@ type constraintMatch struct {
 
 const (
 	anyObject = `has(request.operation) && request.operation == "DELETE" && object == null ? oldObject : object`
-	// anyObjectInCondition is the same where variables do not exist.
+	// anyObjectInCondition is anyObject for match conditions, which have no variables.
 	anyObjectInCondition = "(object == null ? oldObject : object)"
 )
 
@@ -238,7 +238,7 @@ func (t *translator) constraintActions(h *head, c *constraint) (all []admissionr
 			}
 		}
 	}
-	if slices.Contains(all, admissionregistrationv1.Deny) { // Kubernetes refuses both in one binding
+	if slices.Contains(all, admissionregistrationv1.Deny) { // Kubernetes does not allow Deny with Warn in one binding
 		all = slices.DeleteFunc(all, func(a admissionregistrationv1.ValidationAction) bool { return a == admissionregistrationv1.Warn })
 	}
 	if len(all) == 0 {
@@ -247,8 +247,8 @@ func (t *translator) constraintActions(h *head, c *constraint) (all []admissionr
 	return all
 }
 
-// constraintMatch returns what of a match Kubernetes' selection can say, and conditions for
-// the rest.
+// constraintMatch returns the part of a match that MatchResources can express, and match conditions
+// for the rest.
 func (t *translator) constraintMatch(h *head, m *template, match *constraintMatch) (*admissionregistrationv1.MatchResources, []admissionregistrationv1.MatchCondition) {
 	operations := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	if wanted := m.Spec.Targets[0].Operations; len(wanted) > 0 && !slices.Contains(wanted, admissionregistrationv1.OperationAll) {
@@ -348,7 +348,7 @@ func (s *schemaProps) setDefaults(value any) {
 	}
 }
 
-// dynamic returns a value of JSON as an expression whose parts have no types of their own.
+// dynamic returns a JSON value as an expression in which all values have the type dyn.
 func dynamic(value any) string {
 	switch value := value.(type) {
 	case map[string]any:

@@ -12,13 +12,13 @@ import (
 	"github.com/fastadmit/fastadmit/internal/discovery"
 )
 
-// A kindSelection collects kinds, for which Kubernetes' policies have resources.
+// A kindSelection translates kinds to resources, by which Kubernetes' policies select.
 type kindSelection struct {
 	operations []admissionregistrationv1.OperationType
 	scope      *admissionregistrationv1.ScopeType
 	rules      []admissionregistrationv1.NamedRuleWithOperations
 	kinds      []string // expressions
-	all        bool     // some entry selects every kind
+	all        bool     // whether an entry selects every kind
 }
 
 var builtIn = sync.OnceValue(func() *discovery.Table { return discovery.NewTable(nil) })
@@ -84,7 +84,7 @@ func (s *kindSelection) rule(groups, resources []string) {
 	}})
 }
 
-// resources returns the selection by resources.
+// resources returns the selection as resource rules, which may select more kinds.
 func (s *kindSelection) resources() *admissionregistrationv1.MatchResources {
 	if s.all || len(s.rules) == 0 {
 		s.rules = nil
@@ -93,7 +93,7 @@ func (s *kindSelection) resources() *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{ResourceRules: s.rules}
 }
 
-// condition returns the selection by kinds, which is exact.
+// condition returns the exact selection, as an expression.
 func (s *kindSelection) condition() string {
 	if s.all || len(s.kinds) == 0 {
 		return "true"

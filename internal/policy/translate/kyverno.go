@@ -97,7 +97,7 @@ func (t *translator) validatingPolicy(h *head) {
 	}
 }
 
-// binding returns a binding that selects what its policy does.
+// binding returns a binding that selects all requests that its policy selects.
 func binding(name, policy string, actions []admissionregistrationv1.ValidationAction) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta: validatingBindingType, ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -120,7 +120,7 @@ func (t *translator) mutatingPolicy(h *head) {
 	}
 	bound := t.check(h, &p.Spec)
 	params := t.parameters(h, &p.Spec)
-	for i := range p.Spec.MatchConditions { // in which Kubernetes has no variables
+	for i := range p.Spec.MatchConditions { // Kubernetes has no variables in them
 		c := &p.Spec.MatchConditions[i]
 		c.Expression = inlined(c.Expression, p.Spec.Variables)
 	}
@@ -155,7 +155,8 @@ func (t *translator) add(h *head, p *Policy) {
 	}
 }
 
-// check refuses what has no translation, and reports whether the policy is for admission.
+// check adds errors for fields that have no translation, and reports whether the policy needs a binding:
+// whether it is evaluated at admission.
 func (t *translator) check(h *head, spec *celSpec) (bound bool) {
 	if spec.MatchConstraints == nil || len(spec.MatchConstraints.ResourceRules) == 0 {
 		t.refuse(h, "spec.matchConstraints", "got no resourceRules, want at least one")
@@ -193,9 +194,10 @@ var (
 	lineBreaks     = regexp.MustCompile(`\s*[\r\n]+\s*`)
 )
 
-const conditionNameBytesMax = 63 // of the name in a qualified name of Kubernetes
+const conditionNameBytesMax = 63 // the limit for the name part of a qualified name in Kubernetes
 
-// adapt makes up for what Kyverno accepts and Kubernetes does not, and adds the exceptions.
+// adapt rewrites names, expressions and messages that Kyverno accepts and Kubernetes does not. It also
+// adds the namespace of the policy and its exceptions.
 func (t *translator) adapt(h *head, spec *celSpec) {
 	if h.Metadata.Namespace != "" && strings.HasPrefix(h.Kind, "Namespaced") {
 		inNamespace(spec.MatchConstraints, h.Metadata.Namespace)
@@ -224,7 +226,7 @@ func oneLine(message string) string {
 	return strings.TrimSpace(lineBreaks.ReplaceAllString(message, " "))
 }
 
-// inNamespace adds to a selection that objects are in a namespace.
+// inNamespace restricts a selection to objects in a namespace.
 func inNamespace(match *admissionregistrationv1.MatchResources, namespace string) {
 	if match.NamespaceSelector == nil {
 		match.NamespaceSelector = new(metav1.LabelSelector)
@@ -234,7 +236,7 @@ func inNamespace(match *admissionregistrationv1.MatchResources, namespace string
 	})
 }
 
-// conditionNames gives conditions names that Kubernetes accepts and that differ.
+// conditionNames gives conditions valid and unique names.
 func conditionNames(conditions []admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {
 	known := make(map[string]bool)
 	for i := range conditions {
@@ -279,16 +281,16 @@ func eachExpression(spec *celSpec, visit func(field string, expression *string))
 
 var variableUse = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)
 
-// inlined returns an expression with the expressions of variables in place of their names.
+// inlined replaces the variables in an expression by their expressions.
 func inlined(expression string, variables []admissionregistrationv1.Variable) string {
 	return stretches(expression, func(code string) string {
 		return variableUse.ReplaceAllStringFunc(code, func(use string) string {
 			name := strings.TrimPrefix(use, "variables.")
 			at := slices.IndexFunc(variables, func(v admissionregistrationv1.Variable) bool { return v.Name == name })
 			if at < 0 {
-				return use // compiling it says that there is none
+				return use // compiling it reports the unknown variable
 			}
-			return "(" + inlined(variables[at].Expression, variables[:at]) + ")" // only of earlier variables, so it ends
+			return "(" + inlined(variables[at].Expression, variables[:at]) + ")" // ends: only earlier variables are replaced
 		})
 	})
 }

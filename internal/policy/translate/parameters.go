@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// parameters are those that a policy reads, nil for none.
+// parameters are the parameters that a policy reads, nil for none.
 type parameters struct {
 	kind *admissionregistrationv1.ParamKind
 	ref  *admissionregistrationv1.ParamRef
@@ -25,9 +25,9 @@ var (
 		`(?:request\.namespace|object\.metadata\.namespace)\s*\)`)
 )
 
-// parameters replaces calls of resource.Get by what Kubernetes has for them: the Namespace of
-// the object is namespaceObject, and one object that has a name is the parameter of the policy.
-// Calls that it cannot replace stay.
+// parameters replaces calls of resource.Get: one for the Namespace of the object by namespaceObject, and
+// one for another object with a fixed name by params, the parameter of the policy. A policy has only one
+// parameter, so calls for several objects are not replaced.
 func (t *translator) parameters(h *head, spec *celSpec) (p parameters) {
 	known := make(map[string][]string)
 	eachExpression(spec, func(_ string, expression *string) {

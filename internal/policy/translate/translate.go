@@ -40,7 +40,7 @@ var foreign = []string{
 var reports = []string{"UpdateRequest", "ClusterEphemeralReport", "EphemeralReport"}
 
 // IsForeign reports whether objects of a kind are policies of another engine, or change what
-// these do. Translate reads them or says why it does not.
+// these do. Translate translates them or returns an error that says why it cannot.
 func IsForeign(kind schema.GroupVersionKind) bool {
 	return slices.Contains(foreign, kind.Group) && !slices.Contains(reports, kind.Kind)
 }
@@ -52,12 +52,12 @@ type Options struct {
 	// Point is the enforcement point of Gatekeeper's scoped actions, "" for those of an
 	// admission webhook.
 	Point string
-	// Uncovered translates the policies that are switched off for admission as well. Tests of
-	// them run nevertheless.
+	// Uncovered adds bindings also to policies that are switched off for admission, so that they
+	// can be tested.
 	Uncovered bool
 }
 
-// A Policy is what a document, a rule of one or a variant of one becomes.
+// A Policy is the translation of a document, of one of its rules, or of a variant for workloads.
 type Policy struct {
 	// Document is the index of the document, Rule the name of its rule, or of the variant for
 	// workloads.
@@ -96,7 +96,8 @@ type ProblemError struct {
 	Document int
 	Field    string // such as "spec.rules[0].validate.pattern"; "" for the whole document
 	Text     string
-	// IsNote is true for what is no error: the translation decides something else, or nothing.
+	// IsNote is true if this is no error: the document has a translation, which may decide
+	// otherwise.
 	IsNote bool
 }
 
@@ -122,7 +123,7 @@ type translator struct {
 	templates  map[string]*template
 }
 
-// A head has what all documents have.
+// A head has the fields that all documents have.
 type head struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
@@ -134,9 +135,9 @@ func (h *head) group() string {
 	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).Group
 }
 
-// Translate translates documents, in JSON, that belong together: exceptions change the
-// policies, and Constraints have the parameters of templates. Documents for which IsForeign
-// returns false are ignored.
+// Translate translates JSON documents that belong together: exceptions change policies, and
+// Constraints have the parameters of templates. It ignores documents for which IsForeign returns
+// false.
 func Translate(documents [][]byte, o Options) *Result {
 	t := &translator{Options: o, templates: make(map[string]*template)}
 	for i, text := range documents {
@@ -147,7 +148,7 @@ func Translate(documents [][]byte, o Options) *Result {
 			t.documents = append(t.documents, h)
 		}
 	}
-	for i := range t.documents { // what others need comes first
+	for i := range t.documents { // templates and exceptions first, because other documents need them
 		switch h := &t.documents[i]; {
 		case h.group() == templatesGroup:
 			t.template(h)
@@ -163,7 +164,7 @@ func Translate(documents [][]byte, o Options) *Result {
 	return &t.Result
 }
 
-// uniqueNames gives policies whose names are equal different ones.
+// uniqueNames adds an error for each policy that has the same name as an earlier one.
 func (t *translator) uniqueNames() {
 	known := make(map[string]int)
 	for _, p := range t.Policies {
@@ -182,7 +183,7 @@ func (p *Policy) name() (name, kind string) {
 	return p.Validating.Name, "ValidatingAdmissionPolicy"
 }
 
-// Match returns what the policy selects.
+// Match returns the match constraints of the policy.
 func (p *Policy) Match() *admissionregistrationv1.MatchResources {
 	if p.Mutating != nil {
 		return p.Mutating.Spec.MatchConstraints
@@ -190,7 +191,7 @@ func (p *Policy) Match() *admissionregistrationv1.MatchResources {
 	return p.Validating.Spec.MatchConstraints
 }
 
-// ways out for kinds that are not translated.
+// waysOut tell users what to do instead about kinds that have no translation.
 var waysOut = map[string]string{
 	"ImageValidatingPolicy":           "it verifies signatures, for which it asks registries; keep Kyverno for it, or an ImagePolicyWebhook",
 	"NamespacedImageValidatingPolicy": "it verifies signatures, for which it asks registries; keep Kyverno for it, or an ImagePolicyWebhook",
@@ -235,7 +236,7 @@ func (t *translator) refuse(h *head, field, format string, args ...any) {
 	t.say(&ProblemError{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
-// say adds a problem. Variants of a policy have the same ones.
+// say adds a problem, unless there is an equal one: variants of a policy have the same problems.
 func (t *translator) say(p *ProblemError) {
 	if !slices.ContainsFunc(t.Problems, func(said *ProblemError) bool { return *said == *p }) {
 		t.Problems = append(t.Problems, p)
@@ -253,8 +254,8 @@ func (t *translator) faulty(h *head) bool {
 
 var strictField = regexp.MustCompile(`field "([^"]+)"`)
 
-// decode decodes a document. It refuses what is unknown in it, and returns false if the
-// document cannot be read.
+// decode decodes a document. It returns false, and adds errors, if the document cannot be read or has
+// unknown fields.
 func (t *translator) decode(h *head, into any) bool {
 	strict, err := kjson.UnmarshalStrict(h.text, into)
 	if err != nil {
@@ -271,8 +272,8 @@ func (t *translator) decode(h *head, into any) bool {
 	return len(strict) == 0
 }
 
-// metadata returns the metadata of a translation: what a user wrote, but nothing that a
-// cluster added.
+// metadata returns the metadata of a translation: the labels and annotations of the document, except
+// annotations for kubectl and Kyverno.
 func metadata(h *head, name string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Name: name, Labels: h.Metadata.Labels}
 	for key, value := range h.Metadata.Annotations {
@@ -289,7 +290,7 @@ func metadata(h *head, name string) metav1.ObjectMeta {
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// nameOf joins parts to a name of an object.
+// nameOf joins parts to a valid name of an object.
 func nameOf(parts ...string) string {
 	for i, part := range parts {
 		cleaned := notInNames.ReplaceAllStringFunc(strings.ToLower(part), func(s string) string {

@@ -14,7 +14,7 @@ import (
 
 var now = time.Date(2026, time.June, 1, 0, 0, 0, 0, time.UTC)
 
-// translated returns the policies and bindings as YAML, and the problems, each in a line.
+// translated returns the policies and bindings as YAML, and the problems, one in each line.
 func translated(t *testing.T, documents string, o translate.Options) (objects, problems string) {
 	t.Helper()
 	var texts [][]byte
@@ -73,14 +73,14 @@ const (
 	change = "  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[]'}}]\n"
 )
 
-// A row is a field of others' documents. All of want must be in the translation, none of not.
+// A row tests a field of a document. The translation must contain all of want and none of not.
 type row struct {
 	name, documents string
 	want, not       []string
-	problem         string // in the errors and notes; "" for none
+	problem         string // a part of the errors and notes; "" if there must be none
 }
 
-// flat returns a text of YAML whose lines do not depend on the length of values.
+// flat joins the lines of YAML, because their breaks depend on the length of values.
 func flat(text string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "''", "'")), " ")
 }

@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// awaitEvery is how often AwaitRegistered looks.
+	// awaitEvery is how often AwaitRegistered checks the registration.
 	awaitEvery = time.Second
 
-	// awaitGood is how often in a row the registration must be right. The looks
-	// reach several replicas: of two, one that has not read the configuration is
-	// missed once in 16 times, and with two webhooks once in 256. kube-apiservers,
-	// which learn of a registration by a watch, have some seconds for that.
+	// awaitGood is how many checks in a row must find the registration right. Each
+	// reaches one of the replicas: if one of two has not read the configuration, five
+	// checks miss it once in 32 times, and with two webhooks once in 1,024.
+	// kube-apiservers, which learn of a registration by a watch, have some seconds
+	// for that.
 	awaitGood = 5
 )
 
@@ -51,8 +52,8 @@ func (m *Manager) AwaitRegistered(ctx context.Context) error {
 	}
 }
 
-// ended reports whether ctx is over. A call that the deadline cut fails before
-// ctx.Err says so, and its error does not tell what is missing.
+// ended reports whether ctx has ended. A call that fails at the deadline may return
+// before ctx.Err does, and its error does not tell what is missing.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
@@ -71,8 +72,8 @@ func (m *Manager) checkRegistered(ctx context.Context) error {
 	return nil
 }
 
-// checkRegistration compares one that is there with what is desired, and calls
-// its webhooks.
+// checkRegistration compares an existing registration with the desired one, and
+// calls its webhooks.
 func (m *Manager) checkRegistration(ctx context.Context, r *registration) error {
 	wanted := webhooks(r.desired.object)
 	if len(wanted) > 0 && r.live == nil {
@@ -109,7 +110,7 @@ func (m *Manager) callRegistered(ctx context.Context, webhook map[string]any, to
 		return fmt.Errorf("%s: %w", e.address, err)
 	case refused && tokens:
 		return fmt.Errorf("%s: a replica does not take the path token: got %s, want %s", e.address, status(code), status(http.StatusMethodNotAllowed))
-	case !refused && code != http.StatusMethodNotAllowed: // credentials are for kube-apiserver to have
+	case !refused && code != http.StatusMethodNotAllowed: // refused is right: only kube-apiserver has the credentials
 		return fmt.Errorf("%s: got %s, want %s to a GET, as fastadmit answers", e.address, status(code), status(http.StatusMethodNotAllowed))
 	}
 	if !refused && m.o.Configuration != "" && configuration != m.o.Configuration {
@@ -127,8 +128,7 @@ func named(all []map[string]any, name any) map[string]any {
 	return nil
 }
 
-// covers reports whether a value has what is wanted: kube-apiserver adds members
-// by default.
+// covers reports whether got has all members of want: kube-apiserver adds defaults.
 func covers(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:

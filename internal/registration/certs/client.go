@@ -33,7 +33,7 @@ func secretsPath(namespace string) string { return "/api/v1/namespaces/" + names
 const clusterRolesPath = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 // A client speaks JSON with the API server. client-go's typed clients come with
-// all of Kubernetes' API, see internal/cluster.
+// all of Kubernetes' API, see package cluster.
 type client struct{ rest *rest.RESTClient }
 
 func newClient(config *rest.Config) (*client, error) {
@@ -130,10 +130,10 @@ func (m *Manager) hear(ctx context.Context, path, name string) error {
 }
 
 // Rules returns the RBAC rules that Run needs: those of a Role in SecretNamespace and those
-// of a ClusterRole. They do not allow to create the Secret, which may be empty at first: RBAC
-// cannot restrict that to one name (k8s.io/api/rbac/v1 PolicyRule), and whoever may create
-// Secrets gets the tokens of all accounts of the namespace. For webhook configurations it can,
-// because server-side apply checks the permission create with the name.
+// of a ClusterRole. They do not allow creating the Secret, which may be empty at first: RBAC
+// cannot restrict the verb create to a name (k8s.io/api/rbac/v1 PolicyRule), and a user who may
+// create Secrets can get the tokens of all accounts in the namespace. For webhook configurations,
+// create is restricted to a name, because server-side apply checks it with the name.
 func (o *Options) Rules() (role, clusterRole []rbacv1.PolicyRule) {
 	role = []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{o.SecretName}, Verbs: []string{"get", "watch", "update"}},

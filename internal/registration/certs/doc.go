@@ -13,10 +13,11 @@
 // so a second replica gets a conflict and uses the certificates of the first.
 //
 // If the Secret is empty or unusable, a replica writes the certificates that it serves into
-// it again. It also creates the Secret, if it may: the rules of the chart do not allow it. Until
-// somebody creates an empty Secret, replicas serve what they have. Only a replica that serves nothing yet makes a
-// new CA. So deleting the Secret revokes nothing. To revoke the certificates, stop
-// all replicas first, or put another CA and leaf into the Secret.
+// it again. It creates a missing Secret only if it has the permission, which the chart does not
+// give. Until somebody creates an empty Secret, replicas continue to serve their
+// certificates. Only a replica without certificates makes a new CA. So deleting the Secret
+// revokes nothing. To revoke the certificates, stop all replicas first, or put another CA
+// and leaf into the Secret.
 //
 // # Renewal
 //

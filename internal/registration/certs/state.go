@@ -55,7 +55,7 @@ func parseState(data map[string][]byte, hosts []string, now time.Time) (*state, 
 	switch {
 	case !signs.IsCA || signs.KeyUsage&x509.KeyUsageCertSign == 0:
 		return nil, fmt.Errorf("%s: the first certificate is not a CA", caCertificates)
-	case now.Before(signs.NotBefore): // the clock of whoever made it was ahead: no leaf of it could be used
+	case now.Before(signs.NotBefore): // made with a clock that was ahead: its leaves would not be valid yet
 		return nil, fmt.Errorf("%s: the CA is not valid before %s", caCertificates, signs.NotBefore)
 	case !now.Before(signs.NotAfter):
 		return nil, fmt.Errorf("%s: the CA expired at %s", caCertificates, signs.NotAfter)

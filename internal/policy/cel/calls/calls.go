@@ -15,8 +15,8 @@ import (
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
-// A Func does what a function does, within the limits. It returns nil if the original
-// function is to do it. It may change args for that.
+// A Func implements a function of CEL within the limits. It returns nil if the caller has to
+// call the original function, for which the Func may have changed args.
 type Func func(l *Limits, args []ref.Val) ref.Val
 
 var boundedFunctions = map[string]Func{
@@ -63,7 +63,9 @@ func bound(env *cel.Env, i interpreter.Interpretable) interpreter.Interpretable 
 	}
 	bindings, _ := env.Functions()[call.Function()].Bindings() // there is no environment if it has an error
 	bounded := &boundedCall{InterpretableCall: call, does: does}
-	for _, b := range bindings { // as the planner: the overload, or what finds it by the arguments, which all of them have
+	// Like cel-go's planner: the overload, or the binding that selects it by the arguments, which
+	// every function has.
+	for _, b := range bindings {
 		if b.Operator == call.OverloadID() || b.Operator == call.Function() && bounded.original == nil {
 			bounded.original = b
 		}
@@ -81,19 +83,20 @@ var boundLiteral = cel.OptimizeRegex(&interpreter.RegexOptimization{
 	},
 })
 
-// Bounded returns the Func that bounds the calls of a function; nil if none does. overload
-// is the one that the call was checked to be, empty if it may be one of several.
+// Bounded returns the Func that bounds the calls of a function, nil if they need no bound.
+// overload is the one that the type checker found for the call, empty if it found several.
 func Bounded(name, overload string) Func {
 	switch {
 	case overload == overloads.Matches:
 		return matchesUncharged
 	case (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_"):
-		return nil // of lists; a string is an error there
+		return nil // the overloads for lists, which return an error for a string
 	}
 	return charged(boundedFunctions[name], makes[name])
 }
 
-// charged charges a call that does, which may be nil, leaves to the original function.
+// charged returns a Func that charges the memory of a call if does returns nil, so that the
+// original function is called. does may be nil.
 func charged(does Func, size func(args []ref.Val) made) Func {
 	if size == nil {
 		return does
@@ -188,11 +191,11 @@ func IsRefused(v ref.Val) bool {
 	return ok
 }
 
-// refused stands for a result of that size.
+// refused returns the value that stands for a result of this size.
 func refused(size uint64) ref.Val { return oversized{size: size} }
 
-// tooMany reports whether so many pairs cost more than an expression may, at that
-// cost for each.
+// tooMany reports whether n times m pairs, at this cost for each, cost more than an
+// expression may.
 func tooMany(n, m, cost uint64) bool {
 	return m > 0 && n > celconfig.PerCallLimit/m/cost
 }

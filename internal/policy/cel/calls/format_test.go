@@ -49,8 +49,8 @@ func shown(v ref.Val) string {
 	return fmt.Sprintf("%s %v", v.Type().TypeName(), v)
 }
 
-// TestFormatUpstream has lists and maps formatted as upstream's FormatString does, and the
-// same of them refused.
+// TestFormatUpstream compares the formatting of lists and maps with upstream's FormatString. Both must
+// refuse the same values, with the same error.
 func TestFormatUpstream(t *testing.T) {
 	l := limitsOf(t.Context(), t, `{"kind":"X","list":["a",1,[2.5,{"b":null,"a":true}],{}],"deep":`+
 		strings.Repeat(`{"b":[1,`, 40)+`"x"`+strings.Repeat(`],"a":2}`, 40)+`}`)
@@ -76,7 +76,7 @@ func TestFormatUpstream(t *testing.T) {
 			f := formatter{limits: l}
 			if ok := f.append(v, levels); ok != (err == nil) || ok && string(f.text) != want {
 				t.Errorf("%v with %d levels: got %s, %v\nwant %s, %v", v.Value(), levels, f.text, ok, want, err)
-			} else if !ok && f.cause != nil { // otherwise upstream formats all of it
+			} else if !ok && f.cause != nil { // without a cause, upstream formats the whole value
 				if _, got := ext.FormatString(f.cause, ""); fmt.Sprint(got) != err.Error() {
 					t.Errorf("%v: got the error %v, want %v", v.Value(), got, err)
 				}
@@ -85,8 +85,9 @@ func TestFormatUpstream(t *testing.T) {
 	}
 }
 
-// TestFormatTexts has upstream format texts in place of lists and maps, and all else as it is
-// given. They need no memory to be decoded. Memory is asked for from bytesFree bytes on.
+// TestFormatTexts checks the arguments that upstream's function gets: texts in place of lists and maps,
+// and all other values unchanged. No memory is needed to decode lists and maps. More than bytesFree bytes
+// need memory of the review.
 func TestFormatTexts(t *testing.T) {
 	l := limitsOf(t.Context(), t, `{"kind":"X","list":[1],"map":{"a":1}}`)
 	root := l.Review.Object.Root()
@@ -109,10 +110,10 @@ func TestFormatTexts(t *testing.T) {
 	many := native([]any{make([]int64, celconfig.CheckFrequency)})
 	f(ended, "%s", many, errInterrupted, shown(many))
 	f(l, "%s", native([]any{make([]int64, 2)}), nil, "[string [0, 0]]")
-	f(l, "%s", native([]any{[]any{"a", types.OptionalNone}}), nil, "[[optional_type]]") // has the same error
+	f(l, "%s", native([]any{[]any{"a", types.OptionalNone}}), nil, "[[optional_type]]") // upstream's error is the same
 	number := native([]any{1.5, 1.5})
 	anew := func() *Limits { return &Limits{Context: t.Context(), Review: l.Review} }
-	const most = bytesFree / 3 // which format has three times
+	const most = bytesFree / 3 // format holds three copies
 	places := most - len("%.00000f%.1f") - 1 - 2*numberBytes
 	f(anew(), fmt.Sprintf("%%.%df%%.1f", places), number, nil, shown(number))
 	f(anew(), fmt.Sprintf("%%.%df%%.1f", places+1), number, errNoMemory, shown(number))
@@ -126,7 +127,7 @@ func TestFormatTexts(t *testing.T) {
 	}
 }
 
-// TestClauses has the clauses of texts, and none from the first on that is none.
+// TestClauses checks the clauses of format strings. An invalid clause ends them.
 func TestClauses(t *testing.T) {
 	f := func(text string, want ...clause) {
 		t.Helper()
@@ -142,7 +143,7 @@ func TestClauses(t *testing.T) {
 	f("%s%.3", clause{'s', 0})
 }
 
-// TestTooMany has as many pairs as may be, and more.
+// TestTooMany tests the maximum number of pairs, and one more.
 func TestTooMany(t *testing.T) {
 	for _, m := range []uint64{1, 3, 1000, 999_999} {
 		for _, cost := range []uint64{1, 2} {
@@ -157,7 +158,8 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestListsLimit refuses the first pairs of elements that cost more than an expression may.
+// TestListsLimit tests lists whose pairs of elements cost as much as an expression may cost, and one
+// element more, which is refused.
 func TestListsLimit(t *testing.T) {
 	l := limitsOf(t.Context(), t, "null")
 	listOf := func(n int, text string) ref.Val {
@@ -178,12 +180,12 @@ func TestListsLimit(t *testing.T) {
 	f("sets.contains", celconfig.PerCallLimit/others, of(setsContains))
 	f("sets.intersects", celconfig.PerCallLimit/others, of(setsIntersects))
 	f("sets.equivalent", celconfig.PerCallLimit/others/2, of(setsEquivalent))
-	f("distinct", 707, func(n int) ref.Val { return distinct(l, []ref.Val{listOf(n, "a")}) }) // 2 * 707 * 707 is just less
+	f("distinct", 707, func(n int) ref.Val { return distinct(l, []ref.Val{listOf(n, "a")}) }) // 2 * 707 * 707 is just below the limit
 	f("lists.range", celconfig.PerCallLimit, func(n int) ref.Val { return listsRange(l, []ref.Val{types.Int(n)}) })
 }
 
-// TestJoinLimit refuses the first text that costs more than an expression may, with the size
-// that it has. Of a list that has something else than texts, it leaves the error to cel-go.
+// TestJoinLimit tests texts that cost as much as an expression may cost, and one character more, which is
+// refused with the right size. For a list with other values than texts, cel-go returns the error.
 func TestJoinLimit(t *testing.T) {
 	for _, between := range []int{1, 100} {
 		texts := slices.Repeat([]string{"é"}, between+1)
@@ -204,7 +206,7 @@ func TestJoinLimit(t *testing.T) {
 	}
 }
 
-// TestBoundedFunctions has the functions of these names bounded, but for those of lists.
+// TestBoundedFunctions checks that functions with these names are bounded, except those of lists.
 func TestBoundedFunctions(t *testing.T) {
 	f := func(name, overload string, want bool) {
 		t.Helper()

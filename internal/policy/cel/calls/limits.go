@@ -31,24 +31,25 @@ import (
 // goroutine at a time may use it.
 type Limits struct {
 	Context context.Context
-	Review  *codec.Review // gives memory, and is refused if there is none
+	Review  *codec.Review // borrows memory, and is refused if the server has none
 	// Checks counts the calls of IsInterrupted. It is 0 when an expression begins.
 	Checks uint
 
-	bytes, granted int // that were charged, and up to which nobody is asked
+	bytes, granted int // the bytes charged, and how many may be charged before the review needs more memory
 	exhausted      bool
-	fields         int                        // the bytes as JSON of the fields of the struct that is made
-	objects        map[*dynamic.ObjectVal]int // the bytes as JSON of those that were made
+	fields         int                        // the bytes of JSON of the fields of the struct under construction
+	objects        map[*dynamic.ObjectVal]int // the bytes of JSON of each finished struct
 
-	elements uint        // that were looked at since the last look at the context
-	work     *turns.Work // nil until the first look
+	elements uint        // the elements compared since the context was last checked
+	work     *turns.Work // nil until the context is first checked
 }
 
-// elementsMax is how many elements of lists are looked at before the context is: about 0.1 ms.
+// elementsMax is how many elements of lists an operator compares before the context is
+// checked: about 0.1 ms.
 const elementsMax = 4096
 
-// Look counts elements that an operator has looked at. Such an operator costs as much as any
-// other step, but takes as long as many.
+// Look counts elements that an operator has compared. cel-go charges such an operator for one
+// step, although it takes the time of many.
 func (l *Limits) Look(elements uint) { l.elements += elements }
 
 // IsInterrupted is called in loops. It looks at the context as often as
@@ -68,5 +69,5 @@ func (l *Limits) isOver() bool {
 	return l.work.Continue(l.Context) != nil
 }
 
-// Leave gives the turn of the evaluation back.
+// Leave ends the turn of the evaluation.
 func (l *Limits) Leave() { l.work.Leave() }

@@ -19,25 +19,25 @@ const (
 	// BytesMax is how many bytes of values the expressions of an evaluation may make in all.
 	// The costliest text that an expression may make has 10,000,000 characters (PerCallLimit,
 	// 0.1 for each), and the longest list 1,000,000 elements of 24 bytes. An evaluation may make
-	// two of these beside each other. A policy that makes as much of the largest
-	// object that can be stored, 1.5 MiB, makes 40 copies of it.
+	// two of these at the same time. etcd stores objects of up to 1.5 MiB, of which this is 40
+	// copies.
 	BytesMax = 64 << 20
 
 	// bytesFree is how many bytes an evaluation may make before the review asks the server
 	// for memory. Nearly all evaluations make fewer.
 	bytesFree = 64 << 10
 
-	// elementBytes is the memory of an element of a new list: 16 bytes for its place, as much
-	// while the list grows, and up to 32 for a value that had no place of its own before.
+	// elementBytes is the memory of an element of a new list: 16 bytes for its slot, another 16
+	// while the list grows, and up to 32 for a value that has to be allocated.
 	elementBytes = 64
 
-	// sharedBytes is the same for an element that is in another list already.
+	// sharedBytes is the memory of an element whose value another list has allocated.
 	sharedBytes = 16
 
 	// textBytes is the memory of a string besides its characters.
 	textBytes = 16
 
-	// mapBytes is the memory of a map with up to eight entries, entryBytes that of another entry.
+	// mapBytes is the memory of a map with up to eight entries, entryBytes that of each further entry.
 	mapBytes   = 512
 	entryBytes = 96
 
@@ -47,7 +47,7 @@ const (
 	checkBytes       = 256
 	versionPartBytes = 96
 
-	// messagesBytes is the memory of what a format has against a text.
+	// messagesBytes is the memory of the errors that a format reports for a text.
 	messagesBytes = 384
 
 	// queryBytes is the memory of a parameter of a URL, which may have two bytes.
@@ -57,15 +57,16 @@ const (
 	// takes up to four, and each layer of the error copies it.
 	messageBytes = 16
 
-	// runeBytes is the memory of a character while a text is taken apart.
+	// runeBytes is the memory of a character while a text is split into runes.
 	runeBytes = 4
 )
 
-// made is the memory that a call takes: for its result, and in passing.
-type made struct{ kept, passing int }
+// made is the memory of a call: that of its result, and that which is free after the call.
+type made struct{ result, passing int }
 
 // makes has the functions whose results take memory, apart from distinct and format, which
-// charge what they make. All others return a part of their arguments, or a value of constant size.
+// charge their results themselves. All others return a part of their arguments, or a value of
+// constant size.
 var makes = map[string]func(args []ref.Val) made{
 	"_+_":                   added,
 	"@sortByAssociatedKeys": sorted,
@@ -127,7 +128,7 @@ var makes = map[string]func(args []ref.Val) made{
 	"validate":              validated,
 }
 
-// Charges reports whether calls of a function charge what they make.
+// Charges reports whether calls of a function charge the memory of their results.
 func Charges(name string) bool { return makes[name] != nil || name == "distinct" || name == "format" }
 
 // Take charges n bytes of a value that is about to be made. If it returns false, the value
@@ -143,7 +144,7 @@ func (l *Limits) Passing(n int) bool {
 	return l.bytes+n <= l.granted || l.grow(l.bytes+n)
 }
 
-// grow makes n the bytes that need not ask. n is negative after an overflow.
+// grow gets memory for n bytes in all, if the review has it. n is negative after an overflow.
 func (l *Limits) grow(n int) bool {
 	switch {
 	case l.exhausted:
@@ -192,7 +193,7 @@ func (l *Limits) charge(size func(args []ref.Val) made, args []ref.Val) bool {
 		return true
 	}
 	m := size(args)
-	return (m.passing == 0 || l.Passing(m.kept+m.passing)) && (m.kept == 0 || l.Take(m.kept))
+	return (m.passing == 0 || l.Passing(m.result+m.passing)) && (m.result == 0 || l.Take(m.result))
 }
 
 // lengthOf returns the bytes of a string or of bytes, 0 for other values.
@@ -206,7 +207,7 @@ func lengthOf(v ref.Val) int {
 	return 0
 }
 
-// elementsOf returns how many elements a list has, and what each takes in another list.
+// elementsOf returns the number of elements of a list, and the memory of each in another list.
 func elementsOf(v ref.Val) (n, each int) {
 	list, ok := v.(traits.Lister)
 	if !ok {
@@ -218,7 +219,7 @@ func elementsOf(v ref.Val) (n, each int) {
 	return int(Size(list)), sharedBytes
 }
 
-// multiplied returns n times each, or more than fits where that overflows.
+// multiplied returns n times each, or more than BytesMax if that overflows.
 func multiplied(n, each int) int {
 	if each != 0 && n > math.MaxInt32*1024/each {
 		return BytesMax + 1
@@ -229,41 +230,41 @@ func multiplied(n, each int) int {
 func added(args []ref.Val) made {
 	switch x := args[0].(type) {
 	case types.String, types.Bytes:
-		return made{kept: lengthOf(x) + lengthOf(args[1]) + textBytes}
+		return made{result: lengthOf(x) + lengthOf(args[1]) + textBytes}
 	case *view.List:
 		n, each := elementsOf(x)
-		return made{kept: n*each + valueBytes}
+		return made{result: n*each + valueBytes}
 	case traits.MutableLister: // the result of map so far; its new element was charged
 		return made{}
 	case traits.Lister:
-		return made{kept: valueBytes}
+		return made{result: valueBytes}
 	}
 	return made{}
 }
 
-// parsed is a text that becomes a value of constant size, or an error that quotes the text.
+// parsed is the memory of a value of constant size, or of an error that quotes the parsed text.
 func parsed(args []ref.Val) made {
 	n := 0
 	for _, arg := range args {
 		n += lengthOf(arg)
 	}
-	return made{kept: valueBytes, passing: messageBytes * n}
+	return made{result: valueBytes, passing: messageBytes * n}
 }
 
-// copied is a conversion of a text to bytes, or of anything to a text.
+// copied is the memory of a conversion of a text to bytes, or of any value to a text.
 func copied(args []ref.Val) made {
 	if _, isText := args[0].(types.String); isText && args[0].Type() == types.StringType {
-		return made{kept: len(args[0].(types.String))}
+		return made{result: len(args[0].(types.String))}
 	}
-	return made{kept: lengthOf(args[0]) + valueBytes}
+	return made{result: lengthOf(args[0]) + valueBytes}
 }
 
 func recased(args []ref.Val) made {
 	n := lengthOf(args[0])
-	return made{kept: n, passing: runeBytes * n}
+	return made{result: n, passing: runeBytes * n}
 }
 
-// inRunes is a search in a text that is not UTF-8.
+// inRunes is the memory of a search in a text that is not UTF-8.
 func inRunes(args []ref.Val) made {
 	if len(args) < 2 {
 		return made{}
@@ -273,26 +274,27 @@ func inRunes(args []ref.Val) made {
 
 func ofRunes(args []ref.Val) made { return made{passing: runeBytes * lengthOf(args[0])} }
 
-// substring keeps as many characters as its places say.
+// substring is the memory of as many characters as its two indices select.
 func substring(args []ref.Val) made {
 	n := lengthOf(args[0])
-	kept := n
+	result := n
 	if len(args) > 2 {
 		begin, _ := args[1].(types.Int)
 		if end, ok := args[2].(types.Int); ok && begin >= 0 && end >= begin && end-begin < types.Int(n) {
-			kept = min(n, utf8.UTFMax*int(end-begin))
+			result = min(n, utf8.UTFMax*int(end-begin))
 		}
 	}
-	return made{kept: kept, passing: runeBytes * n}
+	return made{result: result, passing: runeBytes * n}
 }
 
-// escaped is a text in which a character may become two, or the three of U+FFFD.
+// escaped is the memory of a text in which a byte may become two, or the three of U+FFFD.
 func escaped(args []ref.Val) made {
 	n := lengthOf(args[0])
-	return made{kept: 3*n + textBytes, passing: 6 * n}
+	return made{result: 3*n + textBytes, passing: 6 * n}
 }
 
-// count returns how often a text has another one, at most the argument with index at.
+// count returns how often a text contains another one, but no more than the argument at index
+// at says.
 func count(args []ref.Val, at int) int {
 	s, _ := args[0].(types.String) // other values are refused by cel-go
 	of, _ := args[1].(types.String)
@@ -310,13 +312,13 @@ func replaced(args []ref.Val) made {
 	if n == 0 {
 		return made{}
 	}
-	return made{kept: max(lengthOf(args[0])+multiplied(n, lengthOf(args[2]))-n*lengthOf(args[1]), 0)}
+	return made{result: max(lengthOf(args[0])+multiplied(n, lengthOf(args[2]))-n*lengthOf(args[1]), 0)}
 }
 
-func pieces(args []ref.Val) made { return made{kept: valueBytes + textBytes*(count(args, 2)+1)} }
+func pieces(args []ref.Val) made { return made{result: valueBytes + textBytes*(count(args, 2)+1)} }
 
-// joined is the text of a list, and what a builder takes while it grows. The JSON of a list is
-// longer than its texts.
+// joined is the memory of the joined texts of a list, and of a builder while it grows. The
+// JSON of a list is longer than its texts.
 func joined(args []ref.Val) made {
 	list, ok := args[0].(traits.Lister)
 	if !ok {
@@ -333,17 +335,17 @@ func joined(args []ref.Val) made {
 			size += lengthOf(it.Next())
 		}
 	}
-	return made{kept: size + size/4, passing: 2 * size}
+	return made{result: size + size/4, passing: 2 * size}
 }
 
 func relisted(args []ref.Val) made {
 	n, each := elementsOf(args[0])
-	return made{kept: n * each, passing: 2 * n * sharedBytes}
+	return made{result: n * each, passing: 2 * n * sharedBytes}
 }
 
 func sorted(args []ref.Val) made {
 	n, each := elementsOf(args[0])
-	return made{kept: n * each, passing: 2 * n * elementBytes}
+	return made{result: n * each, passing: 2 * n * elementBytes}
 }
 
 func sliced(args []ref.Val) made {
@@ -356,13 +358,13 @@ func sliced(args []ref.Val) made {
 		}
 		n = int(end - begin)
 	}
-	return made{kept: n * each, passing: 2 * n * sharedBytes}
+	return made{result: n * each, passing: 2 * n * sharedBytes}
 }
 
-// ranged is a list of integers: a place and a box for each.
+// ranged is the memory of a list of integers: a slot and an allocation for each.
 func ranged(args []ref.Val) made {
 	n, _ := args[0].(types.Int)
-	return made{kept: multiplied(int(max(n, 0)), sharedBytes+8), passing: multiplied(int(max(n, 0)), sharedBytes)}
+	return made{result: multiplied(int(max(n, 0)), sharedBytes+8), passing: multiplied(int(max(n, 0)), sharedBytes)}
 }
 
 func flattened(args []ref.Val) made {
@@ -371,10 +373,10 @@ func flattened(args []ref.Val) made {
 		depth, _ = args[1].(types.Int)
 	}
 	n, each := leaves(args[0], depth)
-	return made{kept: n * each, passing: 4 * n * sharedBytes}
+	return made{result: n * each, passing: 4 * n * sharedBytes}
 }
 
-// leaves counts the elements of a list that is flattened, until they are too many.
+// leaves counts the elements of a flattened list, until they exceed BytesMax.
 func leaves(v ref.Val, depth types.Int) (n, each int) {
 	n, each = elementsOf(v)
 	list, ok := v.(traits.Lister)
@@ -394,7 +396,7 @@ func leaves(v ref.Val, depth types.Int) (n, each int) {
 	return n, each
 }
 
-// inserted is a map with more entries. Unless it can be changed, all of them are copied.
+// inserted is the memory of a map with new entries. An immutable map is copied.
 func inserted(args []ref.Val) made {
 	n := 1
 	if _, ok := args[0].(traits.MutableMapper); !ok {
@@ -403,10 +405,10 @@ func inserted(args []ref.Val) made {
 	if len(args) == 2 {
 		n += int(Size(args[1]))
 	}
-	return made{kept: n * entryBytes, passing: n * entryBytes}
+	return made{result: n * entryBytes, passing: n * entryBytes}
 }
 
-// foundAll may find a text at each character.
+// foundAll is the memory of a match at each byte, the most that findAll may find.
 func foundAll(args []ref.Val) made {
 	n := lengthOf(args[0]) + 1
 	if len(args) > 2 {
@@ -414,7 +416,7 @@ func foundAll(args []ref.Val) made {
 			n = int(min(types.Int(n), most))
 		}
 	}
-	return made{kept: textBytes * n, passing: textBytes * n}
+	return made{result: textBytes * n, passing: textBytes * n}
 }
 
 func validated(args []ref.Val) made {
@@ -422,29 +424,29 @@ func validated(args []ref.Val) made {
 	if len(args) > 1 {
 		n = lengthOf(args[1])
 	}
-	return made{kept: messagesBytes, passing: messageBytes*n + mapBytes}
+	return made{result: messagesBytes, passing: messageBytes*n + mapBytes}
 }
 
-func checked([]ref.Val) made { return made{kept: checkBytes} }
+func checked([]ref.Val) made { return made{result: checkBytes} }
 
-// selected is a selector, in which two characters may be a requirement.
+// selected is the memory of a selector, in which two characters may be a requirement.
 func selected(args []ref.Val) made {
 	n := 0
 	if len(args) > 1 {
 		n = lengthOf(args[1])
 	}
-	return made{kept: checkBytes + elementBytes*n, passing: 2 * elementBytes * n}
+	return made{result: checkBytes + elementBytes*n, passing: 2 * elementBytes * n}
 }
 
 func version(args []ref.Val) made {
 	s, _ := args[0].(types.String)
 	parts := versionPartBytes * (strings.Count(string(s), ".") + 3)
-	return made{kept: parts + 2*len(s), passing: parts + messageBytes*len(s)}
+	return made{result: parts + 2*len(s), passing: parts + messageBytes*len(s)}
 }
 
 func urlOf(args []ref.Val) made {
 	n := lengthOf(args[0])
-	return made{kept: mapBytes + 3*n, passing: mapBytes + messageBytes*n}
+	return made{result: mapBytes + 3*n, passing: mapBytes + messageBytes*n}
 }
 
 func escapedPath(args []ref.Val) made {
@@ -452,7 +454,7 @@ func escapedPath(args []ref.Val) made {
 	if !ok {
 		return made{}
 	}
-	return made{kept: 3 * len(u.Path), passing: 3 * len(u.Path)}
+	return made{result: 3 * len(u.Path), passing: 3 * len(u.Path)}
 }
 
 func query(args []ref.Val) made {
@@ -461,10 +463,11 @@ func query(args []ref.Val) made {
 		return made{}
 	}
 	n := strings.Count(u.RawQuery, "&") + 1
-	return made{kept: mapBytes + queryBytes*n + len(u.RawQuery), passing: queryBytes*n + len(u.RawQuery)}
+	return made{result: mapBytes + queryBytes*n + len(u.RawQuery), passing: queryBytes*n + len(u.RawQuery)}
 }
 
-// quantities is the sum or difference of quantities, whose exponents may differ by many digits.
+// quantities is the memory of the sum or difference of quantities, whose exponents may differ
+// by many digits.
 func quantities(args []ref.Val) made {
 	bytes := 2 * valueBytes
 	for _, arg := range args {
@@ -478,5 +481,5 @@ func quantities(args []ref.Val) made {
 			bytes += dec.UnscaledBig().BitLen()/8 + int(max(dec.Scale(), -dec.Scale()))/2
 		}
 	}
-	return made{kept: bytes, passing: bytes}
+	return made{result: bytes, passing: bytes}
 }

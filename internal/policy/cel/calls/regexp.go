@@ -20,7 +20,7 @@ const (
 	// or instruction: a node of the syntax tree has 160 bytes with its slices, an
 	// instruction 40, and the machine that runs it about as much.
 	regexpBytes = 256
-	// regexpWork is how many steps a match may take without looking at the context: some
+	// regexpWork is how many steps a match may take without a check of the context: some
 	// tens of milliseconds.
 	regexpWork = 1_048_576
 )
@@ -32,9 +32,9 @@ func matches(l *Limits, args []ref.Val) ref.Val { return l.matchCharged(args, ma
 
 func find(l *Limits, args []ref.Val) ref.Val { return l.matchCharged(args, foundText) }
 
-// findAll looks for each match after the one before, and may read the text to its end each
-// time. So it takes quadratic time, even with a literal such as (a.*b|a). Calls that take
-// little time anyway are left to cel-go.
+// findAll searches for each match after the previous one, and may read the text to its end
+// each time. So it takes quadratic time, even with a literal such as (a.*b|a). It leaves calls
+// that take little time to cel-go.
 func findAll(l *Limits, args []ref.Val) ref.Val {
 	most := -1
 	if len(args) > 2 {
@@ -63,7 +63,7 @@ func findAllLiteral(l *Limits, args []ref.Val) ref.Val {
 // each instruction of any regular expression.
 const findAllFree = 256
 
-// matchesUncharged is matches(text, pattern), for which cel-go charges 1.
+// matchesUncharged bounds matches(text, pattern), for which cel-go charges a cost of 1.
 func matchesUncharged(l *Limits, args []ref.Val) ref.Val { return l.match(args, false, matched) }
 
 func matched(m *matcher) ref.Val { return types.Bool(m.re.MatchReader(m)) }
@@ -83,8 +83,8 @@ func (l *Limits) matchCharged(args []ref.Val, does func(*matcher) ref.Val) ref.V
 	return l.match(args, false, does)
 }
 
-// match does calls that may take much time or memory, and returns nil for others. quadratic
-// says that the text may be read to its end for each of its characters.
+// match calls does if the call may take much time or memory, and returns nil otherwise.
+// quadratic says that does may read the text to its end for each of its characters.
 func (l *Limits) match(args []ref.Val, quadratic bool, does func(*matcher) ref.Val) ref.Val {
 	text, ok := args[0].(types.String)
 	pattern, ok2 := args[1].(types.String)
@@ -96,7 +96,7 @@ func (l *Limits) match(args []ref.Val, quadratic bool, does func(*matcher) ref.V
 	}
 	tree, err := syntax.Parse(string(pattern), syntax.Perl)
 	if err != nil {
-		return nil // has the same error
+		return nil // cel-go returns the same error
 	}
 	size := instructions(tree)
 	if bytes := regexpBytes * size; !l.Passing(bytes) {
@@ -157,7 +157,7 @@ func (m *matcher) all(most int) ref.Val {
 				break
 			}
 		}
-		if err != nil { // the pattern has the most levels that are allowed
+		if err != nil { // the pattern is nested as deeply as package regexp allows
 			return types.NewErr("the regular expression is too large for a text that long")
 		}
 	}
@@ -232,8 +232,8 @@ var regexFunctions = map[string]*interpreter.RegexOptimization{
 // TakesRegex reports whether Literal knows the function.
 func TakesRegex(name string) bool { return regexFunctions[name] != nil }
 
-// Literal returns a function with n arguments whose regular expression, the second one, is
-// the literal pattern: what it does, and what bounds it, nil for nothing.
+// Literal returns the implementation of a function with n arguments, of which the second is
+// the literal regular expression pattern, and the Func that bounds it, which may be nil.
 func Literal(name, overload string, n int, pattern string) (does functions.FunctionOp, bounds Func, err error) {
 	args := make([]interpreter.Interpretable, n)
 	for i := range args {

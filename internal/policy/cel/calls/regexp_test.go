@@ -19,7 +19,8 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-// TestRegexpGo has regular expressions with many instructions find what package regexp finds.
+// TestRegexpGo compares the matches of regular expressions with many instructions with those of package
+// regexp.
 func TestRegexpGo(t *testing.T) {
 	text := strings.Repeat("a aé-\naab\n\n", 50)
 	l := limitsOf(t.Context(), t, "null")
@@ -46,8 +47,9 @@ func TestRegexpGo(t *testing.T) {
 	}
 }
 
-// TestRegexpLevels has regular expressions of as many levels as there may be. One that depends
-// on what is in front of it cannot be matched then. What \Q begins ends with the pattern.
+// TestRegexpLevels tests regular expressions with the maximum number of levels. An expression that depends
+// on the character before it needs further levels, and cannot be matched. A quotation that begins with \Q
+// ends with the pattern.
 func TestRegexpLevels(t *testing.T) {
 	l := limitsOf(t.Context(), t, "null")
 	text := types.String(strings.Repeat("a ", 400))
@@ -68,14 +70,14 @@ func TestRegexpLevels(t *testing.T) {
 	}
 }
 
-// TestRegexpMemory asks for memory from bytesFree bytes on: for a pattern before it is parsed,
-// for its instructions, and for what it finds.
+// TestRegexpMemory checks that more than bytesFree bytes need memory of the review: for a pattern before it
+// is parsed, for its instructions, and for its matches.
 func TestRegexpMemory(t *testing.T) {
 	l := limitsOf(t.Context(), t, "{}")
 	l.Review.Object.Root().Refuse(codec.ErrNoMemory)
 	const most = bytesFree / regexpBytes
 	for pattern, want := range map[string]ref.Val{
-		strings.Repeat("(", most): nil, strings.Repeat("(", most+1): errNoMemory, // which are none
+		strings.Repeat("(", most): nil, strings.Repeat("(", most+1): errNoMemory, // not regular expressions
 		"a{85}": nil, "a{86}": errNoMemory, "a{0}" + strings.Repeat("b", most-8): nil, "a{0}" + strings.Repeat("b", most-7): errNoMemory,
 		"a": nil,
 	} {
@@ -83,7 +85,7 @@ func TestRegexpMemory(t *testing.T) {
 			t.Errorf("%.20s: got %v, want %v", pattern, got, want)
 		}
 	}
-	found := (bytesFree/(3*textBytes)/findAllFree + 1) * findAllFree // where it asks
+	found := (bytesFree/(3*textBytes)/findAllFree + 1) * findAllFree // the number of matches from which memory is needed
 	for n, want := range map[int]bool{found - 1: false, found: true} {
 		if got := findAll(l, []ref.Val{types.String(strings.Repeat("a", n)), types.String("a")}); (got == errNoMemory) != want {
 			t.Errorf("%d matches: got %.100v, want it refused: %v", n, got, want)
@@ -91,8 +93,8 @@ func TestRegexpMemory(t *testing.T) {
 	}
 }
 
-// TestRegexpWork matches here what takes more than regexpWork steps, and leaves other things to
-// cel-go. What is matched ends with the context.
+// TestRegexpWork checks that this package matches what takes more than regexpWork steps, and cel-go
+// everything else. Matching ends with the context.
 func TestRegexpWork(t *testing.T) {
 	l := limitsOf(t.Context(), t, "null")
 	f := func(does Func, bytes int, pattern string, want bool) {
@@ -101,10 +103,10 @@ func TestRegexpWork(t *testing.T) {
 			t.Errorf("%s in %d bytes: got it matched here: %v", pattern, bytes, got != nil)
 		}
 	}
-	f(matchesUncharged, regexpWork/256, "a{85}", false) // of 256 instructions
+	f(matchesUncharged, regexpWork/256, "a{85}", false) // has 256 instructions
 	f(matchesUncharged, (regexpWork+1)/17, strings.Repeat("b", 16), true)
 	f(matchesUncharged, 10_000, "a", false)
-	f(findAll, 724, "a", false) // the square of which is half of that
+	f(findAll, 724, "a", false) // 724 * 724 is half of regexpWork
 	f(findAll, 725, "a", true)
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -114,7 +116,7 @@ func TestRegexpWork(t *testing.T) {
 	}
 }
 
-// TestReplaceMemory asks for the memory of a result that takes more than bytesFree bytes.
+// TestReplaceMemory checks that a result with more than bytesFree bytes needs memory of the review.
 func TestReplaceMemory(t *testing.T) {
 	for n, want := range map[int]ref.Val{0: nil, 1: nil, bytesFree - 1: nil, bytesFree: errNoMemory} {
 		l := limitsOf(t.Context(), t, "{}")
@@ -126,7 +128,7 @@ func TestReplaceMemory(t *testing.T) {
 	}
 }
 
-// TestRegexpInvalid leaves to cel-go what is no regular expression.
+// TestRegexpInvalid checks that invalid regular expressions are left to cel-go.
 func TestRegexpInvalid(t *testing.T) {
 	l := limitsOf(t.Context(), t, "null")
 	args := []ref.Val{types.String(strings.Repeat("a", 10_000)), types.String("(a{500}")}
@@ -137,10 +139,11 @@ func TestRegexpInvalid(t *testing.T) {
 	}
 }
 
-// TestMatchLimit refuses the first pattern that costs more than an expression may.
+// TestMatchLimit tests patterns that cost as much as an expression may cost, and longer ones, which are
+// refused.
 func TestMatchLimit(t *testing.T) {
 	l := limitsOf(t.Context(), t, "null")
-	text := strings.Repeat("b", 19_999) // to which a character is added, and a tenth of that counts
+	text := strings.Repeat("b", 19_999) // the cost is a tenth of the length plus one
 	const most = celconfig.PerCallLimit / 2000 * 4
 	for name, does := range map[string]Func{"matches": matches, "find": find, "findAll": findAll, "findAllLiteral": findAllLiteral} {
 		for n, want := range map[int]bool{most: false, most + 1: true} {

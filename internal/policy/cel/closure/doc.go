@@ -10,7 +10,7 @@
 //
 // # When cel-go or k8s.io/apiserver moves
 //
-// Read what changed in these files, and change the code named beside them:
+// Read what changed in these files, and change the code named after them:
 //
 //   - cel-go interpreter/planner.go, attributes.go: how an expression is planned, and which
 //     steps its paths have: build.go (constants), build_path.go
