@@ -51,9 +51,9 @@ test: build ## run the unit tests: normally, with the race detector, with freed 
 	racing=$$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
 		grep -E '[[ ]sync[] /]|/fastadmit/handlers ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$'); \
 	CGO_ENABLED=1 go test -vet=off -p 4 -tags poison -race -short -shuffle=$(FASTADMIT_SEED) $$racing && \
-	done=$$racing$$'\n'$$(go list -f '{{.ImportPath}} {{.Imports}}' ./handlers/... | grep -v /internal/ | cut -d' ' -f1) && \
+	seen=$$racing$$'\n'$$(go list -f '{{.ImportPath}} {{.Imports}}' ./handlers/... | grep -v /internal/ | cut -d' ' -f1) && \
 	go test -vet=off -p 4 -tags poison -short $$(go list -test -f '{{.ImportPath}} {{.Deps}}' ./... | \
-		sed -n 's,\.test \[.*/fastadmit/codec .*,,p' | grep -vxF "$$done")
+		sed -n 's,\.test \[.*/fastadmit/codec .*,,p' | grep -vxF "$$seen")
 
 .PHONY: test-arm64
 test-arm64: ## run the short tests of codec, diff and the plugins as arm64 under QEMU
