@@ -50,10 +50,11 @@ test: build ## run the unit tests: normally, with the race detector, with freed 
 	@# nothing between reviews, and package handlers has compared the answers of their golden cases.
 	racing=$$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
 		grep -E '[[ ]sync[] /]|/fastadmit/handlers ' | cut -d' ' -f1 | grep -vE '/(codec|diff|cel)$$'); \
+	stateless=$$(go list -f '{{.ImportPath}} {{.Imports}}' ./handlers/... | grep -v /internal/ | cut -d' ' -f1); \
+	poisoned=$$(go list -test -f '{{.ImportPath}} {{.Deps}}' ./... | sed -n 's,\.test \[.*/fastadmit/codec .*,,p' | \
+		grep -vxF "$$racing" | grep -vxF "$$stateless"); \
 	CGO_ENABLED=1 go test -vet=off -p 4 -tags poison -race -short -shuffle=$(FASTADMIT_SEED) $$racing && \
-	seen=$$racing$$'\n'$$(go list -f '{{.ImportPath}} {{.Imports}}' ./handlers/... | grep -v /internal/ | cut -d' ' -f1) && \
-	go test -vet=off -p 4 -tags poison -short $$(go list -test -f '{{.ImportPath}} {{.Deps}}' ./... | \
-		sed -n 's,\.test \[.*/fastadmit/codec .*,,p' | grep -vxF "$$seen")
+	go test -vet=off -p 4 -tags poison -short $$poisoned
 
 .PHONY: test-arm64
 test-arm64: ## run the short tests of codec, diff and the plugins as arm64 under QEMU
