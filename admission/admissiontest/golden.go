@@ -65,8 +65,8 @@ func Run(t *testing.T, plugin admission.Plugin) {
 	}
 }
 
-// Concurrently sends each golden file in the folder to the plugin in several goroutines at
-// the same time, as a server does. It is a test for the race detector: the answers are not
+// Concurrently sends each golden file in the folder to the plugin, and then in several goroutines at
+// the same time, as a server does. That is a test for the race detector: only the first answer is
 // checked, because those of a plugin that counts requests depend on their order.
 func Concurrently(t *testing.T, plugin admission.Plugin, folder string) {
 	t.Helper()
@@ -83,6 +83,7 @@ func Concurrently(t *testing.T, plugin admission.Plugin, folder string) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
+		c.check(t, chain)
 		phase, body := c.phase(t), c.body(t)
 		var asked sync.WaitGroup
 		for range 4 {

@@ -15,6 +15,10 @@ import (
 // fails in time and uses little memory.
 func TestFloods(t *testing.T) {
 	const peakMax = 32 << 20 // an answer of 8 MiB, and its buffers
+	lasts := time.Second
+	if testing.Short() {
+		lasts /= 4 // the race detector needs no long ones
+	}
 	f := func(name, first, piece string) {
 		t.Helper()
 		b := newBackend(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -33,14 +37,14 @@ func TestFloods(t *testing.T) {
 		chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
 		begin := time.Now()
 		peak := peakOf(t, func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), lasts)
 			defer cancel()
 			if r := askIn(ctx, t, chain, admission.Validate, pod); r.message == "" {
 				t.Errorf("%s: got no failure", name)
 			}
 		})
-		if took := time.Since(begin); peak > peakMax || took > 5*time.Second {
-			t.Errorf("%s: got %d KiB and %s, want at most %d KiB and about 1 s", name, peak>>10, took, peakMax>>10)
+		if took := time.Since(begin); peak > peakMax || took > time.Minute {
+			t.Errorf("%s: got %d KiB and %s, want at most %d KiB and about %s", name, peak>>10, took, peakMax>>10, lasts)
 		}
 	}
 	const ok = "HTTP/1.1 200 OK\r\n"
