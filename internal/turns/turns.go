@@ -16,6 +16,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 const (
@@ -30,11 +31,6 @@ const (
 	// idleMax is how long a turn stays without a look at the clock while others wait. Whoever has it
 	// waits for something else, such as a backend. Loops look far more often.
 	idleMax = 100 * time.Millisecond
-
-	// byteTakes is how long a byte takes of a long value that is decoded into Go types: the worst
-	// Pod took PodSecurityPolicy 0.83 s for 3.4 MB, and the worst claim NodeRestriction 1.4 s for
-	// two of 3.2 MB.
-	byteTakes = 250 * time.Nanosecond
 
 	// gapMax is the most that counts between two looks at the clock. Loops look more often. A
 	// longer time was spent waiting for something else, such as a webhook or a processor.
@@ -271,7 +267,7 @@ func (w *Work) Begin(ctx context.Context, bytes int) error {
 	if err := ctx.Err(); err != nil || w == nil || w.turns == nil {
 		return err
 	}
-	takes := time.Duration(bytes) * byteTakes
+	takes := time.Duration(bytes) * codec.DecodedByteTakes
 	w.ran += takes
 	return w.turn(ctx, takes)
 }
