@@ -36,8 +36,8 @@ func TestLimits(t *testing.T) {
 	}
 	f(0, 0, 0, 0, limits{10_000, 2500, 128})
 	f(0, 0, 1<<20, 0, limits{10_000, 2500, 128})
-	f(0, 0, 1<<20, 483_183_820, limits{2808, 702, 128}) // 0.9 of 512 MiB, the chart's limit
-	f(0, 0, 1024, 1<<30, limits{832, 208, 128})
+	f(0, 0, 1<<20, 47_395_635, limits{1102, 275, 128}) // of 512 MiB, the chart's limit
+	f(0, 0, 1024, 1<<27, limits{832, 208, 128})
 	f(0, 0, 256, 0, limits{192, 48, 32})
 	f(0, 0, 4, 0, limits{3, 1, 1})
 	f(0, 0, 0, 1, limits{1, 1, 128})
@@ -56,9 +56,9 @@ func TestLimits(t *testing.T) {
 // TestFewFileDescriptors has a process with few file descriptors.
 func TestLimitsOfThisProcess(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-	if got := newTestServer(new(admission.Chain), new(Callers), slog.New(slog.DiscardHandler)).limits; got.serving != 390 ||
-		got.perAddress != 97 {
-		t.Errorf("got %+v, want 390 connections, 97 of strangers at one address", got)
+	if got := newTestServer(new(admission.Chain), new(Callers), slog.New(slog.DiscardHandler)).limits; got.serving != 97 ||
+		got.perAddress != 24 {
+		t.Errorf("got %+v, want 97 connections, 24 of strangers at one address", got)
 	}
 }
 

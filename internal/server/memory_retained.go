@@ -7,17 +7,14 @@ import (
 )
 
 const (
-	// retainedShare is the part of the memory that Go may take which known connections may
-	// keep for their next requests in all, beside connectionBytes: 29 MiB in a container
-	// with 512 MiB. A connection keeps some 12 KB after a review of 8 KB.
-	retainedShare = 16
-
-	// retainedDefault is the same where the process has no memory limit.
+	// retainedDefault is how much memory known connections may keep for their next requests in all where
+	// the process has no memory limit; otherwise it is memory.RetainedShare. A connection keeps
+	// some 12 KB after a review of 8 KB.
 	retainedDefault = 64 << 20
 
 	// uncountedMax is how much a connection may hold of a request's header and body each, or
 	// of an answer, that is not counted: several times what kube-apiserver's headers take.
-	// All connections together hold 44 MiB of it in a container with 512 MiB.
+	// All connections together hold 17 MiB of it in a container with 512 MiB.
 	uncountedMax = 8 << 10
 
 	// What fasthttp keeps of a header block and a path: five copies of most bytes, and
@@ -25,15 +22,6 @@ const (
 	retainedOfByte = 5
 	retainedOfLine = 96
 )
-
-// retainedMemory returns how much connections may keep in all.
-func retainedMemory() int64 {
-	limit, limited := goMemory()
-	if !limited {
-		return retainedDefault
-	}
-	return limit / retainedShare
-}
 
 var lineEnd, argumentEnd = []byte("\n"), []byte("&")
 
@@ -43,20 +31,26 @@ func headerMemory(header *fasthttp.RequestHeader) int64 {
 	return int64(retainedOfByte*(len(raw)+len(uri)) + retainedOfLine*(bytes.Count(raw, lineEnd)+bytes.Count(uri, argumentEnd)))
 }
 
-// retain lets a connection keep what fasthttp keeps of its request and answer for the next
-// ones, if there is room for it. Otherwise the answer closes the connection. Of a
-// stranger's request, nothing but a small header is kept, so that strangers take no room.
+// retain lets a known connection keep the buffers of its request and answer for the next ones, if
+// there is room for them. A large header is never kept, and of a stranger's request, nothing is, so that
+// strangers take no room.
 func (s *Server) retain(ctx *fasthttp.RequestCtx, c *conn) {
-	keeps := c.retainedHeader <= uncountedMax
-	if c.known {
-		keeps = s.reserveRetained(c, c.retainedHeader+retainedBody(ctx)+c.retainedAnswer)
-	} else {
+	c.idle = ctx
+	switch {
+	case c.headerBytes > uncountedMax || isLast(ctx):
+		dropRequest(ctx)
+	case !c.known:
 		ctx.Request.SwapBody(nil)
 	}
-	if !keeps {
-		c.listener.table.metrics.closedMemory.Inc()
-		s.discard(ctx, c)
+	if c.known && !s.reserveRetained(c, retainedBody(ctx)+c.retainedAnswer) {
+		ctx.Request.SwapBody(nil)
+		s.reserveRetained(c, c.retainedAnswer) // which it has already
 	}
+}
+
+// isLast reports whether the connection is closed after the answer.
+func isLast(ctx *fasthttp.RequestCtx) bool {
+	return ctx.Request.Header.ConnectionClose() || ctx.Response.ConnectionClose()
 }
 
 // retainedBody returns how much memory fasthttp keeps of a request's body. A large one is dropped.
@@ -67,15 +61,22 @@ func retainedBody(ctx *fasthttp.RequestCtx) int64 {
 	return 0
 }
 
-// discard lets go of a request that was answered and makes the answer close the connection. A
-// client that does not read its answer holds nothing else.
-func (s *Server) discard(ctx *fasthttp.RequestCtx, c *conn) {
-	ctx.SetConnectionClose()
-	ctx.Response.SkipBody = ctx.IsHead()
+// dropRequest lets go of a request that was answered. fasthttp would use its memory again for another
+// connection, which may wait for long, and a client that does not read its answer would hold it.
+func dropRequest(ctx *fasthttp.RequestCtx) {
+	ctx.Response.SkipBody = ctx.IsHead() // fasthttp asks the request for both later
+	if !ctx.Request.Header.IsHTTP11() {
+		ctx.SetConnectionClose()
+	}
 	*ctx.Request.URI() = fasthttp.URI{}
 	ctx.Request.Header = fasthttp.RequestHeader{}
 	ctx.Request.SwapBody(nil)
-	s.releaseRetained(c)
+}
+
+// dropBuffers lets go of the buffers for bodies of requests and answers.
+func dropBuffers(ctx *fasthttp.RequestCtx) {
+	ctx.Request.SwapBody(nil)
+	ctx.Response.SwapBody(nil)
 }
 
 // reserveRetained counts so many bytes that a connection keeps, in place of those before, unless

@@ -19,15 +19,10 @@ const (
 	// answer or what a plugin makes. 150 MB were seen.
 	reviewMemoryMax = 160 << 20
 
-	// reviewMemoryShare is the part of the memory that Go may take which reviews may
-	// take in all beside their bodies: 172 MiB of 460 MiB in a container with 512 MiB. Bodies
-	// take 128 MiB, connections 115 MiB, all else some 40 MiB.
-	reviewMemoryShare = 3.0 / 8
-
-	// smallShare says which part of that memory is for small reviews alone: one of
-	// so many, 10.8 MiB of the 172. An update of a Pod of 16 KB reserves 0.7 MB. The
-	// rest still has room for reviewMemoryMax.
-	smallShare = 16
+	// smallShare says which part of the memory for reviews (memory.ReviewsShare) is for small ones
+	// alone: one of so many, 11 MiB of the 90 in a container with 512 MiB. An update of a Pod of 16
+	// KB reserves 0.7 MB.
+	smallShare = 8
 
 	// reviewMemoryDefault is the memory for reviews where the process has no memory limit.
 	reviewMemoryDefault = 1 << 30
@@ -53,7 +48,7 @@ const (
 	unreservedBytesMax = 16 << 10
 )
 
-// memory bounds what reviews take in all beside their bodies. Large ones, of more
+// reviewMemory bounds what reviews take in all beside their bodies. Large ones, of more
 // than cheapBytes, have it reserved before they begin. Those for which there is no
 // room wait, the first one first: they are rare, and what one of them takes is free
 // again within a second. A small one has it reserved when it takes more than most
@@ -62,7 +57,7 @@ const (
 // A part of the memory is for small reviews alone, so that large ones cannot take
 // it from them. Small ones also take of the rest, but not while a large one waits:
 // it would wait forever. One that needs more than the part is refused then.
-type memory struct {
+type reviewMemory struct {
 	large, small memoryPart
 	makeRoom     func() // is called while a review waits
 }
@@ -74,8 +69,8 @@ type memoryPart struct {
 	reserved atomic.Int64
 }
 
-func newMemory(most int64) *memory {
-	m := &memory{makeRoom: func() {}}
+func newReviewMemory(most int64) *reviewMemory {
+	m := &reviewMemory{makeRoom: func() {}}
 	m.small.max = most / smallShare
 	m.large.max = most - m.small.max
 	m.small.room, m.large.room = semaphore.NewWeighted(m.small.max), semaphore.NewWeighted(m.large.max)
@@ -83,23 +78,13 @@ func newMemory(most int64) *memory {
 }
 
 // String says how much is reserved.
-func (m *memory) String() string {
+func (m *reviewMemory) String() string {
 	return fmt.Sprintf("other reviews have reserved %d of %d bytes, of which %d are only for small reviews",
 		m.reserved(), m.large.max+m.small.max, m.small.max)
 }
 
 // reserved returns how much memory is reserved in all.
-func (m *memory) reserved() int64 { return m.large.reserved.Load() + m.small.reserved.Load() }
-
-// reviewMemory returns how much memory reviews may take beside their bodies, of
-// what the Go runtime may.
-func reviewMemory() int64 {
-	limit, limited := goMemory()
-	if !limited {
-		return reviewMemoryDefault
-	}
-	return int64(float64(limit) * reviewMemoryShare)
-}
+func (m *reviewMemory) reserved() int64 { return m.large.reserved.Load() + m.small.reserved.Load() }
 
 // A reservation is memory that a review may take, 0 bytes for most small ones.
 type reservation struct {
@@ -110,7 +95,7 @@ type reservation struct {
 // reserve waits until there is room for what the review in body may take, for
 // half of the time that ctx has: whoever is refused then can try again in the
 // other half. The reservation is to be released if ok.
-func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bool) {
+func (m *reviewMemory) reserve(ctx context.Context, body []byte) (r reservation, ok bool) {
 	if len(body) <= cheapBytes {
 		return r, true
 	}
@@ -118,7 +103,7 @@ func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bo
 }
 
 // await reserves n bytes. If there is no room now, it waits for half of the time that ctx has.
-func (m *memory) await(ctx context.Context, n int64) (r reservation, ok bool) {
+func (m *reviewMemory) await(ctx context.Context, n int64) (r reservation, ok bool) {
 	if r, ok = m.large.try(n); ok {
 		return r, true
 	}
@@ -136,7 +121,7 @@ func (m *memory) await(ctx context.Context, n int64) (r reservation, ok bool) {
 }
 
 // keepMakingRoom makes room again and again until ctx ends.
-func (m *memory) keepMakingRoom(ctx context.Context) {
+func (m *reviewMemory) keepMakingRoom(ctx context.Context) {
 	ticker := time.NewTicker(unreadPause)
 	defer ticker.Stop()
 	for {
@@ -150,7 +135,7 @@ func (m *memory) keepMakingRoom(ctx context.Context) {
 }
 
 // try reserves what the small review in body may take, if there is room now.
-func (m *memory) try(body []byte) (r reservation, ok bool) {
+func (m *reviewMemory) try(body []byte) (r reservation, ok bool) {
 	n := m.needs(body)
 	if r, ok = m.small.try(n); ok {
 		return r, true
@@ -191,7 +176,7 @@ func (b *callContext) GrantMemory() (ok bool) {
 }
 
 // orMakeRoom calls try, which reserves memory. If it fails, it makes room and calls it again.
-func (m *memory) orMakeRoom(try func() bool) (ok bool) {
+func (m *reviewMemory) orMakeRoom(try func() bool) (ok bool) {
 	if try() {
 		return true
 	}
@@ -202,7 +187,7 @@ func (m *memory) orMakeRoom(try func() bool) (ok bool) {
 // A lender implements codec.MemoryLender for a review. It waits only if the review has no memory
 // that others wait for.
 type lender struct {
-	memory *memory
+	memory *reviewMemory
 	call   *callContext // of the review
 	waits  bool
 }
@@ -260,7 +245,7 @@ func (r *reservation) grow(p *memoryPart, n int64) bool {
 }
 
 // needs returns how much memory a review may take.
-func (m *memory) needs(body []byte) int64 {
+func (m *reviewMemory) needs(body []byte) int64 {
 	sum := memoryOfByte*len(body) + memoryOfObject*bytes.Count(body, []byte("{")) + memoryOfElement*bytes.Count(body, []byte(","))
 	return min(int64(sum), reviewMemoryMax, m.large.max)
 }
@@ -289,7 +274,7 @@ func (s *Server) refuseNoMemory(ctx *fasthttp.RequestCtx, body []byte) {
 }
 
 // extend makes r a reservation of so many bytes, if there is room now.
-func (m *memory) extend(r *reservation, bytes int64) (ok bool) {
+func (m *reviewMemory) extend(r *reservation, bytes int64) (ok bool) {
 	more := bytes - r.bytes
 	if more <= 0 {
 		return true
@@ -327,7 +312,7 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review,
 	buffer := ctx.Response.SwapBody(nil)
 	buffer = review.AppendResponse(buffer[:0])
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
-	if takes := int64(cap(buffer)); len(buffer) <= cheapBytes && s.reserveRetained(c, c.retainedHeader+retainedBody(ctx)+takes) {
+	if takes := int64(cap(buffer)); len(buffer) <= cheapBytes && !isLast(ctx) && s.reserveRetained(c, retainedBody(ctx)+takes) {
 		s.metrics.responseBytes.Add(len(buffer))
 		ctx.Response.SwapBody(buffer)
 		c.retainedAnswer = takes
