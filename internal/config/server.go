@@ -28,7 +28,7 @@ type Server struct {
 	MaxConnectionAge        metav1.Duration `json:"maxConnectionAge" flag:"max-connection-age" min:"0" usage:"age at which a connection is closed after an answer, so that calls spread over replicas; 0 for never"`
 
 	MaxConnections           int64 `json:"maxConnections" flag:"max-connections" min:"0" usage:"maximum of open connections; then a new one replaces one without an answered review, or else an idle one; 0 for as many as\nfile descriptors and memory allow"`
-	MaxConnectionsPerAddress int64 `json:"maxConnectionsPerAddress" flag:"max-connections-per-address" min:"0" usage:"maximum of open connections from one address that have had no review answered; 0 for a quarter of --max-connections"`
+	MaxConnectionsPerAddress int64 `json:"maxConnectionsPerAddress" flag:"max-connections-per-address" min:"0" usage:"maximum of open connections from one address that have had no review answered; 0 for half of --max-connections"`
 
 	CertSecretName      string `json:"certSecretName" flag:"cert-secret-name" usage:"Secret for certificates, shared by all replicas; fastadmit issues and renews them, and registers the webhook configurations"`
 	CertSecretNamespace string `json:"certSecretNamespace" flag:"cert-secret-namespace" usage:"namespace of --cert-secret-name; if empty, the pod's namespace"`

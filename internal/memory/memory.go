@@ -31,11 +31,11 @@ const (
 	// for a moment: less than the part for garbage then has.
 	ReviewsShare = 1.0 / 4
 
-	// ConnectionsShare is the part for open connections: 45 MiB in a container with 512 MiB.
-	ConnectionsShare = 1.0 / 8
+	// ConnectionsShare is the part for open connections: 60 MiB in a container with 512 MiB.
+	ConnectionsShare = 1.0 / 6
 
 	// RetainedShare is the part for the buffers that connections of known callers keep for their next
-	// requests: 15 MiB in a container with 512 MiB, 12 KB for each of the connections.
+	// requests: 15 MiB in a container with 512 MiB, 10 KB for each of the connections.
 	RetainedShare = 1.0 / 24
 
 	// StateShare is the part for the cached objects of the cluster: 60 MiB in a container with

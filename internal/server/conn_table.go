@@ -13,7 +13,7 @@ import (
 const (
 	// connectionBytes is what an open connection costs in memory: 42 KB were
 	// measured for one that is idle after a TLS handshake and a request, its
-	// read buffer of 16 KiB included. With memory.ConnectionsShare, there are 1,100 with
+	// read buffer of 16 KiB included. With memory.ConnectionsShare, there are 1,469 with
 	// the 512 MiB of the chart. A kube-apiserver keeps 25 idle ones for each webhook, and opens more
 	// only while calls wait.
 	connectionBytes = 42 << 10
@@ -32,11 +32,11 @@ const (
 	filesReserved = 64
 
 	// addressShare is the part of the connections that strangers at one address
-	// may have by default: 275 with the 512 MiB of the chart. Connections of known
+	// may have by default: 734 with the 512 MiB of the chart. Connections of known
 	// callers do not count, so it is no bound for kube-apiservers that share the
 	// address of a proxy, unless they open more than so many at once. One has at most
 	// 600 requests in flight by default.
-	addressShare = 4
+	addressShare = 2
 
 	// strangerShare is the part of the connections that strangers may have at the
 	// cost of idle known ones: every caller is one during its handshake and first

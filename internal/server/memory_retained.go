@@ -14,7 +14,7 @@ const (
 
 	// uncountedMax is how much a connection may hold of a request's header and body each, or
 	// of an answer, that is not counted: several times what kube-apiserver's headers take.
-	// All connections together hold 17 MiB of it in a container with 512 MiB.
+	// All connections together hold 23 MiB of it in a container with 512 MiB.
 	uncountedMax = 8 << 10
 
 	// What fasthttp keeps of a header block and a path: five copies of most bytes, and

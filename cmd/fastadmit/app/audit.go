@@ -21,7 +21,6 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/audit"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/registration"
-	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 const (

@@ -21,7 +21,6 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/replay"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
-	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 // replayFormats are the values of --output. The other formats of reports show objects.
