@@ -24,6 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
@@ -65,7 +66,7 @@ func TestReviewMemoryOfTheProcess(t *testing.T) {
 	}
 	<-started
 	response, body := s.Open(t).Send(servertest.Request("/validate/waits?timeout=5s", large))
-	if want := fmt.Sprintf(" of %d bytes, of which ", limit*3/8); response.StatusCode != http.StatusTooManyRequests ||
+	if want := fmt.Sprintf(" of %d bytes, of which ", (limit-memory.Base)/4); response.StatusCode != http.StatusTooManyRequests ||
 		!strings.Contains(string(body), want) {
 		t.Errorf("got %s %s, want 429 with %q", response.Status, body, want)
 	}
