@@ -76,7 +76,7 @@ func dropRequest(ctx *fasthttp.RequestCtx) {
 // dropBuffers lets go of the buffers for bodies of requests and answers.
 func dropBuffers(ctx *fasthttp.RequestCtx) {
 	ctx.Request.SwapBody(nil)
-	ctx.Response.SwapBody(nil)
+	ctx.Response.ReleaseBody(0) // SwapBody would read the rest of a large answer
 }
 
 // reserveRetained counts so many bytes that a connection keeps, in place of those before, unless
