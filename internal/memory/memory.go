@@ -27,8 +27,8 @@ const (
 	BodiesShare = 1.0 / 5
 
 	// ReviewsShare is the part for what reviews take beside their bodies: 90 MiB in a
-	// container with 512 MiB. One with the largest object takes all of it, and may take up to 160 MiB
-	// for a moment: less than the part for garbage then has.
+	// container with 512 MiB. One with the largest object reserves all of it, and may take up to 160 MiB
+	// for a moment, of the room for garbage.
 	ReviewsShare = 1.0 / 4
 
 	// ConnectionsShare is the part for open connections: 60 MiB in a container with 512 MiB.
