@@ -101,7 +101,7 @@ func TestConventionsExample(t *testing.T) {
 // import each other.
 var layers = []string{
 	"codec",
-	"internal/alike", "internal/discovery", "internal/files", "internal/protobuf", "internal/quantity",
+	"internal/alike", "internal/discovery", "internal/files", "internal/memory", "internal/protobuf", "internal/quantity",
 	"internal/seed", "internal/socket", "internal/strictyaml", "internal/wake",
 	"corpus", // recordings and no code
 	"diff",

@@ -3,25 +3,20 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fastadmit/fastadmit/internal/memory"
 )
 
 const (
-	// stateBytesPart is the part of the process's memory limit (GOMEMLIMIT) that all
-	// cached objects may take: a quarter, 115 MiB with the chart's limit. Reviews may
-	// take three eighths, and their bodies another quarter.
-	stateBytesPart = 4
-
 	// leftOutMax is the maximum number of lines of LeftOut: what fits on a screen.
 	leftOutMax = 20
 
 	// stateBytesDefault is the limit of the cached objects if the process has no memory
-	// limit: 32 kinds of parameters of 32 MiB each.
+	// limit: 32 kinds of parameters of 32 MiB each. Otherwise it is memory.StateShare.
 	stateBytesDefault = 1 << 30
 )
 
@@ -34,11 +29,7 @@ type account struct {
 }
 
 func newAccount() *account {
-	a := &account{max: stateBytesDefault, stores: make(map[*store]struct{})}
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		a.max = limit / stateBytesPart
-	}
-	return a
+	return &account{max: memory.Share(memory.StateShare, stateBytesDefault), stores: make(map[*store]struct{})}
 }
 
 func (a *account) add(s *store) {

@@ -58,7 +58,7 @@ func (s *store) askLive(ctx context.Context, namespace string, loan *codec.Loan)
 	defer body.Close()
 	list := new(liveList)
 	err = s.readItems(body, new(listOf[*arrived]), func(raw []byte, isMessage bool) error {
-		masked, err := s.kind.mask.apply(raw, isMessage)
+		masked, err := s.kind.mask.apply(raw, isMessage, len(raw))
 		if err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (s *State) connect() error {
 }
 
 // RESTConfig returns the client configuration of the kubeconfig file or, if the name is
-// empty, of the cluster in which the process runs.
+// empty, of the cluster in which the process runs. Its clients read the tokenFile for each request.
 func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
@@ -76,12 +76,14 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cluster state: %w", err)
 		}
+		useFreshToken(config)
 		return config, nil
 	}
 	config, err := readKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("cluster state: cannot read kubeconfig %s: %w", kubeconfig, err)
 	}
+	useFreshToken(config)
 	return config, nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/protobuf"
 )
 
 // smallBytesMax is the largest buffer that a watch keeps for its next event. Most
@@ -96,16 +98,16 @@ func (s *store) decode(raw []byte, isMessage bool) (*arrived, error) {
 			return identity, nil
 		}
 	}
-	masked, err := s.kind.mask.apply(raw, isMessage)
-	if err != nil {
-		return nil, err
-	}
-	if len(masked) > s.kind.wireMax() {
+	masked, err := s.kind.mask.apply(raw, isMessage, s.kind.wireMax())
+	if errors.Is(err, protobuf.ErrTooLong) || err == nil && len(masked) > s.kind.wireMax() {
 		identity, err := decodeMeta(raw, isMessage, identityMask)
 		if err == nil {
 			identity.bytes = max(int64(len(masked)), objectBytesMax+1)
 		}
 		return identity, err
+	}
+	if err != nil {
+		return nil, err
 	}
 	object := s.kind.object.DeepCopyObject()
 	if err := unmarshal(masked, isMessage, object); err != nil {
@@ -124,7 +126,7 @@ func (k *Kind) wireMax() int {
 
 // decodeMeta decodes metadata.
 func decodeMeta(raw []byte, isMessage bool, m *mask) (*arrived, error) {
-	masked, err := m.apply(raw, isMessage)
+	masked, err := m.apply(raw, isMessage, len(raw))
 	if err != nil {
 		return nil, err
 	}

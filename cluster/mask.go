@@ -108,13 +108,14 @@ func numberIn(tag string) string {
 	return number
 }
 
-// apply returns the object in text, or in a message, with the fields of the mask.
-func (m *mask) apply(object []byte, isMessage bool) ([]byte, error) {
+// apply returns the object in text, or in a message, with the fields of the mask. The error is
+// protobuf.ErrTooLong if those of a message have more than most bytes.
+func (m *mask) apply(object []byte, isMessage bool, most int) ([]byte, error) {
 	if isMessage {
 		if m.wire == nil {
 			return object, nil
 		}
-		return protobuf.AppendSelected(make([]byte, 0, min(len(object), smallBytesMax)), object, m.wire, m.drop)
+		return protobuf.AppendSelected(make([]byte, 0, min(len(object), smallBytesMax)), object, m.wire, m.drop, most)
 	}
 	var o codec.Object
 	o.Reset(object)

@@ -13,9 +13,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// TestTokensRotate has a command give another token while the cluster is followed. The API server
-// refuses the old one at once. A tokenFile is not tested: client-go reads it once a minute.
+// TestTokensRotate has a command or a file give another token while the cluster is followed. The API server
+// refuses the old one at once.
 func TestTokensRotate(t *testing.T) {
+	t.Run("exec", func(t *testing.T) { rotateTokens(t, false) })
+	t.Run("tokenFile", func(t *testing.T) { rotateTokens(t, true) })
+}
+
+func rotateTokens(t *testing.T, inFile bool) {
 	const credential = `printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",` +
 		`"status":{"token":"%s"}}' "$(cat "$0")"`
 	tokens := filepath.Join(t.TempDir(), "token")
@@ -51,6 +56,9 @@ func TestTokensRotate(t *testing.T) {
 		APIVersion: "client.authentication.k8s.io/v1", Command: "/bin/sh", Args: []string{"-c", credential, tokens},
 		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 	}}
+	if inFile {
+		config.AuthInfos["u"] = &clientcmdapi.AuthInfo{TokenFile: tokens}
+	}
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/fastadmit/fastadmit/codec"
 )
@@ -165,4 +167,28 @@ func TestPacerDecodes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDecodedInTime does not begin to decode a long value which may take longer than the context lasts: nothing looks
+// at the context meanwhile.
+func TestDecodedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1 << 20
+		for _, left := range []time.Duration{-1, 0, 1} {
+			r := codec.Acquire()
+			defer r.Release()
+			body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"a":"` +
+				strings.Repeat("x", n-2) + `","b":1}}}`
+			if err := r.Decode([]byte(body)); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), n*codec.DecodedByteTakes+left)
+			defer cancel()
+			r.SetContext(ctx)
+			fits := r.Object.Get("a").FitsDecoded()
+			if fits != (left >= 0) || !fits && !errors.Is(r.Err(), context.DeadlineExceeded) || fits && r.Err() != nil {
+				t.Errorf("%d ns too many: fits %v, got %v", left, fits, r.Err())
+			}
+		}
+	})
 }

@@ -45,6 +45,7 @@ type options struct {
 	rate     float64
 	memory   int64
 	only     string
+	profiles string
 }
 
 func main() {
@@ -54,6 +55,7 @@ func main() {
 	flag.Float64Var(&o.rate, "rate", 200, "good requests per second, half of them to each endpoint")
 	flag.Int64Var(&o.memory, "memory", 512<<20, "memory limit of the process in bytes; the default is that of a pod in the chart")
 	flag.StringVar(&o.only, "attacks", "", "regular expression for the names of the attacks to run, to find out which does harm; empty for all")
+	flag.StringVar(&o.profiles, "profiles", "", "folder for a heap profile at each new maximum of anonymous memory; empty for none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := o.run(ctx)
@@ -106,6 +108,9 @@ func (o *options) run(ctx context.Context) error {
 	defer cancel()
 	watched := make(chan *watch, 1)
 	go func() { watched <- server.watch(attacked, o.duration) }()
+	if o.profiles != "" {
+		go server.profile(attacked, o.profiles)
+	}
 	through := &clusterAttacks{api: api}
 	attacks := attack(attacked, server, through, only)
 	probes := startProbes(attacked, server, backend.URL+"/healthz")

@@ -23,6 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/bench/process"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/memory"
 )
 
 const (
@@ -154,13 +155,13 @@ func start(o *options, dir, backend, api string) (*server, error) {
 	group := newGroup(o.memory)
 	// The shell enters the control group before it becomes fastadmit.
 	cmd := exec.Command("sh", "-c", `echo $$ >"$0" && exec "$@"`, group.entrance(), o.binary, "serve",
-		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+		"--bind-address=0.0.0.0", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0", fmt.Sprintf("--profiling=%t", o.profiles != ""),
 		"--kubeconfig="+filepath.Join(dir, "kubeconfig"),
 		"--enable-admission-plugins="+strings.Join(enabled(), ","), "--admission-control-config-file="+
 			filepath.Join(dir, "admission.yaml"),
 		"--config="+filepath.Join(dir, "config.yaml"), "--token-auth-file="+filepath.Join(dir, "tokens.csv"))
 	// fastadmit would set it itself from the memory limit of a container.
-	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.FormatInt(o.memory*9/10, 10))
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(int(float64(o.memory)*memory.ContainerShare)))
 	running, err := process.Start(cmd, filepath.Join(dir, "log"), cmd.Start)
 	if err != nil {
 		return nil, err
@@ -272,18 +273,11 @@ func (l look) String() string {
 // look measures the process.
 func (s *server) look() (look, error) {
 	var l look
-	proc := filepath.Join("/proc", strconv.Itoa(s.PID))
-	status, err := os.ReadFile(filepath.Join(proc, "status"))
-	if err != nil {
+	var err error
+	if l.resident, err = s.status("VmRSS"); err != nil {
 		return l, err
 	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
-	kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		return l, err
-	}
-	l.resident = kilobytes << 10
-	files, err := os.ReadDir(filepath.Join(proc, "fd"))
+	files, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(s.PID), "fd"))
 	if err != nil {
 		return l, err
 	}
@@ -315,6 +309,20 @@ func (s *server) look() (look, error) {
 		}
 	}
 	return l, nil
+}
+
+// status returns a number of bytes of the process's status (proc(5)).
+func (s *server) status(name string) (int64, error) {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.PID), "status"))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, found := strings.Cut(string(status), name+":")
+	if !found {
+		return 0, fmt.Errorf("the process has no %s, it has ended", name)
+	}
+	kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	return kilobytes << 10, err
 }
 
 // A watch is the result of measuring the process over time.

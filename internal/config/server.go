@@ -23,12 +23,12 @@ type Server struct {
 	Profiling             bool            `json:"profiling" flag:"profiling" usage:"serve profiles of the process under /debug/pprof/ on the metrics port, to callers on the same machine"`
 
 	MaxRequestsInflight     int64           `json:"maxRequestsInflight" flag:"max-requests-inflight" min:"1" usage:"maximum of requests in flight; further requests get 429 with Retry-After, and kube-apiserver retries"`
-	MaxRequestBytesInflight int64           `json:"maxRequestBytesInflight" flag:"max-request-bytes-inflight" min:"1" usage:"maximum memory, in bytes, for the bodies of requests in flight, each rounded up to a power of two; further requests get 429"`
-	MaxReviewMemoryBytes    int64           `json:"maxReviewMemoryBytes" flag:"max-review-memory-bytes" min:"0" usage:"maximum memory, in bytes, for large reviews (more than 64 KiB, or with many elements), in addition to their bodies; further ones get 429;\n0 for three eighths of the container's memory limit"`
+	MaxRequestBytesInflight int64           `json:"maxRequestBytesInflight" flag:"max-request-bytes-inflight" min:"0" usage:"maximum memory, in bytes, for the bodies of requests in flight, each rounded up to a power of two, and large headers; further requests get 429;\n0 for a fifth of the memory"`
+	MaxReviewMemoryBytes    int64           `json:"maxReviewMemoryBytes" flag:"max-review-memory-bytes" min:"0" usage:"maximum memory, in bytes, for large reviews (more than 64 KiB, or with many elements), in addition to their bodies; further ones get 429;\n0 for a quarter of the memory"`
 	MaxConnectionAge        metav1.Duration `json:"maxConnectionAge" flag:"max-connection-age" min:"0" usage:"age at which a connection is closed after an answer, so that calls spread over replicas; 0 for never"`
 
 	MaxConnections           int64 `json:"maxConnections" flag:"max-connections" min:"0" usage:"maximum of open connections; then a new one replaces one without an answered review, or else an idle one; 0 for as many as\nfile descriptors and memory allow"`
-	MaxConnectionsPerAddress int64 `json:"maxConnectionsPerAddress" flag:"max-connections-per-address" min:"0" usage:"maximum of open connections from one address that have had no review answered; 0 for a quarter of --max-connections"`
+	MaxConnectionsPerAddress int64 `json:"maxConnectionsPerAddress" flag:"max-connections-per-address" min:"0" usage:"maximum of open connections from one address that have had no review answered; 0 for half of --max-connections"`
 
 	CertSecretName      string `json:"certSecretName" flag:"cert-secret-name" usage:"Secret for certificates, shared by all replicas; fastadmit issues and renews them, and registers the webhook configurations"`
 	CertSecretNamespace string `json:"certSecretNamespace" flag:"cert-secret-namespace" usage:"namespace of --cert-secret-name; if empty, the pod's namespace"`
@@ -50,15 +50,14 @@ type Server struct {
 // DefaultServer returns the default settings of the server.
 func DefaultServer() Server {
 	return Server{
-		BindAddress:             "0.0.0.0",
-		SecurePort:              8443,
-		MetricsBindAddress:      ":8080",
-		MaxRequestsInflight:     server.RequestsInFlightMax,
-		MaxRequestBytesInflight: server.RequestBytesInFlightMax,
-		MaxConnectionAge:        metav1.Duration{Duration: server.ConnectionAgeMax},
-		ManagedPathToken:        true,
-		WebhookConfigurations:   []string{},
-		ClientAllowedNames:      []string{},
+		BindAddress:           "0.0.0.0",
+		SecurePort:            8443,
+		MetricsBindAddress:    ":8080",
+		MaxRequestsInflight:   server.RequestsInFlightMax,
+		MaxConnectionAge:      metav1.Duration{Duration: server.ConnectionAgeMax},
+		ManagedPathToken:      true,
+		WebhookConfigurations: []string{},
+		ClientAllowedNames:    []string{},
 	}
 }
 

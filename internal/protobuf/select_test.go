@@ -1,6 +1,8 @@
 package protobuf_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +23,7 @@ func TestAppendSelected(t *testing.T) {
 	}
 	f := func(selection protobuf.Selection, drop bool, want corev1.ServiceAccount) {
 		t.Helper()
-		selected, err := protobuf.AppendSelected(nil, message, selection, drop)
+		selected, err := protobuf.AppendSelected(nil, message, selection, drop, len(message))
 		var got corev1.ServiceAccount
 		if err == nil {
 			err = got.Unmarshal(selected)
@@ -40,8 +42,43 @@ func TestAppendSelected(t *testing.T) {
 	dropped.Labels, dropped.AutomountServiceAccountToken = nil, nil
 	f(protobuf.Selection{1: {11: nil}, 4: nil}, true, dropped)
 	for end := 1; end < len(message); end++ {
-		if _, err := protobuf.AppendSelected(nil, message[:end], protobuf.Selection{1: {1: nil}}, false); err == nil && end < 10 {
+		if _, err := protobuf.AppendSelected(nil, message[:end], protobuf.Selection{1: {1: nil}}, false, end); err == nil && end < 10 {
 			t.Errorf("got no error of %d bytes", end)
 		}
 	}
+}
+
+// TestAppendSelectedBound stops where the selected fields become too long, whatever follows. Messages in it
+// keep their lengths, which have one byte or two.
+func TestAppendSelectedBound(t *testing.T) {
+	whole := corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: strings.Repeat("n", 200)}}
+	for range 100 {
+		whole.Secrets = append(whole.Secrets, corev1.ObjectReference{Name: "s", Kind: strings.Repeat("k", 200)})
+	}
+	message, err := whole.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := protobuf.AppendSelected(nil, message, protobuf.Selection{1: {1: nil}, 2: {1: nil, 3: nil}}, false, len(message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got corev1.ServiceAccount
+	if err := got.Unmarshal(all); err != nil || got.Namespace != "" || got.Name != "a" || len(got.Secrets) != 100 ||
+		got.Secrets[99] != whole.Secrets[99] {
+		t.Errorf("got %v, %v", got, err)
+	}
+	f := func(message []byte, selection protobuf.Selection, drop bool, most int, want error) {
+		t.Helper()
+		got, err := protobuf.AppendSelected(make([]byte, 0, len(message)), message, selection, drop, most)
+		if !errors.Is(err, want) || len(got) > most+10 {
+			t.Errorf("at most %d: got %d bytes, %v, want %v", most, len(got), err, want)
+		}
+	}
+	selection := protobuf.Selection{1: {1: nil}, 2: {1: nil, 3: nil}}
+	f(message, selection, false, len(all), nil)
+	f(message, selection, false, len(all)-1, protobuf.ErrTooLong)
+	f(message, nil, true, len(message), nil)
+	f(message, nil, true, len(message)-1, protobuf.ErrTooLong)
+	f(append(message, 0xff), selection, false, len(all)-1, protobuf.ErrTooLong) // what follows is not read
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/socket"
 )
@@ -170,10 +172,12 @@ type conn struct {
 
 	bodyBuffer bodyBuffer // memory for the next large body
 
-	// The bytes of the buffers that the connection retains for the next request, as counted in
-	// the sum of all connections, and the parts of these bytes for the header and the answer.
-	retained                       atomic.Int64
-	retainedHeader, retainedAnswer int64
+	// What is kept for the next request, in bytes: counted of what all keep, and, of
+	// it, for the answer.
+	retained       atomic.Int64
+	retainedAnswer int64
+	headerBytes    int64                // that the header of the request takes
+	idle           *fasthttp.RequestCtx // has buffers for the next request; nil before the first and while one comes
 }
 
 // isOld reports whether the connection is so old that the next answer should close it, so
@@ -240,6 +244,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b)
 	c.body.came.Add(int64(n))
+	if err != nil {
+		c.dropBuffers()
+	}
 	return n, err
 }
 
@@ -287,7 +294,19 @@ func (c *conn) Write(b []byte) (int, error) {
 	if err := c.SetWriteDeadline(c.answering.begin(time.Now()).Add(c.listener.server.timeouts.write)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		c.dropBuffers()
+	}
+	return n, err
+}
+
+// dropBuffers lets go of the buffers for the next request, because there will be none.
+func (c *conn) dropBuffers() {
+	if c.idle != nil {
+		dropBuffers(c.idle)
+		c.idle = nil
+	}
 }
 
 // Close implements net.Conn. After a refusal it reads what the client is still

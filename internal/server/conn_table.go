@@ -13,13 +13,10 @@ import (
 const (
 	// connectionBytes is what an open connection costs in memory: 42 KB were
 	// measured for one that is idle after a TLS handshake and a request, its
-	// read buffer of 16 KiB included.
+	// read buffer of 16 KiB included. With memory.ConnectionsShare, there are 1,469 with
+	// the 512 MiB of the chart. A kube-apiserver keeps 25 idle ones for each webhook, and opens more
+	// only while calls wait.
 	connectionBytes = 42 << 10
-
-	// connectionShare is the part of the memory limit that connections may take:
-	// 2,800 of them with the 512 MiB of the chart. A kube-apiserver keeps 25 idle
-	// ones for each webhook, and opens more only while calls wait.
-	connectionShare = 4
 
 	// connectionsMost is how many connections there may be by default where
 	// memory has no limit: 430 MB.
@@ -35,11 +32,11 @@ const (
 	filesReserved = 64
 
 	// addressShare is the part of the connections that strangers at one address
-	// may have by default: 700 with the 512 MiB of the chart. Connections of known
+	// may have by default: 734 with the 512 MiB of the chart. Connections of known
 	// callers do not count, so it is no bound for kube-apiservers that share the
 	// address of a proxy, unless they open more than so many at once. One has at most
 	// 600 requests in flight by default.
-	addressShare = 4
+	addressShare = 2
 
 	// strangerShare is the part of the connections that strangers may have at the
 	// cost of idle known ones: every caller is one during its handshake and first
@@ -62,8 +59,8 @@ type limits struct {
 }
 
 // newLimits returns the limits for a process that may have so many file
-// descriptors and so much memory, of which 0 is no limit: what is not chosen, 0,
-// follows from these.
+// descriptors and whose connections may take so much memory, of which 0 is no limit: what is not
+// chosen, 0, follows from these.
 func newLimits(serving, atOne, descriptors, memory int64) (limits, error) {
 	if descriptors <= 0 {
 		descriptors = math.MaxInt64
@@ -77,7 +74,7 @@ func newLimits(serving, atOne, descriptors, memory int64) (limits, error) {
 	if serving == 0 {
 		l.serving = min(most, connectionsMost)
 		if memory > 0 {
-			l.serving = min(most, max(memory/connectionShare/connectionBytes, 1))
+			l.serving = min(most, max(memory/connectionBytes, 1))
 		}
 	}
 	if atOne == 0 {

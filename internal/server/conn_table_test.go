@@ -34,17 +34,17 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%d, %d, %d file descriptors, %d bytes: got %+v, %v, want %+v", serving, atOne, descriptors, memory, got, err, want)
 		}
 	}
-	f(0, 0, 0, 0, limits{10_000, 2500, 128})
-	f(0, 0, 1<<20, 0, limits{10_000, 2500, 128})
-	f(0, 0, 1<<20, 483_183_820, limits{2808, 702, 128}) // 0.9 of 512 MiB, the chart's limit
-	f(0, 0, 1024, 1<<30, limits{832, 208, 128})
-	f(0, 0, 256, 0, limits{192, 48, 32})
+	f(0, 0, 0, 0, limits{10_000, 5000, 128})
+	f(0, 0, 1<<20, 0, limits{10_000, 5000, 128})
+	f(0, 0, 1<<20, 63_194_180, limits{1469, 734, 128}) // of 512 MiB, the chart's limit
+	f(0, 0, 1024, 1<<27, limits{832, 416, 128})
+	f(0, 0, 256, 0, limits{192, 96, 32})
 	f(0, 0, 4, 0, limits{3, 1, 1})
 	f(0, 0, 0, 1, limits{1, 1, 128})
-	f(100, 0, 1024, 0, limits{100, 25, 128})
+	f(100, 0, 1024, 0, limits{100, 50, 128})
 	f(100, 7, 1024, 0, limits{100, 7, 128})
-	f(831, 0, 1024, 0, limits{831, 207, 128})
-	f(832, 0, 1024, 0, limits{832, 208, 128})
+	f(831, 0, 1024, 0, limits{831, 415, 128})
+	f(832, 0, 1024, 0, limits{832, 416, 128})
 	_, err := newLimits(833, 0, 1024, 0)
 	if err == nil || !strings.Contains(err.Error(),
 		"--max-connections: got 833, want at most 832: the process may have 1024 file descriptors") {
@@ -56,9 +56,9 @@ func TestLimits(t *testing.T) {
 // TestFewFileDescriptors has a process with few file descriptors.
 func TestLimitsOfThisProcess(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-	if got := newTestServer(new(admission.Chain), new(Callers), slog.New(slog.DiscardHandler)).limits; got.serving != 390 ||
-		got.perAddress != 97 {
-		t.Errorf("got %+v, want 390 connections, 97 of strangers at one address", got)
+	if got := newTestServer(new(admission.Chain), new(Callers), slog.New(slog.DiscardHandler)).limits; got.serving != 130 ||
+		got.perAddress != 65 {
+		t.Errorf("got %+v, want 130 connections, 65 of strangers at one address", got)
 	}
 }
 

@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"os"
-	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/fastadmit/fastadmit/internal/memory"
 )
 
 // load counts the calls that are being answered, and the memory of their headers and bodies. A call
@@ -44,10 +42,14 @@ const (
 	// where nothing is looked up in the cluster.
 	RequestsInFlightMax = 1000
 
-	// RequestBytesInFlightMax is how many bytes the bodies in flight may take by default:
-	// as many as four of the largest, a quarter of the chart's memory limit. One of
-	// 17 MB takes as much as the largest, see bodyMemory.
-	RequestBytesInFlightMax = 4 * bodyBytesMax
+	// requestBytesDefault is how many bytes the headers and bodies in flight may take by default
+	// where the process has no memory limit: as many as four of the largest bodies. One of 17 MB takes as
+	// much as the largest, see bodyMemory. With a memory limit, they have memory.BodiesShare, and
+	// room for one of the largest at least.
+	requestBytesDefault = 4 * bodyBytesMax
+
+	// requestBytesLeast has room for the largest body and its header block.
+	requestBytesLeast = bodyBytesMax + 1<<20
 
 	// cheapBytes is the size of bodies that are read although the request is refused.
 	// Closing the connection would cost more: kube-apiserver would need a new handshake.
@@ -66,11 +68,12 @@ const (
 	// retryAfter is after how many seconds kube-apiserver tries again by itself,
 	// up to ten times within its timeout (k8s.io/client-go rest/request.go).
 	retryAfter = "1"
-
-	// memoryShare is the part of the container's memory that the Go heap and
-	// stacks may take before the collector works harder.
-	memoryShare = 0.9
 )
+
+// requestBytes returns how many bytes the headers and bodies in flight may take by default.
+func requestBytes() int64 {
+	return max(memory.Share(memory.BodiesShare, requestBytesDefault), requestBytesLeast)
+}
 
 // begin counts a call, unless there are too many.
 func (l *load) begin() bool {
@@ -201,7 +204,7 @@ func (s *Server) limitBody(header *fasthttp.RequestHeader) fasthttp.RequestConfi
 	ctx := contextOf(header)
 	c := ctx.Conn().(*conn)
 	takes := headerMemory(header)
-	c.retainedHeader = max(c.retainedHeader, takes)
+	c.headerBytes, c.idle = takes, nil
 	coming := header.ContentLength()
 	switch {
 	case coming == -1:
@@ -231,44 +234,6 @@ func counted(header int64, body int) int64 {
 		return header
 	}
 	return header + bodyMemory(body)
-}
-
-// LimitMemory tells the Go runtime how much memory its container has, unless
-// GOMEMLIMIT does. readFile is os.ReadFile.
-func LimitMemory(readFile func(string) ([]byte, error)) {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return
-	}
-	if limit := containerMemory(readFile); limit > 0 {
-		debug.SetMemoryLimit(limit)
-	}
-}
-
-// goMemory returns how much memory the Go runtime may take, if that has a limit.
-func goMemory() (limit int64, limited bool) {
-	limit = debug.SetMemoryLimit(-1) // which only asks
-	if limit == math.MaxInt64 {
-		return 0, false
-	}
-	return limit, true
-}
-
-// containerMemory returns the memory that may be used of what the control group
-// of the process has (Linux Documentation/admin-guide/cgroup-v2.rst, and v1),
-// 0 if that has no limit.
-func containerMemory(readFile func(string) ([]byte, error)) int64 {
-	for _, file := range [...]string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		content, err := readFile(file)
-		if err != nil {
-			continue
-		}
-		bytes, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
-		if err != nil || bytes <= 0 || bytes >= math.MaxInt64/2 { // "max", and what v1 has for it
-			return 0
-		}
-		return int64(float64(bytes) * memoryShare)
-	}
-	return 0
 }
 
 // overloaded refuses a request because of the load.

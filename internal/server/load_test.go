@@ -2,13 +2,10 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -337,43 +334,4 @@ func TestDrain(t *testing.T) {
 		}
 		x.Answers(true)
 	}
-}
-
-func TestContainerMemory(t *testing.T) {
-	const v2, v1 = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
-	f := func(want int64, files map[string]string) {
-		t.Helper()
-		got := containerMemory(func(name string) ([]byte, error) {
-			if content, ok := files[name]; ok {
-				return []byte(content), nil
-			}
-			return nil, errors.Join(fs.ErrNotExist)
-		})
-		if got != want {
-			t.Errorf("%v: got %d, want %d", files, got, want)
-		}
-	}
-	f(0, nil)
-	f(90_000_000, map[string]string{v2: "100000000\n"})
-	f(0, map[string]string{v2: "max\n"})
-	f(90_000_000, map[string]string{v1: "100000000\n"})
-	f(0, map[string]string{v1: "9223372036854771712\n"})
-	f(0, map[string]string{v2: "0\n"})
-	f(0, map[string]string{v2: ""})
-}
-
-// TestLimitMemory sets the memory limit of the Go runtime, unless the environment does.
-func TestLimitMemory(t *testing.T) {
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	f := func(environment string, want int64) {
-		t.Helper()
-		t.Setenv("GOMEMLIMIT", environment)
-		debug.SetMemoryLimit(1 << 40)
-		LimitMemory(func(string) ([]byte, error) { return []byte("1000000000"), nil })
-		if got := debug.SetMemoryLimit(-1); got != want {
-			t.Errorf("GOMEMLIMIT=%s: got %d, want %d", environment, got, want)
-		}
-	}
-	f("", 900_000_000)
-	f("1GiB", 1<<40)
 }

@@ -7,17 +7,14 @@ import (
 )
 
 const (
-	// retainedShare is the part of Go's memory limit that all known connections together may
-	// retain for their next requests, in addition to connectionBytes: 29 MiB in a container with
-	// 512 MiB. After a review of 8 KB, a connection retains some 12 KB.
-	retainedShare = 16
-
-	// retainedDefault is the same limit for a process without a memory limit.
+	// retainedDefault is how much memory known connections may keep for their next requests in all where
+	// the process has no memory limit; otherwise it is memory.RetainedShare. A connection keeps
+	// some 12 KB after a review of 8 KB.
 	retainedDefault = 64 << 20
 
-	// uncountedMax is the size up to which the header of a request, its body and an answer do not
-	// count: several times the size of kube-apiserver's headers. In a container with 512 MiB, all
-	// connections together hold at most 44 MiB that does not count.
+	// uncountedMax is how much a connection may hold of a request's header and body each, or
+	// of an answer, that is not counted: several times what kube-apiserver's headers take.
+	// All connections together hold 23 MiB of it in a container with 512 MiB.
 	uncountedMax = 8 << 10
 
 	// The memory that fasthttp retains of a header block and a path: five copies of most bytes,
@@ -25,15 +22,6 @@ const (
 	retainedOfByte = 5
 	retainedOfLine = 96
 )
-
-// retainedMemory returns how much memory all connections together may retain.
-func retainedMemory() int64 {
-	limit, limited := goMemory()
-	if !limited {
-		return retainedDefault
-	}
-	return limit / retainedShare
-}
 
 var lineEnd, argumentEnd = []byte("\n"), []byte("&")
 
@@ -43,23 +31,29 @@ func headerMemory(header *fasthttp.RequestHeader) int64 {
 	return int64(retainedOfByte*(len(raw)+len(uri)) + retainedOfLine*(bytes.Count(raw, lineEnd)+bytes.Count(uri, argumentEnd)))
 }
 
-// retain lets a connection retain the memory of its request and answer for the next ones, if the
-// common limit allows it. Otherwise the answer closes the connection. Strangers take no part of the
-// limit: their connections retain only a small header.
+// retain lets a known connection keep the buffers of its request and answer for the next ones, if
+// there is room for them. A large header is never kept, and of a stranger's request, nothing is, so that
+// strangers take no room.
 func (s *Server) retain(ctx *fasthttp.RequestCtx, c *conn) {
-	keeps := c.retainedHeader <= uncountedMax
-	if c.known {
-		keeps = s.reserveRetained(c, c.retainedHeader+retainedBody(ctx)+c.retainedAnswer)
-	} else {
+	c.idle = ctx
+	switch {
+	case c.headerBytes > uncountedMax || isLast(ctx):
+		dropRequest(ctx)
+	case !c.known:
 		ctx.Request.SwapBody(nil)
 	}
-	if !keeps {
-		c.listener.table.metrics.closedMemory.Inc()
-		s.discard(ctx, c)
+	if c.known && !s.reserveRetained(c, retainedBody(ctx)+c.retainedAnswer) {
+		ctx.Request.SwapBody(nil)
+		s.reserveRetained(c, c.retainedAnswer) // which it has already
 	}
 }
 
-// retainedBody returns the memory that fasthttp retains of a request's body. A large body is dropped.
+// isLast reports whether the connection is closed after the answer.
+func isLast(ctx *fasthttp.RequestCtx) bool {
+	return ctx.Request.Header.ConnectionClose() || ctx.Response.ConnectionClose()
+}
+
+// retainedBody returns how much memory fasthttp keeps of a request's body. A large one is dropped.
 func retainedBody(ctx *fasthttp.RequestCtx) int64 {
 	if memory := int64(cap(ctx.Request.Body())); memory <= cheapBytes {
 		return memory
@@ -67,15 +61,22 @@ func retainedBody(ctx *fasthttp.RequestCtx) int64 {
 	return 0
 }
 
-// discard drops the memory of an answered request and makes the answer close the connection. If the
-// client does not read the answer, only the answer stays in memory.
-func (s *Server) discard(ctx *fasthttp.RequestCtx, c *conn) {
-	ctx.SetConnectionClose()
-	ctx.Response.SkipBody = ctx.IsHead()
+// dropRequest lets go of a request that was answered. fasthttp would use its memory again for another
+// connection, which may wait for long, and a client that does not read its answer would hold it.
+func dropRequest(ctx *fasthttp.RequestCtx) {
+	ctx.Response.SkipBody = ctx.IsHead() // fasthttp asks the request for both later
+	if !ctx.Request.Header.IsHTTP11() {
+		ctx.SetConnectionClose()
+	}
 	*ctx.Request.URI() = fasthttp.URI{}
 	ctx.Request.Header = fasthttp.RequestHeader{}
 	ctx.Request.SwapBody(nil)
-	s.releaseRetained(c)
+}
+
+// dropBuffers lets go of the buffers for bodies of requests and answers.
+func dropBuffers(ctx *fasthttp.RequestCtx) {
+	ctx.Request.SwapBody(nil)
+	ctx.Response.ReleaseBody(0) // SwapBody would read the rest of a large answer
 }
 
 // reserveRetained sets the number of bytes that a connection retains. It returns false and changes

@@ -19,15 +19,10 @@ const (
 	// that a plugin makes. The largest measured review took 150 MB.
 	reviewMemoryMax = 160 << 20
 
-	// reviewMemoryShare is the part of Go's memory limit that all reviews together may take in
-	// addition to their bodies: 172 MiB of 460 MiB in a container with 512 MiB. Bodies take
-	// 128 MiB, connections 115 MiB, everything else some 40 MiB.
-	reviewMemoryShare = 3.0 / 8
-
-	// One part of smallShare of the memory for reviews is for small ones only: 10.8 MiB of the 172.
-	// An update of a Pod of 16 KB reserves 0.7 MB. The rest still has room for
-	// reviewMemoryMax.
-	smallShare = 16
+	// smallShare says which part of the memory for reviews (memory.ReviewsShare) is for small ones
+	// alone: one of so many, 11 MiB of the 90 in a container with 512 MiB. An update of a Pod of 16
+	// KB reserves 0.7 MB.
+	smallShare = 8
 
 	// reviewMemoryDefault is the memory for reviews if the process has no memory limit.
 	reviewMemoryDefault = 1 << 30
@@ -52,16 +47,16 @@ const (
 	unreservedBytesMax = 16 << 10
 )
 
-// memory bounds the memory that all reviews together take in addition to their bodies. A large
-// review, with a body of more than cheapBytes, reserves its memory before it begins. If there
-// is not enough, it waits, in the order of arrival: large reviews are rare, and each ends within
-// a second. A small review reserves memory when it takes more than most do, see
-// codec.MemoryGranter. It does not wait, because it may have memory for which others wait.
+// reviewMemory bounds what reviews take in all beside their bodies. Large ones, of more
+// than cheapBytes, have it reserved before they begin. Those for which there is no
+// room wait, the first one first: they are rare, and what one of them takes is free
+// again within a second. A small one has it reserved when it takes more than most
+// do, see codec.MemoryGranter, and does not wait: it may hold what others wait for.
 //
-// A part of the memory is for small reviews only, so that large ones cannot take it from them.
-// Small reviews also use the rest, but not while a large one waits, which would otherwise wait
-// forever. Meanwhile, a small review that needs more than the part is refused.
-type memory struct {
+// A part of the memory is for small reviews alone, so that large ones cannot take
+// it from them. Small ones also take of the rest, but not while a large one waits:
+// it would wait forever. One that needs more than the part is refused then.
+type reviewMemory struct {
 	large, small memoryPart
 	makeRoom     func() // is called while a review waits
 }
@@ -73,8 +68,8 @@ type memoryPart struct {
 	reserved atomic.Int64
 }
 
-func newMemory(most int64) *memory {
-	m := &memory{makeRoom: func() {}}
+func newReviewMemory(most int64) *reviewMemory {
+	m := &reviewMemory{makeRoom: func() {}}
 	m.small.max = most / smallShare
 	m.large.max = most - m.small.max
 	m.small.room, m.large.room = semaphore.NewWeighted(m.small.max), semaphore.NewWeighted(m.large.max)
@@ -82,22 +77,13 @@ func newMemory(most int64) *memory {
 }
 
 // String says how much is reserved.
-func (m *memory) String() string {
+func (m *reviewMemory) String() string {
 	return fmt.Sprintf("other reviews have reserved %d of %d bytes, of which %d are only for small reviews",
 		m.reserved(), m.large.max+m.small.max, m.small.max)
 }
 
 // reserved returns how much memory is reserved in all.
-func (m *memory) reserved() int64 { return m.large.reserved.Load() + m.small.reserved.Load() }
-
-// reviewMemory returns how much memory reviews may take in addition to their bodies.
-func reviewMemory() int64 {
-	limit, limited := goMemory()
-	if !limited {
-		return reviewMemoryDefault
-	}
-	return int64(float64(limit) * reviewMemoryShare)
-}
+func (m *reviewMemory) reserved() int64 { return m.large.reserved.Load() + m.small.reserved.Load() }
 
 // A reservation is memory that a review may take, 0 bytes for most small ones.
 type reservation struct {
@@ -105,18 +91,18 @@ type reservation struct {
 	bytes int64
 }
 
-// reserve reserves the memory that the review in body may take. It waits for at most half of the
-// remaining time of ctx, so that a refused caller can try again in the other half. If ok, the
-// caller must release the reservation.
-func (m *memory) reserve(ctx context.Context, body []byte) (r reservation, ok bool) {
+// reserve waits until there is room for what the review in body may take, for
+// half of the time that ctx has: whoever is refused then can try again in the
+// other half. The reservation is to be released if ok.
+func (m *reviewMemory) reserve(ctx context.Context, body []byte) (r reservation, ok bool) {
 	if len(body) <= cheapBytes {
 		return r, true
 	}
 	return m.await(ctx, m.needs(body))
 }
 
-// await reserves n bytes. It waits for at most half of the remaining time of ctx.
-func (m *memory) await(ctx context.Context, n int64) (r reservation, ok bool) {
+// await reserves n bytes. If there is no room now, it waits for half of the time that ctx has.
+func (m *reviewMemory) await(ctx context.Context, n int64) (r reservation, ok bool) {
 	if r, ok = m.large.try(n); ok {
 		return r, true
 	}
@@ -133,8 +119,8 @@ func (m *memory) await(ctx context.Context, n int64) (r reservation, ok bool) {
 	return m.large.reserve(n), true
 }
 
-// keepMakingRoom calls makeRoom repeatedly until ctx ends.
-func (m *memory) keepMakingRoom(ctx context.Context) {
+// keepMakingRoom makes room again and again until ctx ends.
+func (m *reviewMemory) keepMakingRoom(ctx context.Context) {
 	ticker := time.NewTicker(unreadPause)
 	defer ticker.Stop()
 	for {
@@ -148,7 +134,7 @@ func (m *memory) keepMakingRoom(ctx context.Context) {
 }
 
 // try reserves what the small review in body may take, if there is room now.
-func (m *memory) try(body []byte) (r reservation, ok bool) {
+func (m *reviewMemory) try(body []byte) (r reservation, ok bool) {
 	n := m.needs(body)
 	if r, ok = m.small.try(n); ok {
 		return r, true
@@ -188,8 +174,8 @@ func (b *callContext) GrantMemory() (ok bool) {
 	})
 }
 
-// orMakeRoom calls try, which reserves memory. If try fails, it calls makeRoom and then try again.
-func (m *memory) orMakeRoom(try func() bool) (ok bool) {
+// orMakeRoom calls try, which reserves memory. If it fails, it makes room and calls it again.
+func (m *reviewMemory) orMakeRoom(try func() bool) (ok bool) {
 	if try() {
 		return true
 	}
@@ -200,7 +186,7 @@ func (m *memory) orMakeRoom(try func() bool) (ok bool) {
 // A lender implements codec.MemoryLender for a review. It waits only if the review has no memory
 // that others wait for.
 type lender struct {
-	memory *memory
+	memory *reviewMemory
 	call   *callContext // of the review
 	waits  bool
 }
@@ -258,7 +244,7 @@ func (r *reservation) grow(p *memoryPart, n int64) bool {
 }
 
 // needs returns how much memory a review may take.
-func (m *memory) needs(body []byte) int64 {
+func (m *reviewMemory) needs(body []byte) int64 {
 	sum := memoryOfByte*len(body) + memoryOfObject*bytes.Count(body, []byte("{")) + memoryOfElement*bytes.Count(body, []byte(","))
 	return min(int64(sum), reviewMemoryMax, m.large.max)
 }
@@ -286,8 +272,8 @@ func (s *Server) refuseNoMemory(ctx *fasthttp.RequestCtx, body []byte) {
 		fmt.Sprintf("no memory for a review that may need %d bytes to be read, and more for what expressions and other servers return: %s", s.memory.needs(body), s.memory))
 }
 
-// extend increases the reservation r to so many bytes. It returns false if there is not enough memory now.
-func (m *memory) extend(r *reservation, bytes int64) (ok bool) {
+// extend makes r a reservation of so many bytes, if there is room now.
+func (m *reviewMemory) extend(r *reservation, bytes int64) (ok bool) {
 	more := bytes - r.bytes
 	if more <= 0 {
 		return true
@@ -325,7 +311,7 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, c *conn, review *codec.Review,
 	buffer := ctx.Response.SwapBody(nil)
 	buffer = review.AppendResponse(buffer[:0])
 	ctx.Response.Header.SetContentTypeBytes(contentTypeJSON)
-	if takes := int64(cap(buffer)); len(buffer) <= cheapBytes && s.reserveRetained(c, c.retainedHeader+retainedBody(ctx)+takes) {
+	if takes := int64(cap(buffer)); len(buffer) <= cheapBytes && !isLast(ctx) && s.reserveRetained(c, retainedBody(ctx)+takes) {
 		s.metrics.responseBytes.Add(len(buffer))
 		ctx.Response.SwapBody(buffer)
 		c.retainedAnswer = takes

@@ -24,12 +24,13 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestReviewMemoryNeeds checks how much memory is reserved for a body.
 func TestReviewMemoryNeeds(t *testing.T) {
-	m := newMemory(1 << 30)
+	m := newReviewMemory(1 << 30)
 	f := func(body string, want int64) {
 		t.Helper()
 		r, ok := m.reserve(t.Context(), []byte(body))
@@ -47,7 +48,7 @@ func TestReviewMemoryNeeds(t *testing.T) {
 	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)),
 		reviewMemoryMax/(memoryOfByte+memoryOfObject)*(memoryOfByte+memoryOfObject))
 	f(strings.Repeat("{", reviewMemoryMax/(memoryOfByte+memoryOfObject)+1), reviewMemoryMax)
-	m = newMemory(1000)
+	m = newReviewMemory(1000)
 	f(strings.Repeat("{", cheapBytes+1), 1000-1000/smallShare)
 }
 
@@ -65,7 +66,7 @@ func TestReviewMemoryOfTheProcess(t *testing.T) {
 	}
 	<-started
 	response, body := s.Open(t).Send(servertest.Request("/validate/waits?timeout=5s", large))
-	if want := fmt.Sprintf(" of %d bytes, of which ", limit*3/8); response.StatusCode != http.StatusTooManyRequests ||
+	if want := fmt.Sprintf(" of %d bytes, of which ", (limit-memory.Base)/4); response.StatusCode != http.StatusTooManyRequests ||
 		!strings.Contains(string(body), want) {
 		t.Errorf("got %s %s, want 429 with %q", response.Status, body, want)
 	}
@@ -79,7 +80,7 @@ func TestReviewMemoryOfTheProcess(t *testing.T) {
 // its time.
 func TestReserveWaitsForHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory(1000)
+		m := newReviewMemory(1000)
 		_, _ = m.large.try(m.large.max)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -94,7 +95,7 @@ func TestReserveWaitsForHalf(t *testing.T) {
 // reservation, and others.
 func TestUnreserved(t *testing.T) {
 	s := newIdleServer(new(servertest.Buffer))
-	s.memory = newMemory(1000)
+	s.memory = newReviewMemory(1000)
 	_, _ = s.memory.large.try(s.memory.large.max) // takes all memory
 	f := func(requests int64, size int, want bool) {
 		t.Helper()
@@ -114,7 +115,7 @@ func TestUnreserved(t *testing.T) {
 // once.
 func TestGrantValues(t *testing.T) {
 	const most = 2 * fewValuesMax
-	m := newMemory(memoryForLarge(most))
+	m := newReviewMemory(memoryForLarge(most))
 	server := &Server{memory: m}
 	b := server.acquireContext(time.Now(), new(fasthttp.Args), nil, nil)
 	for _, step := range []struct {
@@ -159,7 +160,7 @@ func TestReviewMemoryIsBounded(t *testing.T) {
 	second := bytes.Repeat([]byte(" "), cheapBytes+1)
 	both := int64(memoryOfByte * (len(first) + len(second)))
 	for _, most := range []int64{both - 1, both, both + 1} {
-		m := newMemory(memoryForLarge(most))
+		m := newReviewMemory(memoryForLarge(most))
 		if m.large.max != most {
 			t.Fatalf("large ones have %d bytes, want %d", m.large.max, most)
 		}
@@ -192,7 +193,7 @@ func TestSmallReviewMemoryIsBounded(t *testing.T) {
 	small := bytes.Repeat([]byte(" "), 1000)
 	needs := int64(memoryOfByte * len(small))
 	for _, own := range []int64{count*needs - 1, count * needs, count*needs + 1} {
-		m := newMemory(own * smallShare)
+		m := newReviewMemory(own * smallShare)
 		if m.small.max != own || m.large.max != own*smallShare-own {
 			t.Fatalf("small ones have %d bytes, the rest is %d, want %d of %d", m.small.max, m.large.max, own, own*smallShare)
 		}
@@ -218,7 +219,7 @@ func TestSmallReviewMemoryIsBounded(t *testing.T) {
 func TestSmallReviewsLetLargeOnesGo(t *testing.T) {
 	small := bytes.Repeat([]byte(" "), 1000)
 	needs := int64(memoryOfByte * len(small))
-	m := newMemory(2 * smallShare * needs)
+	m := newReviewMemory(2 * smallShare * needs)
 	var all []reservation
 	for {
 		r, ok := m.try(small)
@@ -247,7 +248,7 @@ func TestSmallReviewsLetLargeOnesGo(t *testing.T) {
 
 // wait starts a large review that waits for all of its memory. It sends how much the review
 // got, and releases it.
-func (m *memory) wait(t *testing.T) <-chan int64 {
+func (m *reviewMemory) wait(t *testing.T) <-chan int64 {
 	got := make(chan int64, 1)
 	go func() {
 		r, _ := m.reserve(t.Context(), bytes.Repeat([]byte("{"), cheapBytes+1))
@@ -311,15 +312,15 @@ func TestReviewMemoryRefuses(t *testing.T) {
 		response, body := x.Send(servertest.Request("/mutate?timeout=1s", large))
 		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "1" || response.Close ||
 			!strings.Contains(string(body),
-				"no memory for a review that may need 937500 bytes to be read, and more for what expressions and "+
-					"other servers return: other reviews have reserved 937500 of 1000000 bytes, of "+
-					"which 62500 are only for small reviews") {
+				"no memory for a review that may need 875000 bytes to be read, and more for what expressions and "+
+					"other servers return: other reviews have reserved 875000 of 1000000 bytes, of "+
+					"which 125000 are only for small reviews") {
 			t.Errorf("got %s %v %s", response.Status, response.Header, body)
 		}
 	}
 	x.Answers(false)
 	metrics := s.Get(t, "/metrics", 200)
-	for _, line := range []string{"fastadmit_review_memory_refusals_total 2", "fastadmit_review_memory_reserved_bytes 937500"} {
+	for _, line := range []string{"fastadmit_review_memory_refusals_total 2", "fastadmit_review_memory_reserved_bytes 875000"} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in %s", line, metrics)
 		}
@@ -364,7 +365,7 @@ func TestManySmallReviews(t *testing.T) {
 	}
 	s := serve(t, "Greedy", []admission.Plugin{greedy}, func(s *setup) { s.ReviewMemoryMax = most })
 	small := append(manyContainers(1500, "{}"), bytes.Repeat([]byte(" "), unreservedBytesMax)...)
-	m := newMemory(most)
+	m := newReviewMemory(most)
 	needs := m.needs(small)
 	room := m.small.max/needs + m.large.max/needs
 	if m.small.max < needs {
@@ -535,7 +536,7 @@ func TestIdleConnectionsKeepNothing(t *testing.T) {
 
 // TestLender lends memory of reviews to plugins, for answers of other servers.
 func TestLender(t *testing.T) {
-	s := &Server{memory: newMemory(160 << 20)}
+	s := &Server{memory: newReviewMemory(160 << 20)}
 	review := codec.Acquire()
 	defer review.Release()
 	b := s.acquireContext(time.Now(), new(fasthttp.Args), review, nil)
@@ -570,7 +571,7 @@ func TestLender(t *testing.T) {
 // TestLenderOfLarge checks that a review does not wait for more memory while it has memory for which
 // others wait.
 func TestLenderOfLarge(t *testing.T) {
-	s := &Server{memory: newMemory(160 << 20)}
+	s := &Server{memory: newReviewMemory(160 << 20)}
 	review := codec.Acquire()
 	defer review.Release()
 	b := s.acquireContext(time.Now(), new(fasthttp.Args), review, make([]byte, cheapBytes+1))

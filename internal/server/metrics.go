@@ -51,10 +51,10 @@ type serverMetrics struct {
 
 // portMetrics are about the connections of a port.
 type portMetrics struct {
-	open, most                                               atomic.Int64
-	evictedFull, evictedAddress, closedMemory, evictedUnread *metrics.Counter
-	refused                                                  *metrics.Counter
-	acceptErrors                                             *metrics.Counter
+	open, most                                 atomic.Int64
+	evictedFull, evictedAddress, evictedUnread *metrics.Counter
+	refused                                    *metrics.Counter
+	acceptErrors                               *metrics.Counter
 }
 
 func (m *serverMetrics) port(name string) *portMetrics {
@@ -65,7 +65,7 @@ func (m *serverMetrics) port(name string) *portMetrics {
 		return m.set.NewCounter(fmt.Sprintf("fastadmit_connections_shed_total{port=%q,reason=%q}", name, reason))
 	}
 	p.evictedFull, p.evictedAddress, p.refused = closed("full"), closed("address"), closed("refused")
-	p.closedMemory, p.evictedUnread = closed("memory"), closed("unread")
+	p.evictedUnread = closed("unread")
 	p.acceptErrors = m.set.NewCounter(fmt.Sprintf("fastadmit_accept_errors_total{port=%q}", name))
 	return p
 }

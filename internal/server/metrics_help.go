@@ -43,7 +43,7 @@ var help = map[string]string{
 	"fastadmit_connections":            "Open connections, by port.",
 	"fastadmit_connections_kept_bytes": "Memory that connections of known callers keep for their next requests.",
 	"fastadmit_connections_max":        "Maximum of open connections, by port.",
-	"fastadmit_connections_shed_total": "Connections closed to make room for new ones (full: too many in all; address: too many of unknown callers at one address), new ones closed because there was no room (refused), ones closed after an answer because they would keep too much memory for their next request (memory), and ones closed because the client did not read its answer while others needed the memory (unread).",
+	"fastadmit_connections_shed_total": "Connections closed to make room for new ones (full: too many in all; address: too many of unknown callers at one address), new ones closed because there was no room (refused), and ones closed because the client did not read its answer while others needed the memory (unread).",
 
 	"fastadmit_image_policy_cache_hits_total":         "Pods that ImagePolicyWebhook decided by a cached answer.",
 	"fastadmit_image_policy_failed_open_total":        "Pods that ImagePolicyWebhook allowed because its backend did not answer.",

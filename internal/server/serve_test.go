@@ -49,7 +49,7 @@ func serve(t testing.TB, names string, own []admission.Plugin, set ...func(*setu
 	with := &setup{
 		Options: Options{
 			Log: NewLog(s.Log), Metrics: metrics.NewSet(), Callers: new(Callers),
-			RequestsMax: RequestsInFlightMax, RequestBytesMax: RequestBytesInFlightMax, ConnectionAgeMax: ConnectionAgeMax,
+			RequestsMax: RequestsInFlightMax, ConnectionAgeMax: ConnectionAgeMax,
 		},
 		Ports:    Ports{Webhooks: listen(), Ops: listen(), Certificate: certificate.Get},
 		settings: make(map[string]admission.Settings),
@@ -85,7 +85,7 @@ func serve(t testing.TB, names string, own []admission.Plugin, set ...func(*setu
 func newTestServer(chain *admission.Chain, callers *Callers, log *slog.Logger) *Server {
 	s, err := New(&Options{
 		Log: log, Metrics: metrics.NewSet(), Callers: callers,
-		RequestsMax: RequestsInFlightMax, RequestBytesMax: RequestBytesInFlightMax, ConnectionAgeMax: ConnectionAgeMax,
+		RequestsMax: RequestsInFlightMax, ConnectionAgeMax: ConnectionAgeMax,
 	})
 	if err != nil {
 		panic(err) // only the number of connections can be wrong

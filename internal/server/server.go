@@ -20,6 +20,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
 	"github.com/fastadmit/fastadmit/internal/turns"
@@ -58,7 +59,7 @@ type Server struct {
 	timeouts     timeouts
 	limits       limits
 	load         load
-	memory       *memory
+	memory       *reviewMemory
 	retained     atomic.Int64 // bytes that known connections keep for their next requests
 	retainedMax  int64
 	callers      *Callers
@@ -88,7 +89,7 @@ type Options struct {
 	// Callers are who may call. They must be loaded.
 	Callers *Callers
 	// RequestsMax is the maximum number of requests in flight, and RequestBytesMax that of
-	// the bytes of their bodies.
+	// the bytes of their headers and bodies. 0 bytes means a share of the process' memory limit.
 	RequestsMax, RequestBytesMax int64
 	// ReviewMemoryMax is the maximum memory for large reviews, in bytes, in addition to their
 	// bodies. 0 means a share of the process' memory limit.
@@ -107,16 +108,17 @@ type Options struct {
 // New returns a server without plugins; see Use. It returns an error if the process may not
 // have as many file descriptors as the options ask for.
 func New(o *Options) (*Server, error) {
-	memoryMax, _ := goMemory()
-	limits, err := newLimits(o.ConnectionsMax, o.ConnectionsPerAddressMax, descriptorsMax(), memoryMax)
+	limits, err := newLimits(o.ConnectionsMax, o.ConnectionsPerAddressMax, descriptorsMax(), memory.Share(memory.ConnectionsShare, 0))
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{callers: o.Callers, recorder: o.Recorder, log: o.Log, strangersLog: newStrangersLog(o.Log), timeouts: defaultTimeouts, limits: limits}
 	s.timeouts.maxAge = o.ConnectionAgeMax
-	s.load.requestsMax, s.load.bytesMax, s.load.grace, s.load.pace = o.RequestsMax, o.RequestBytesMax, arrivalGrace, arrivalPace
+	s.load.requestsMax, s.load.bytesMax = o.RequestsMax, cmp.Or(o.RequestBytesMax, requestBytes())
+	s.load.grace, s.load.pace = arrivalGrace, arrivalPace
 	s.turns = turns.New(o.Metrics)
-	s.memory, s.retainedMax = newMemory(cmp.Or(o.ReviewMemoryMax, reviewMemory())), retainedMemory()
+	s.memory = newReviewMemory(cmp.Or(o.ReviewMemoryMax, memory.Share(memory.ReviewsShare, reviewMemoryDefault)))
+	s.retainedMax = memory.Share(memory.RetainedShare, retainedDefault)
 	s.memory.makeRoom = s.dropUnread
 	s.metrics = newServerMetrics(o.Metrics, &s.load)
 	s.metrics.set.NewGauge("fastadmit_stuck_requests", func() float64 { return float64(s.stuck.Load()) })
@@ -197,6 +199,8 @@ func panicText(v any) string {
 // http returns the HTTP server. Every limit is set on purpose. The listener
 // bounds the connections, and these bound the time to write.
 func (s *Server) http() *fasthttp.Server {
+	// Larger buffers are not kept, also after what is no request. It is for the whole process.
+	fasthttp.SetBodySizePoolLimit(cheapBytes, cheapBytes)
 	return &fasthttp.Server{
 		Handler:                      s.handle,
 		ErrorHandler:                 s.refuseBroken,
@@ -411,6 +415,7 @@ func (s *Server) refuseBroken(ctx *fasthttp.RequestCtx, err error) {
 		text, _, _ := strings.Cut(err.Error(), `"`) // what fasthttp quotes may be a credential or a path token
 		s.refuse(ctx, fasthttp.StatusBadRequest, "BadRequest", "cannot read the HTTP request: "+strings.TrimRight(text, ": "))
 	}
+	dropRequest(ctx)
 	s.load.forget(c)
 	c.linger = true
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 const (
@@ -32,14 +33,8 @@ const (
 	// more often.
 	idleMax = 100 * time.Millisecond
 
-	// byteTakes is the time to decode a byte of a long value into Go types, in the worst known
-	// cases: PodSecurityPolicy took 0.83 s for a Pod of 3.4 MB, and NodeRestriction 1.4 s for two
-	// claims of 3.2 MB.
-	byteTakes = 250 * time.Nanosecond
-
-	// gapMax is the longest time between two calls of Continue that counts as work. Loops call it
-	// more often. If more time has passed, the work has waited for something else, such as a
-	// webhook or a processor.
+	// gapMax is the most that counts between two looks at the clock. Loops look more often. A
+	// longer time was spent waiting for something else, such as a webhook or a processor.
 	gapMax = time.Millisecond
 )
 
@@ -276,7 +271,7 @@ func (w *Work) Begin(ctx context.Context, bytes int) error {
 	if err := ctx.Err(); err != nil || w == nil || w.turns == nil {
 		return err
 	}
-	takes := time.Duration(bytes) * byteTakes
+	takes := time.Duration(bytes) * codec.DecodedByteTakes
 	w.ran += takes
 	return w.turn(ctx, takes)
 }

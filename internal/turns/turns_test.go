@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 // A clock is a clock that tests set.
@@ -314,7 +316,7 @@ func TestBegin(t *testing.T) {
 		t.Fatalf("got %v, a turn %v", err, w.hasTurn)
 	}
 	other := all.Begin(user("b"))
-	c.now = c.now.Add(bytes*byteTakes + idleMax)
+	c.now = c.now.Add(bytes*codec.DecodedByteTakes + idleMax)
 	ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := other.Begin(ended, bytes); !errors.Is(err, context.DeadlineExceeded) || other.hasTurn {

@@ -17,10 +17,10 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/offline/audit"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/registration"
-	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 const (
@@ -136,7 +136,7 @@ func (a *auditOptions) check() error {
 }
 
 func (a *auditOptions) run(cmd *cobra.Command) error {
-	server.LimitMemory(os.ReadFile)
+	memory.SetLimit(os.ReadFile)
 	if err := a.check(); err != nil {
 		return err
 	}

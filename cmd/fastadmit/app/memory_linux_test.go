@@ -21,7 +21,6 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/server"
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
@@ -97,7 +96,7 @@ func start(t *testing.T, procs string, args ...string) *process {
 		"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0"}, args...), " "),
 		// limitMemory finds the same in a container, which sees its own control group as the
 		// root.
-		"GOMEMLIMIT="+strconv.Itoa(chartMemory*9/10))
+		"GOMEMLIMIT="+strconv.Itoa(chartMemory*8/10))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -203,7 +202,7 @@ func TestLargestReviews(t *testing.T) {
 	storable := list(34_000*145, `{"spec":{"containers":[%s]}}`,
 		`{"name":"aaaa","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log",`+
 			`"terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`)
-	images := list(server.RequestBytesInFlightMax/16-1000, `{"spec":{"containers":[%s]}}`, `{"image":"b"}`)
+	images := list(8<<20-1000, `{"spec":{"containers":[%s]}}`, `{"image":"b"}`)
 	account := func(size int) string {
 		return `{"metadata":{},"spec":{"serviceAccountName":"` + strings.Repeat("a", size) + `"}}`
 	}

@@ -17,10 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/offline/replay"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
-	"github.com/fastadmit/fastadmit/internal/server"
 )
 
 // replayFormats are the values of --output. The other formats of reports show objects.
@@ -79,7 +79,7 @@ command is wrong.`,
 }
 
 func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
-	server.LimitMemory(os.ReadFile)
+	memory.SetLimit(os.ReadFile)
 	switch {
 	case len(paths) == 0:
 		return errors.New("name recordings to replay, or - for standard input")

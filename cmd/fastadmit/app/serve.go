@@ -20,6 +20,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/server"
 	"github.com/fastadmit/fastadmit/internal/wake"
@@ -105,7 +106,7 @@ func (o *serveOptions) use(in *selected) (err error) {
 
 // run serves until ctx ends, and then answers the requests in flight.
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	server.LimitMemory(os.ReadFile)
+	memory.SetLimit(os.ReadFile)
 	log, set := server.NewLog(stderr), metrics.NewSet()
 	set.NewGauge(fmt.Sprintf("fastadmit_build_info{version=%q,goversion=%q}", o.options.shownVersion(), runtime.Version()), func() float64 { return 1 })
 	o.cluster.log, o.cluster.metrics = log, set
