@@ -95,14 +95,38 @@ func (t *translator) clusterPolicy(h *head) {
 	if p.Spec.ApplyRules == "One" && len(p.Spec.Rules) > 1 {
 		t.refuse(h, "spec.applyRules", "got One: Kubernetes evaluates all policies; divide the rules by match conditions")
 	}
+	all := t.errorsOf(h) // of the document itself
 	for i, text := range p.Spec.Rules {
 		path := fmt.Sprintf("spec.rules[%d]", i)
-		if r := t.rule(h, path, text); r != nil {
-			t.translateRule(h, p, r, path)
+		before, errors := len(t.Policies), t.errorsOf(h)
+		r := t.rule(h, path, text)
+		if r == nil {
+			continue
+		}
+		if t.translateRule(h, p, r, path); t.Cluster {
+			t.partial(h, p, t.Policies[before:], all+t.errorsOf(h)-errors > 0)
 		}
 	}
-	if t.faulty(h) { // all of a document or nothing
+	if !t.Cluster && t.faulty(h) { // all of a document or nothing
 		t.Policies = slices.DeleteFunc(t.Policies, func(p *Policy) bool { return p.Document == h.index })
+	}
+}
+
+// partial makes the policies of a rule independent of other rules of its document. isFaulty
+// reports whether the last error of the document concerns them.
+func (t *translator) partial(h *head, p *classicPolicy, policies []*Policy, isFaulty bool) {
+	fault := ""
+	for _, problem := range t.Problems {
+		if problem.Document == h.index && !problem.IsNote {
+			fault = problem.Error() // the last one
+		}
+	}
+	for _, made := range policies {
+		made.partial = true
+		made.Ignores = p.Spec.FailurePolicy == "Ignore" || p.Spec.WebhookConfiguration.FailurePolicy == "Ignore"
+		if isFaulty {
+			made.Fault = fault
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func (t *translator) validatingPolicy(h *head) {
 	if p.Spec.FailurePolicy != nil && *p.Spec.FailurePolicy == admissionregistrationv1.Ignore {
 		t.note(h, "spec.failurePolicy", "with Ignore, Kyverno denies when an expression of validations fails; Kubernetes allows")
 	}
-	actions := p.Spec.ValidationActions
+	actions := t.actions(h, "spec.validationActions", p.Spec.ValidationActions)
 	if len(actions) == 0 {
 		actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
@@ -122,7 +122,11 @@ func (t *translator) mutatingPolicy(h *head) {
 	params := t.parameters(h, &p.Spec)
 	for i := range p.Spec.MatchConditions { // in which Kubernetes has no variables
 		c := &p.Spec.MatchConditions[i]
-		c.Expression = inlined(c.Expression, p.Spec.Variables)
+		if c.Expression = inlined(c.Expression, p.Spec.Variables); len(c.Expression) > writtenOutBytesMax {
+			t.refuse(h, fmt.Sprintf("spec.matchConditions[%d].expression", i), "with the variables written out, it has more than %d bytes: "+
+				"Kubernetes has no variables in conditions", writtenOutBytesMax)
+			c.Expression = "false"
+		}
 	}
 	for _, v := range t.variants(h, p, ofTemplates) {
 		t.adapt(h, &v.spec)
@@ -148,9 +152,24 @@ func (t *translator) mutatingPolicy(h *head) {
 	}
 }
 
-// add adds a translation, unless its document has an error.
+// actions returns the actions of a binding, each once. Kubernetes refuses Deny and Warn in one
+// binding: who is denied has read the message.
+func (t *translator) actions(h *head, field string, given []admissionregistrationv1.ValidationAction) (all []admissionregistrationv1.ValidationAction) {
+	for _, action := range given {
+		switch {
+		case slices.Contains(all, action):
+		case action == admissionregistrationv1.Warn && slices.Contains(given, admissionregistrationv1.Deny):
+			t.note(h, field, "Warn is left out beside Deny, because Kubernetes does not warn of what it denies")
+		default:
+			all = append(all, action)
+		}
+	}
+	return all
+}
+
+// add adds a translation, unless its document has an error and is not of a cluster.
 func (t *translator) add(h *head, p *Policy) {
-	if !t.faulty(h) {
+	if t.Cluster || !t.faulty(h) {
 		t.Policies = append(t.Policies, p)
 	}
 }
@@ -162,17 +181,17 @@ func (t *translator) check(h *head, spec *celSpec) (bound bool) {
 	}
 	const targets = "it changes other objects than that of the request: keep Kyverno for it, or use a controller"
 	if len(spec.TargetMatchConstraints) > 0 {
-		t.refuse(h, "spec.targetMatchConstraints", targets)
+		t.elsewhere(h, "spec.targetMatchConstraints", targets)
 	}
 	if len(spec.TargetMatchConditions) > 0 {
-		t.refuse(h, "spec.targetMatchConditions", targets)
+		t.elsewhere(h, "spec.targetMatchConditions", targets)
 	}
 	e := spec.Evaluation
 	if e == nil {
 		return true
 	}
 	if e.Mode != "" && e.Mode != "Kubernetes" {
-		t.refuse(h, "spec.evaluation.mode", "got %q: admission has only objects of Kubernetes; keep Kyverno for other payloads", e.Mode)
+		t.elsewhere(h, "spec.evaluation.mode", "got %q: admission has only objects of Kubernetes; keep Kyverno for other payloads", e.Mode)
 	}
 	if e.UseServerSideApply != nil && *e.UseServerSideApply {
 		t.refuse(h, "spec.evaluation.useServerSideApply", "Kubernetes merges ApplyConfigurations in its own way, without atomic lists: use a JSONPatch")
@@ -279,16 +298,23 @@ func eachExpression(spec *celSpec, visit func(field string, expression *string))
 
 var variableUse = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)
 
-// inlined returns an expression with the expressions of variables in place of their names.
+// inlined returns an expression with the expressions of variables in place of their names. It
+// stops when the result is longer than writtenOutBytesMax.
 func inlined(expression string, variables []admissionregistrationv1.Variable) string {
+	left := writtenOutBytesMax
+	return inlineUpTo(&left, expression, variables)
+}
+
+func inlineUpTo(left *int, expression string, variables []admissionregistrationv1.Variable) string {
 	return stretches(expression, func(code string) string {
+		*left -= len(code)
 		return variableUse.ReplaceAllStringFunc(code, func(use string) string {
 			name := strings.TrimPrefix(use, "variables.")
 			at := slices.IndexFunc(variables, func(v admissionregistrationv1.Variable) bool { return v.Name == name })
-			if at < 0 {
-				return use // compiling it says that there is none
+			if at < 0 || *left < 0 {
+				return use // compiling it says that there is none, or the caller that it is too long
 			}
-			return "(" + inlined(variables[at].Expression, variables[:at]) + ")" // only of earlier variables, so it ends
+			return "(" + inlineUpTo(left, variables[at].Expression, variables[:at]) + ")" // only of earlier variables, so it ends
 		})
 	})
 }
