@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -117,9 +118,7 @@ func (f *foreign[P, B, E]) refresh(ctx context.Context, now time.Time) Set[E] {
 	documents, missing := f.documents()
 	hash := sha256.New()
 	for i := range documents {
-		d := &documents[i]
-		fmt.Fprintf(hash, "%s %d %d\n", d.object.GetUID(), d.object.GetGeneration(), len(d.text))
-		hash.Write(d.text)
+		documents[i].write(hash)
 	}
 	digest := [sha256.Size]byte(hash.Sum(nil))
 	if f.known == nil || digest != f.digest || !f.ends.IsZero() && !now.Before(f.ends) {
@@ -190,6 +189,15 @@ func (f *foreign[P, B, E]) documents() (all []foreignDocument, missing []foreign
 		all = append(all, d)
 	}
 	return all, missing
+}
+
+// write writes what the translation depends on. It is the same after an engine wrote its status.
+func (d *foreignDocument) write(w io.Writer) {
+	o := d.object
+	fmt.Fprintf(w, "%q %q %q %q %d %q %q\n", d.kind, o.GetNamespace(), o.GetName(), o.GetUID(), o.GetGeneration(), o.GetLabels(), o.GetAnnotations())
+	if o.GetUID() == "" || o.GetGeneration() == 0 {
+		fmt.Fprintf(w, "%q\n", d.text)
+	}
 }
 
 // problem returns a problem of a document that is not evaluated.
