@@ -7,7 +7,9 @@ package engines
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -207,6 +209,27 @@ func TestEngines(t *testing.T) {
 		}
 	}
 	changes(t, s)
+	accepted(t, kubernetes)
+}
+
+// accepted has an API server without fastadmit accept what the documents in testdata are converted to.
+func accepted(t *testing.T, s *cluster.APIServer) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		converted := convert(t, string(text))
+		created := s.MustKubectl(t, converted, "create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-")
+		if got, want := strings.Count(created, "\n"), strings.Count("\n"+converted, "\nkind: "); got != want || want < 2 {
+			t.Errorf("%s: got %d objects, want %d: %s", file, got, want, created)
+		}
+	}
 }
 
 // changes changes and deletes policies and a CustomResourceDefinition.

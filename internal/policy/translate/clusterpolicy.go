@@ -28,7 +28,12 @@ type classicPolicy struct {
 		SchemaValidation                 *bool             `json:"schemaValidation"`
 		FailurePolicy                    string            `json:"failurePolicy"`
 		WebhookTimeoutSeconds            *int32            `json:"webhookTimeoutSeconds"`
-		WebhookConfiguration             struct {
+		// These are for rules that are not translated.
+		UseServerSideApply             *bool `json:"useServerSideApply"`
+		MutateExistingOnPolicyUpdate   *bool `json:"mutateExistingOnPolicyUpdate"`
+		GenerateExisting               *bool `json:"generateExisting"`
+		GenerateExistingOnPolicyUpdate *bool `json:"generateExistingOnPolicyUpdate"`
+		WebhookConfiguration           struct {
 			FailurePolicy   string                                   `json:"failurePolicy"`
 			TimeoutSeconds  *int32                                   `json:"timeoutSeconds"`
 			MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions"`
@@ -116,8 +121,8 @@ func (t *translator) clusterPolicy(h *head) {
 // reports whether the last error of the document concerns them.
 func (t *translator) partial(h *head, p *classicPolicy, policies []*Policy, isFaulty bool) {
 	fault := ""
-	for _, problem := range t.Problems {
-		if problem.Document == h.index && !problem.IsNote {
+	for _, problem := range t.of[h.index] {
+		if !problem.IsNote {
 			fault = problem.Error() // the last one
 		}
 	}

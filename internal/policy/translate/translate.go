@@ -137,6 +137,7 @@ type translator struct {
 	documents  []head
 	exceptions []*exception
 	templates  map[string]*template
+	of         map[int][]*ProblemError // by the index of the document
 }
 
 // A head has what all documents have.
@@ -155,7 +156,7 @@ func (h *head) group() string {
 // policies, and Constraints have the parameters of templates. Documents for which IsForeign
 // returns false are ignored.
 func Translate(documents [][]byte, o Options) *Result {
-	t := &translator{Options: o, templates: make(map[string]*template)}
+	t := &translator{Options: o, templates: make(map[string]*template), of: make(map[int][]*ProblemError)}
 	for i, text := range documents {
 		h := head{text: text, index: i}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
@@ -190,9 +191,9 @@ func (t *translator) fault() {
 		if p.Fault != "" || p.partial {
 			return false
 		}
-		for _, problem := range t.Problems {
+		for _, problem := range t.of[p.Document] {
 			switch {
-			case problem.Document != p.Document || problem.IsNote:
+			case problem.IsNote:
 			case problem.IsElsewhere:
 				return true
 			case p.Fault == "":
@@ -295,8 +296,8 @@ func (t *translator) refuse(h *head, field, format string, args ...any) {
 
 // say adds a problem. Variants of a policy have the same ones.
 func (t *translator) say(p *ProblemError) {
-	if !slices.ContainsFunc(t.Problems, func(said *ProblemError) bool { return *said == *p }) {
-		t.Problems = append(t.Problems, p)
+	if !slices.ContainsFunc(t.of[p.Document], func(said *ProblemError) bool { return *said == *p }) {
+		t.Problems, t.of[p.Document] = append(t.Problems, p), append(t.of[p.Document], p)
 	}
 }
 
@@ -311,8 +312,8 @@ func (t *translator) note(h *head, field, format string, args ...any) {
 
 // errorsOf returns how many errors a document has.
 func (t *translator) errorsOf(h *head) (n int) {
-	for _, p := range t.Problems {
-		if p.Document == h.index && !p.IsNote {
+	for _, p := range t.of[h.index] {
+		if !p.IsNote {
 			n++
 		}
 	}
@@ -321,7 +322,7 @@ func (t *translator) errorsOf(h *head) (n int) {
 
 // faulty reports whether a document has an error.
 func (t *translator) faulty(h *head) bool {
-	return slices.ContainsFunc(t.Problems, func(p *ProblemError) bool { return p.Document == h.index && !p.IsNote })
+	return t.errorsOf(h) > 0
 }
 
 var strictField = regexp.MustCompile(`field "([^"]+)"`)
