@@ -206,12 +206,19 @@ func (o *GroupObjects) discover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := slices.Sorted(maps.Keys(served))
-	refused := names[min(len(names), groupKindsMax):]
-	if o.use(served, names[:min(len(names), groupKindsMax)], refused) {
+	watched, refused := bounded(slices.Sorted(maps.Keys(served)))
+	if o.use(served, watched, refused) {
 		o.changed()
 	}
 	return nil
+}
+
+// bounded divides names of resources into those that are watched and the others.
+func bounded(names []string) (watched, refused []string) {
+	if len(names) <= groupKindsMax {
+		return names, nil
+	}
+	return names[:groupKindsMax], names[groupKindsMax:]
 }
 
 // use watches the kinds with these names, and reports whether it changed anything.

@@ -186,15 +186,17 @@ func TestGroupUnknown(t *testing.T) {
 
 // TestGroupKindsMax watches groupKindsMax kinds and says which it does not.
 func TestGroupKindsMax(t *testing.T) {
-	served := make(map[string]*servedKind)
 	names := make([]string, groupKindsMax+1)
 	for i := range names {
 		names[i] = fmt.Sprintf("r%03d", i)
 	}
-	_, o := newGroup(t, new(groupAPI))
-	<-o.Synced()
-	if !o.use(served, nil, names[groupKindsMax:]) {
-		t.Error("nothing changed")
+	o := newGroupObjects(animals, newAPIServer(t).newState(Options{Metrics: metrics.NewSet()}), nil)
+	watched, refused := bounded(names[:groupKindsMax])
+	if len(watched) != groupKindsMax || refused != nil {
+		t.Errorf("got %d and %v, want all", len(watched), refused)
+	}
+	if watched, refused = bounded(names); len(watched) != groupKindsMax || !o.use(nil, nil, refused) {
+		t.Errorf("got %d and %v, want that the last one is refused", len(watched), refused)
 	}
 	if got := shownGroup(o); !strings.Contains(got, "cannot watch r256.animals.example.com: 256 kinds of the group are watched already, the maximum") {
 		t.Errorf("got %s", got)
