@@ -139,7 +139,7 @@ func (a *enginesAPI) put(resource, namespace, name, object string) {
 	case !exists:
 		event = "ADDED"
 	}
-	object = strings.Replace(object, `"metadata":{`, fmt.Sprintf(`"metadata":{"name":%q,"namespace":%q,"uid":%q,"generation":%d,"resourceVersion":"%d",`,
+	object = strings.Replace(object, `"metadata":{}`, fmt.Sprintf(`"metadata":{"name":%q,"namespace":%q,"uid":%q,"generation":%d,"resourceVersion":"%d"}`,
 		name, namespace, resource+key, a.version, a.version), 1)
 	if a.objects[resource] == nil {
 		a.objects[resource] = make(map[string]string)
