@@ -96,7 +96,7 @@ func TestWrittenOut(t *testing.T) {
 		spec += fmt.Sprintf("  - {name: v%d, expression: variables.v%d + variables.v%d}\n", i+1, i, i)
 	}
 	if _, problems := translated(t, celPolicy("MutatingPolicy", spec), translate.Options{}); !strings.Contains(problems,
-		"spec.matchConditions[0].expression: with the variables written out, it has more than 131072 bytes") {
+		"spec.matchConditions[0].expression: with the variables written out, it is made of more than 131072 bytes") {
 		t.Errorf("got %.300s", problems)
 	}
 	calls := func(n int) string {

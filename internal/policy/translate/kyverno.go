@@ -122,8 +122,9 @@ func (t *translator) mutatingPolicy(h *head) {
 	params := t.parameters(h, &p.Spec)
 	for i := range p.Spec.MatchConditions { // in which Kubernetes has no variables
 		c := &p.Spec.MatchConditions[i]
-		if c.Expression = inlined(c.Expression, p.Spec.Variables); len(c.Expression) > writtenOutBytesMax {
-			t.refuse(h, fmt.Sprintf("spec.matchConditions[%d].expression", i), "with the variables written out, it has more than %d bytes: "+
+		var fits bool
+		if c.Expression, fits = inlined(c.Expression, p.Spec.Variables); !fits {
+			t.refuse(h, fmt.Sprintf("spec.matchConditions[%d].expression", i), "with the variables written out, it is made of more than %d bytes: "+
 				"Kubernetes has no variables in conditions", writtenOutBytesMax)
 			c.Expression = "false"
 		}
@@ -298,11 +299,12 @@ func eachExpression(spec *celSpec, visit func(field string, expression *string))
 
 var variableUse = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)
 
-// inlined returns an expression with the expressions of variables in place of their names. It
-// stops when the result is longer than writtenOutBytesMax.
-func inlined(expression string, variables []admissionregistrationv1.Variable) string {
+// inlined returns an expression with the expressions of variables in place of their names. fits is
+// false if these have more than writtenOutBytesMax together, each counted as often as it is used.
+func inlined(expression string, variables []admissionregistrationv1.Variable) (text string, fits bool) {
 	left := writtenOutBytesMax
-	return inlineUpTo(&left, expression, variables)
+	text = inlineUpTo(&left, expression, variables)
+	return text, left >= 0
 }
 
 func inlineUpTo(left *int, expression string, variables []admissionregistrationv1.Variable) string {
@@ -312,7 +314,7 @@ func inlineUpTo(left *int, expression string, variables []admissionregistrationv
 			name := strings.TrimPrefix(use, "variables.")
 			at := slices.IndexFunc(variables, func(v admissionregistrationv1.Variable) bool { return v.Name == name })
 			if at < 0 || *left < 0 {
-				return use // compiling it says that there is none, or the caller that it is too long
+				return use // compiling it says that there is none, or inlined that there are too many
 			}
 			return "(" + inlineUpTo(left, variables[at].Expression, variables[:at]) + ")" // only of earlier variables, so it ends
 		})
