@@ -166,7 +166,7 @@ func TestEngines(t *testing.T) {
 		server.MustKubectl(t, "", "create", "serviceaccount", "default", "-n", "shop")
 	}
 	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", s.Kubeconfig(t),
-		"--enable-admission-plugins", "ValidatingAdmissionPolicy,MutatingAdmissionPolicy",
+		"--enable-admission-plugins", "ValidatingAdmissionPolicy,MutatingAdmissionPolicy,AlwaysDeny", // which is the marker
 		"--admission-control-config-file", cluster.WriteFile(t, "admission.yaml", []byte(configuration)))
 	marker := cluster.Webhook{URL: fastadmit.URL, CA: authority.PEM}
 	hook := func(phase string) cluster.Webhook {
