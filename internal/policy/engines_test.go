@@ -37,8 +37,8 @@ type enginesAPI struct {
 	version int
 }
 
-// served has the resources by group version, as name=kind. Those with a capital N are namespaced.
-var served = map[string]string{
+// servedResources has the resources by group version, as name=kind.
+var servedResources = map[string]string{
 	"policies.kyverno.io/v1": "validatingpolicies=ValidatingPolicy namespacedvalidatingpolicies=NamespacedValidatingPolicy " +
 		"mutatingpolicies=MutatingPolicy policyexceptions=PolicyException",
 	"kyverno.io/v1":                     "clusterpolicies=ClusterPolicy",
@@ -71,24 +71,24 @@ func (a *enginesAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/api/v1/namespaces":
 		a.list(w, r, "v1", "namespaces", "Namespace")
 	case len(parts) == 2:
-		for version := range served {
+		for version := range servedResources {
 			if group, v, _ := strings.Cut(version, "/"); group == parts[1] {
 				fmt.Fprintf(w, `{"kind":"APIGroup","apiVersion":"v1","name":%q,"versions":[{"groupVersion":%q,"version":%q}]}`, group, version, v)
 				return
 			}
 		}
 		fail(http.StatusNotFound, "NotFound")
-	case len(parts) == 3 && served[parts[1]+"/"+parts[2]] != "":
+	case len(parts) == 3 && servedResources[parts[1]+"/"+parts[2]] != "":
 		var all []string
-		for _, resource := range strings.Fields(served[parts[1]+"/"+parts[2]]) {
+		for _, resource := range strings.Fields(servedResources[parts[1]+"/"+parts[2]]) {
 			name, kind, _ := strings.Cut(resource, "=")
 			all = append(all, fmt.Sprintf(`{"name":%q,"kind":%q,"namespaced":%v,"verbs":["get","list","watch"]}`, name, kind,
 				strings.HasPrefix(kind, "Namespaced") || kind == "PolicyException"))
 		}
 		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/%s","resources":[%s]}`, parts[1], parts[2],
 			strings.Join(all, ","))
-	case len(parts) == 4 && served[parts[1]+"/"+parts[2]] != "":
-		_, kind, _ := strings.Cut(served[parts[1]+"/"+parts[2]], parts[3]+"=")
+	case len(parts) == 4 && servedResources[parts[1]+"/"+parts[2]] != "":
+		_, kind, _ := strings.Cut(servedResources[parts[1]+"/"+parts[2]], parts[3]+"=")
 		kind, _, _ = strings.Cut(kind, " ")
 		a.list(w, r, parts[1]+"/"+parts[2], parts[3], kind)
 	default:
