@@ -15,6 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/handlers"
 	"github.com/fastadmit/fastadmit/internal/docs"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
 // pluginSections are the sections of a plugin's README, in this order.
@@ -114,7 +115,8 @@ func checkExample(t *testing.T, command, plugin string) {
 		t.Errorf("%s: want it to enable %s", command, plugin)
 	}
 	stdout, stderr, code := docs.Run(args[1:])
-	if stderr != "" || stdout == "" || code > 1 {
+	// Plugins that check only some requests, such as approvals, have an example that shows that.
+	if stderr != "" && stderr != "fastadmit: warning: "+report.NothingChecked+"\n" || stdout == "" || code > 1 {
 		t.Errorf("%s: got exit code %d, standard error %q and standard output %q", command, code, stderr, stdout)
 	}
 }

@@ -138,7 +138,7 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 		if need.Kind == dynamic {
 			continue
 		}
-		if need.Kind.group != nil {
+		if need.group != nil {
 			if err := s.followGroup(ctx, &need); err != nil {
 				return err
 			}
@@ -212,8 +212,8 @@ func (s *State) View(needs ...Need) *View {
 		if store := s.find(need.Kind); store != nil && need.isWatched() {
 			v.watched = append(v.watched, store)
 		}
-		if need.Kind.group != nil {
-			v.groups = append(v.groups, s.group(need.Kind.group))
+		if need.group != nil {
+			v.groups = append(v.groups, s.group(need.group))
 		}
 	}
 	return v

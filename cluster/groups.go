@@ -119,7 +119,7 @@ func (s *State) group(g *Group) *GroupObjects {
 
 // followGroup watches a group until ctx ends. The caller holds s.mu.
 func (s *State) followGroup(ctx context.Context, need *Need) error {
-	if s.group(need.Kind.group) != nil {
+	if s.group(need.group) != nil {
 		return nil
 	}
 	var discovery *Discovery
@@ -130,7 +130,7 @@ func (s *State) followGroup(ctx context.Context, need *Need) error {
 		discovery = &Discovery{s.find(discovered), need.plugin}
 		discovery.store.addLiveMetrics(s.options.Metrics, []string{"get"})
 	}
-	o := newGroupObjects(need.Kind.group, s, discovery)
+	o := newGroupObjects(need.group, s, discovery)
 	all := append(slices.Clip(*s.groups.Load()), o)
 	s.groups.Store(&all)
 	if discovery == nil { // files have no objects of others' kinds

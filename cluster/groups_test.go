@@ -99,7 +99,8 @@ func newGroup(t *testing.T, g *groupAPI) (*State, *GroupObjects) {
 	t.Helper()
 	a := newAPIServer(t)
 	a.intercept(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Query().Get("watch") != "" && r.URL.Query().Get("sendInitialEvents") == "" && strings.HasPrefix(r.URL.Path, "/apis/animals") {
+		if r.URL.Query().Get("watch") != "" && r.URL.Query().Get("sendInitialEvents") == "" && strings.HasPrefix(r.URL.Path,
+			"/apis/animals") {
 			w.(http.Flusher).Flush()
 			select {
 			case <-r.Context().Done():
@@ -198,7 +199,8 @@ func TestGroupKindsMax(t *testing.T) {
 	if watched, refused = bounded(names); len(watched) != groupKindsMax || !o.use(nil, nil, refused) {
 		t.Errorf("got %d and %v, want that the last one is refused", len(watched), refused)
 	}
-	if got := shownGroup(o); !strings.Contains(got, "cannot watch r256.animals.example.com: 256 kinds of the group are watched already, the maximum") {
+	if got := shownGroup(o); !strings.Contains(got, "cannot watch r256.animals.example.com: 256 kinds of the group are watched "+
+		"already, the maximum") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -214,7 +216,8 @@ func TestGroupRules(t *testing.T) {
 		t.Errorf("got %v, want no writes", writes)
 	}
 	defer func() {
-		if got := fmt.Sprint(recover()); got != "cluster state: the plugin reads animals.example.com, but does not declare them in its Needs" {
+		if got := fmt.Sprint(recover()); got != "cluster state: the plugin reads animals.example.com, but does not declare them in "+
+			"its Needs" {
 			t.Errorf("got %s", got)
 		}
 	}()

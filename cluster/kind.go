@@ -137,8 +137,8 @@ func Rules(needs ...Need) []rbacv1.PolicyRule {
 		if need.Kind == dynamic {
 			continue
 		}
-		if need.Kind.group != nil {
-			for _, resource := range need.Kind.group.resources {
+		if need.group != nil {
+			for _, resource := range need.group.resources {
 				rules = addRule(rules, need.version.Group, resource, need.Verbs)
 			}
 			continue

@@ -114,6 +114,16 @@ func (o *options) run(ctx context.Context) error {
 	through := &clusterAttacks{api: api}
 	attacks := attack(attacked, server, through, only)
 	probes := startProbes(attacked, server, backend.URL+"/healthz")
+	wrong := o.sendGood(ctx, server, mix)
+	cancel()
+	attacks.wait()
+	seen := <-watched
+	attacks.print()
+	return errors.Join(wrong, seen.judge(), probes.judge(), through.judge(), server.settles(ctx, quiet))
+}
+
+// sendGood sends the good reviews to both endpoints. The error says which answers were wrong or lost.
+func (o *options) sendGood(ctx context.Context, server *server, mix *bench.Mix) error {
 	var group sync.WaitGroup
 	paths := []string{"/mutate", "/validate"}
 	wrong := make([]error, len(paths))
@@ -133,11 +143,7 @@ func (o *options) run(ctx context.Context) error {
 		})
 	}
 	group.Wait()
-	cancel()
-	attacks.wait()
-	seen := <-watched
-	attacks.print()
-	return errors.Join(errors.Join(wrong...), seen.judge(), probes.judge(), through.judge(), server.settles(ctx, quiet))
+	return errors.Join(wrong...)
 }
 
 // good is the load of a cluster's API servers: all recordings.

@@ -95,7 +95,8 @@ spec:
 kind: ConstraintTemplate
 metadata: {name: ownerrequired}
 spec:
-  crd: {spec: {names: {kind: OwnerRequired}, validation: {openAPIV3Schema: {type: object, properties: {label: {type: string, default: owner}}}}}}
+  crd: {spec: {names: {kind: OwnerRequired}, validation: {openAPIV3Schema: {type: object, properties: {label: {type: string,
+	default: owner}}}}}}
   targets:
   - target: admission.k8s.gatekeeper.sh
     code:
@@ -196,12 +197,14 @@ func TestEngines(t *testing.T) {
 			"ValidatingAdmissionPolicy 'no-host.network' with binding 'no-host.network' denied request: no host network", ""},
 		{"a Deployment", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: shop}\n" +
 			"spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: a}]}}}\n",
-			"ValidatingAdmissionPolicy 'no-latest.autogen-defaults' with binding 'no-latest.autogen-defaults' denied request: " + message, ""},
+			"ValidatingAdmissionPolicy 'no-latest.autogen-defaults' with binding 'no-latest.autogen-defaults' denied request: " +
+			message, ""},
 		{"a ConfigMap", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: shop}\ndata: {a: b, c: d}\n",
 			"ValidatingAdmissionPolicy 'shop.small' with binding 'shop.small' denied request: at most one key", ""},
 		{"a ConfigMap elsewhere", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: default}\ndata: {a: b, c: d}\n", "", ""},
 		{"a Service", "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: shop}\nspec: {ports: [{port: 1}]}\n",
-			"Validation failed for ValidatingAdmissionPolicy 'ownerrequired.services' with binding 'ownerrequired.services': want the label owner", ""},
+			"Validation failed for ValidatingAdmissionPolicy 'ownerrequired.services' with binding 'ownerrequired.services': want the " +
+				"label owner", ""},
 	}
 	for i := range requests {
 		for _, server := range []*cluster.APIServer{kubernetes, s} {
@@ -253,11 +256,14 @@ func changes(t *testing.T, s *cluster.APIServer) {
 	s.MustKubectl(t, registries, "apply", "-f", "-")
 	const said = "the function image.GetMetadata of Kyverno has no translation"
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: shop}\n"
-	becomes(&request{"a policy without translation", secret, "ValidatingAdmissionPolicy 'asks-registries' denied request: failed to configure policy: " +
+	becomes(&request{"a policy without translation", secret, "ValidatingAdmissionPolicy 'asks-registries' denied request: failed to " +
+		"configure policy: " +
 		"spec.validations[0].expression: " + said, ""})
 	cluster.Await(t, "an Event", func() error {
-		text := s.MustKubectl(t, "", "get", "events", "-n", "default", "--field-selector", "involvedObject.name=asks-registries", "-o", "jsonpath={..message}")
-		return cluster.WantError(errors.New(text), "fastadmit: it cannot be evaluated, so requests that it selects are denied, as its failure policy asks: "+
+		text := s.MustKubectl(t, "", "get", "events", "-n", "default", "--field-selector", "involvedObject.name=asks-registries",
+			"-o", "jsonpath={..message}")
+		return cluster.WantError(errors.New(text), "fastadmit: it cannot be evaluated, so requests that it selects are denied, as its " +
+			"failure policy asks: "+
 			"spec.validations[0].expression: "+said)
 	})
 	s.MustKubectl(t, "", "delete", "validatingpolicies", "--all")

@@ -220,7 +220,7 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"server: {maxConnectionAge: -1s}", "", "own.yaml:3: server.maxConnectionAge: got -1s, want 0s or more")
 	f(head+"server: {maxConnections: -1}", "", "own.yaml:3: server.maxConnections: got -1, want 0 or more")
 	f(head+"server: {maxConnectionsPerAddress: -1}", "", "own.yaml:3: server.maxConnectionsPerAddress: got -1, want 0 or more")
-	f(head+"server: {maxRequestBytesInflight: -1}", "", "own.yaml:3: server.maxRequestBytesInflight: got -1, want 1 or more")
+	f(head+"server: {maxRequestBytesInflight: -1}", "", "own.yaml:3: server.maxRequestBytesInflight: got -1, want 0 or more")
 	f(head+`plugins:
 - name: Nothing
 - name: EventRateLimit

@@ -22,7 +22,6 @@ func TestShares(t *testing.T) {
 		}
 	}
 	f(math.MaxInt64, 7)
-	f(Base+400, 100)
 	f(2*Base+4, Base/4+1)
 	f(2*Base-8, Base/4-1)
 }

@@ -64,9 +64,8 @@ type foreignReports struct {
 
 func newForeignReports(plugin string, view *cluster.View) *foreignReports {
 	r := &foreignReports{log: view.Log(), events: cluster.Events.In(view), plugin: plugin, made: make(map[[sha256.Size]byte]time.Time)}
-	series := fmt.Sprintf(`fastadmit_policies_not_evaluated{plugin=%q}`, plugin)
-	view.Metrics().UnregisterMetric(series) // the gauge of the previous configuration
-	view.Metrics().NewGauge(series, func() float64 {
+	view.Metrics().UnregisterMetric(fmt.Sprintf(`fastadmit_policies_not_evaluated{plugin=%q}`, plugin)) // of the previous configuration
+	view.Metrics().NewGauge(fmt.Sprintf(`fastadmit_policies_not_evaluated{plugin=%q}`, plugin), func() float64 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return float64(len(r.problems))

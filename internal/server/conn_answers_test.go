@@ -265,7 +265,8 @@ func TestOneByte(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	p := servePatiently(t, timeouts{})
 	x := p.Open(t)
-	if _, err := io.WriteString(x.Conn, "HEAD /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+strings.Repeat("A:b\r\n", 1000)+"\r\n"); err != nil {
+	if _, err := io.WriteString(x.Conn, "HEAD /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+strings.Repeat("A:b\r\n",
+		1000)+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(x.Conn)

@@ -103,5 +103,6 @@ func TestEndedConnectionsLeaveNothing(t *testing.T) {
 	f("headers that were answered", []byte(header+"\r\n"), true)
 	f("bodies that do not come", []byte("POST /validate HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"), false)
 	f("reviews", servertest.Request("/validate", servertest.Padded(60_000)), true)
-	f("last reviews", servertest.Request("/validate", servertest.Padded(60_000), "Content-Type: application/json", "Connection: close"), true)
+	f("last reviews", servertest.Request("/validate", servertest.Padded(60_000), "Content-Type: application/json",
+		"Connection: close"), true)
 }

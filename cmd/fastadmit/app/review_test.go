@@ -49,7 +49,8 @@ func TestReview(t *testing.T) {
 	const denied = "Service shop/s: denied by DenyServiceExternalIPs (403 Forbidden): services \"s\" is forbidden: Use of " +
 		"external IPs is denied by admission control\n"
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages"}, 0,
-		patched+"stdin:11: Service shop/s: allowed\n2 objects: 2 allowed (1 patched), 0 denied, 1 that no plugin checked, as Kubernetes 1.36\n")
+		patched+"stdin:11: Service shop/s: allowed\n2 objects: 2 allowed (1 patched), 0 denied, 1 that no plugin checked, as "+
+			"Kubernetes 1.36\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"}, 1,
 		patched+"stdin:11: "+denied+"2 objects: 1 allowed (1 patched), 1 denied, as Kubernetes 1.36\n")
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "-q"}, 1,
@@ -78,7 +79,8 @@ spec:
     name: a
 ---
 # stdin:11: `+denied)
-	got, _, code := execute(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u1","operation":"CREATE"}}`,
+	got, _, code := execute(
+		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u1","operation":"CREATE"}}`,
 		"review", "-", "--enable-admission-plugins=AlwaysPullImages", "-o", "response")
 	want := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","response":{"uid":"u1","allowed":true}}` + "\n"
 	if got != want || code != 0 {

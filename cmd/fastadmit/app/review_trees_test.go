@@ -34,7 +34,8 @@ func TestReviewTrees(t *testing.T) {
 			}
 		}
 	}
-	f(0, []string{"--skip-unknown=Strange"}, "a Helm chart: render it first, as in helm template "+filepath.Join(dir, "chart")+" | fastadmit review -",
+	f(0, []string{"--skip-unknown=Strange"}, "a Helm chart: render it first, as in helm template "+filepath.Join(dir,
+		"chart")+" | fastadmit review -",
 		"a kustomization: render it first, as in kustomize build "+filepath.Join(dir, "base")+" | fastadmit review -",
 		"ServiceMonitor default/m: allowed", "5 objects: 2 allowed (1 patched), 0 denied, 3 skipped")
 	f(0, []string{"--skip-unknown"}, "3 skipped")

@@ -97,7 +97,7 @@ func TestChain(t *testing.T) {
 
 	// The product of both lengths, by which contains is charged, exceeds the limit, although the call is cheap.
 	const costly = "object.metadata.annotations.long.contains(object.metadata.annotations.long)"
-	f(fail, admission.OutcomeDenied, "cost limit exceeded", costly)
+	f(fail, admission.OutcomeDenied, "running out of cost budget", costly)
 	f(ignore, admission.OutcomeAllowed, "", costly)
 }
 

@@ -25,7 +25,7 @@ func shown(t *testing.T, documents string, at time.Time) (all string, result *tr
 	}
 	result = translate.Translate(texts, translate.Options{Now: at, Cluster: true})
 	for _, p := range result.Policies {
-		name := ""
+		var name string
 		if p.Mutating != nil {
 			name = p.Mutating.Name
 		} else {
@@ -46,7 +46,8 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	const listed = noAuto + "  validations: [{expression: \"resource.List('v1', 'pods', '').items.size() > 0\"}]\n"
-	const fault = "spec.validations[0].expression: the function resource.List of Kyverno has no translation: expressions of Kubernetes read " +
+	const fault = "spec.validations[0].expression: the function resource.List of Kyverno has no translation: expressions of " +
+		"Kubernetes read " +
 		"no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)"
 	one := func(spec string) string { return celPolicy("ValidatingPolicy", spec) }
 	f("good", one(noAuto+"  validations: [{expression: 'true'}]\n"), "p false \n")
@@ -54,7 +55,8 @@ func TestCluster(t *testing.T) {
 	f("it ignores errors", one(listed+"  failurePolicy: Ignore\n"), "p true "+fault+"\n")
 	f("it does not deny", one(listed+"  validationActions: [Warn]\n"), "p true "+fault+"\n")
 	f("a newer field", one(noAuto+"  newer: true\n  validations: [{expression: 'true'}]\n"),
-		"p false spec.newer: unknown field \"spec.newer\"; a newer release of the engine may have it: remove it, or keep that engine for this policy\n")
+		"p false spec.newer: unknown field \"spec.newer\"; a newer release of the engine may have it: remove it, or keep that engine "+
+			"for this policy\n")
 	f("no objects of requests", one(noAuto+"  evaluation: {mode: JSON}\n  validations: [{expression: 'true'}]\n"), "")
 	f("changes of other objects", celPolicy("MutatingPolicy", noAuto+"  targetMatchConstraints: {}\n"), "")
 	f("equal names", one(noAuto+"  validations: [{expression: 'true'}]\n")+"\n---\n"+
@@ -63,7 +65,8 @@ func TestCluster(t *testing.T) {
 	pods := "{any: [{resources: {kinds: [Service]}}]}"
 	rules := clusterPolicy("ClusterPolicy", "  validationFailureAction: Enforce\n", classicRule(pods))
 	f("a rule", rules, "p.rule-one false \n")
-	f("a rule beside one of another engine", rules+"\n  - name: other\n    match: "+pods+"\n    validate: {pattern: {}}\n", "p.rule-one false \n")
+	f("a rule beside one of another engine", rules+"\n  - name: other\n    match: "+pods+"\n    validate: {pattern: {}}\n",
+		"p.rule-one false \n")
 	f("a rule that cannot be evaluated", strings.Replace(rules, pods, "{any: [{clusterRoles: [a], resources: {kinds: [Service]}}]}", 1),
 		"p.rule-one false spec.rules[0].match: roles and clusterRoles have no translation, as expressions do not see bindings of RBAC: "+
 			"use subjects, or ask the authorizer in a match condition\n")

@@ -446,7 +446,8 @@ func TestDenyAndWarn(t *testing.T) {
 	}
 	scoped := template(source, "") + constraint("  enforcementAction: scoped\n  scopedEnforcementActions: "+
 		"[{action: warn, enforcementPoints: [{name: '*'}]}, {action: deny, enforcementPoints: [{name: '*'}]}]\n")
-	if objects, problems := translated(t, scoped, translate.Options{}); !strings.HasPrefix(problems, "note: spec.scopedEnforcementActions: Warn is left out") ||
+	if objects, problems := translated(t, scoped, translate.Options{}); !strings.HasPrefix(problems,
+		"note: spec.scopedEnforcementActions: Warn is left out") ||
 		!strings.Contains(objects, "validationActions:\n  - Deny\n") {
 		t.Errorf("got %s\n%s", objects, problems)
 	}
