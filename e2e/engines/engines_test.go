@@ -198,7 +198,7 @@ func TestEngines(t *testing.T) {
 		{"a Deployment", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: shop}\n" +
 			"spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: a}]}}}\n",
 			"ValidatingAdmissionPolicy 'no-latest.autogen-defaults' with binding 'no-latest.autogen-defaults' denied request: " +
-			message, ""},
+				message, ""},
 		{"a ConfigMap", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: shop}\ndata: {a: b, c: d}\n",
 			"ValidatingAdmissionPolicy 'shop.small' with binding 'shop.small' denied request: at most one key", ""},
 		{"a ConfigMap elsewhere", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: default}\ndata: {a: b, c: d}\n", "", ""},
@@ -262,7 +262,7 @@ func changes(t *testing.T, s *cluster.APIServer) {
 	cluster.Await(t, "an Event", func() error {
 		text := s.MustKubectl(t, "", "get", "events", "-n", "default", "--field-selector", "involvedObject.name=asks-registries",
 			"-o", "jsonpath={..message}")
-		return cluster.WantError(errors.New(text), "fastadmit: it cannot be evaluated, so requests that it selects are denied, as its " +
+		return cluster.WantError(errors.New(text), "fastadmit: it cannot be evaluated, so requests that it selects are denied, as its "+
 			"failure policy asks: "+
 			"spec.validations[0].expression: "+said)
 	})
