@@ -396,7 +396,8 @@ func TestEngines(t *testing.T) {
 	t.Parallel()
 	r := render(t, somePlugins+"policies: {read: [kyverno, gatekeeper], exceptionsNamespace: exceptions}", "")
 	isOfEngines := func(rule rbacv1.PolicyRule) bool {
-		return len(rule.APIGroups) > 0 && (strings.HasSuffix(rule.APIGroups[0], "kyverno.io") || strings.HasSuffix(rule.APIGroups[0], ".gatekeeper.sh") ||
+		return len(rule.APIGroups) > 0 && (strings.HasSuffix(rule.APIGroups[0], "kyverno.io") || strings.HasSuffix(rule.APIGroups[0],
+			".gatekeeper.sh") ||
 			slices.Contains(rule.Resources, "events"))
 	}
 	var got, wanted []rbacv1.PolicyRule
@@ -409,7 +410,8 @@ func TestEngines(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"} {
-		config := "apiVersion: fastadmit.io/v1alpha1\nexceptionsNamespace: exceptions\nkind: " + name + "Configuration\nread: [kyverno, gatekeeper]\n"
+		config := "apiVersion: fastadmit.io/v1alpha1\nexceptionsNamespace: exceptions\nkind: " + name +
+			"Configuration\nread: [kyverno, gatekeeper]\n"
 		for _, rule := range cluster.Rules(needsWith(name, []byte(config))...) {
 			if isOfEngines(rule) {
 				wanted = append(wanted, rule)
@@ -420,7 +422,8 @@ func TestEngines(t *testing.T) {
 			indented.WriteString("    " + line)
 		}
 		table := one[corev1.ConfigMap](t, r, "ConfigMap").Data["admission.yaml"]
-		if flat := strings.ReplaceAll(table, "read:\n    - kyverno\n    - gatekeeper\n", "read: [kyverno, gatekeeper]\n"); !strings.Contains(flat, indented.String()) {
+		if flat := strings.ReplaceAll(table, "read:\n    - kyverno\n    - gatekeeper\n",
+			"read: [kyverno, gatekeeper]\n"); !strings.Contains(flat, indented.String()) {
 			t.Errorf("got %s, want the configuration %s", table, config)
 		}
 	}
