@@ -31,8 +31,9 @@ import (
 
 const (
 	// ratioMax is how much more the review with four times the size may cost. Linear code
-	// costs 4 times as much, sorting a little more, quadratic code 16 times.
-	ratioMax = 6
+	// costs 4 times as much, sorting a little more, quadratic code 16 times. On a busy machine, others empty the
+	// processor's caches: linear code was seen to cost 7.5 times as much.
+	ratioMax = 10
 	// cpuFloor, per element, and bytesFloor are costs of the larger review below which its
 	// ratio is not significant, because first uses of memory and a busy machine dominate.
 	// Comparing each of 10,000 elements with each other takes longer than that, and at one
@@ -156,7 +157,7 @@ func quiet(t *testing.T) {
 }
 
 // TestWorst has each plugin answer the largest reviews of each shape. It fails if a review
-// with four times the elements takes more than six times as long or as much memory. "make
+// with four times the elements takes more than ten times as long or as much memory. "make
 // worst" prints all measurements.
 func TestWorst(t *testing.T) {
 	quiet(t)

@@ -168,6 +168,9 @@ func (a *client) share(ctx context.Context, loan *answers.Loan, until time.Time,
 			}()
 			asking, cancel := context.WithDeadline(context.Background(), until)
 			defer cancel()
+			if cached, ok := a.answers.Get(key); ok { // another flight has ended since ask looked
+				return cached.(status), nil
+			}
 			return a.fetch(asking, loan, tenant, question, key)
 		})
 		select {

@@ -145,6 +145,12 @@ func (s *source) ask(ctx context.Context, query string) (usage, error) {
 				err = fmt.Errorf("a query panicked: %v", v)
 			}
 		}()
+		switch cached, _ := s.cache.Get(key); cached := cached.(type) { // another flight may have ended since ask looked
+		case error:
+			return nil, cached
+		case usage:
+			return cached, nil
+		}
 		asking, cancel := context.WithTimeout(context.Background(), queryTimeout)
 		defer cancel()
 		u, err := s.fetch(asking, query)
