@@ -192,17 +192,9 @@ func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		s.arguments = append(s.arguments, "--"+name+"="+flags[name])
 	}
-	s.process = startKubernetes(t, s.name, "kube-apiserver", s.arguments...)
+	s.process = Start(t, s.name, nil, Built("kubernetes/kube-apiserver"), s.arguments...)
 	s.connect(t, "https://"+net.JoinHostPort(flags["bind-address"], flags["secure-port"]))
 	return s
-}
-
-// startKubernetes starts a program of Kubernetes. Most that it does is to start, which allocates much, so it
-// collects garbage less often, unless GOGC is set, as by tests that measure it.
-func startKubernetes(t testing.TB, name, program string, arguments ...string) *Process {
-	t.Helper()
-	gogc := "GOGC=" + cmp.Or(os.Getenv("GOGC"), "400")
-	return Start(t, name, nil, "env", append([]string{gogc, Built("kubernetes/" + program)}, arguments...)...)
 }
 
 // WebhookPlugins are the plugins by which an API server calls fastadmit.
@@ -237,7 +229,7 @@ func (s *APIServer) Kill() { s.process.Kill() }
 
 // StartAgain starts it after Stop or Kill.
 func (s *APIServer) StartAgain() {
-	s.process = startKubernetes(s.t, s.name, "kube-apiserver", s.arguments...)
+	s.process = Start(s.t, s.name, nil, Built("kubernetes/kube-apiserver"), s.arguments...)
 	s.process.await(s.t, s.Ready)
 }
 
@@ -340,7 +332,7 @@ func (s *APIServer) Audit(want func(e *auditv1.Event) bool) ([]auditv1.Event, er
 // StartControllerManager starts controllers.
 func (s *APIServer) StartControllerManager(t testing.TB, controllers ...string) {
 	t.Helper()
-	startKubernetes(t, s.name+"-controllers", "kube-controller-manager",
+	Start(t, s.name+"-controllers", nil, Built("kubernetes/kube-controller-manager"),
 		"--kubeconfig", s.Kubeconfig(t), "--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0",
 		"--controllers", strings.Join(controllers, ","))
 }

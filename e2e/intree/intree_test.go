@@ -97,7 +97,6 @@ spec: {policyName: pull.example.com}
 
 func start(t *testing.T) *stand {
 	t.Helper()
-	t.Setenv("GOGC", "100") // of API servers in clusters
 	text, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
