@@ -175,7 +175,7 @@ type Result struct {
 func Allowed() Result { return Result{} }
 
 // NotSelected is why a plugin that evaluates policies or calls webhooks did not check a request.
-const NotSelected = "no policy or webhook of its selects it"
+const NotSelected = "none of its policies or webhooks selects it"
 
 // Unchecked allows the request because nothing that the plugin is configured with applies to it: for
 // PodSecurity, the namespace's level is privileged. why is a constant text that completes the sentence

@@ -124,17 +124,24 @@ func (s *source) estimate(ctx context.Context, resource, image, namespace string
 	return u, nil
 }
 
+// cached returns the answer or the error that the cache has for a query.
+func (s *source) cached(key [sha256.Size]byte) (u usage, ok bool, err error) {
+	value, ok := s.cache.Get(key)
+	if err, failed := value.(error); failed {
+		return usage{}, ok, err
+	}
+	u, _ = value.(usage)
+	return u, ok, nil
+}
+
 // ask returns the answer to a query. Concurrent callers with the same query share one
 // request. Each caller waits as long as its own context allows. The request continues after
 // that, without memory of a review, so that the answer is cached for the next caller.
 func (s *source) ask(ctx context.Context, query string) (usage, error) {
 	key := sha256.Sum256([]byte(query))
-	if cached, ok := s.cache.Get(key); ok {
+	if u, ok, err := s.cached(key); ok {
 		s.series.cached.Inc()
-		if err, failed := cached.(error); failed {
-			return usage{}, err
-		}
-		return cached.(usage), nil
+		return u, err
 	}
 	if ctx.Err() != nil {
 		return usage{}, ctx.Err()
@@ -145,11 +152,8 @@ func (s *source) ask(ctx context.Context, query string) (usage, error) {
 				err = fmt.Errorf("a query panicked: %v", v)
 			}
 		}()
-		switch cached, _ := s.cache.Get(key); cached := cached.(type) { // another flight may have ended since ask looked
-		case error:
-			return nil, cached
-		case usage:
-			return cached, nil
+		if u, ok, err := s.cached(key); ok { // another flight has ended since ask looked
+			return u, err
 		}
 		asking, cancel := context.WithTimeout(context.Background(), queryTimeout)
 		defer cancel()
