@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -282,13 +281,7 @@ func (s *server) look() (look, error) {
 		return l, err
 	}
 	l.files = len(files)
-	client := http.Client{Timeout: metricsMax}
-	response, err := client.Get(s.target.MetricsURL)
-	if err != nil {
-		return l, err
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
+	content, err := fetch(context.Background(), s.target.MetricsURL)
 	if err != nil {
 		return l, err
 	}
