@@ -293,7 +293,7 @@ func install(t *testing.T, s *cluster.APIServer) {
 			t.Fatal(err)
 		}
 		s.MustKubectl(t, string(definition), "apply", "-f", "-")
-		s.MustKubectl(t, "", "wait", "--for=condition=Established", "crd/"+name+".openreports.io", "--timeout=60s")
+		s.AwaitCRDs(t, name+".openreports.io")
 	}
 }
 

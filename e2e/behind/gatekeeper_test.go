@@ -188,7 +188,7 @@ func TestGatekeeper(t *testing.T) {
 	}
 	kinds, c := gatekeeper(t, "https://"+address, authority.PEM)
 	first.MustKubectl(t, kinds, "create", "-f", "-")
-	first.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd")
+	first.AwaitCRDs(t)
 	cluster.Start(t, "gatekeeper", nil, cluster.Built("gatekeeper"), "--kubeconfig", first.Kubeconfig(t), "--debug-use-fake-pod",
 		"--disable-cert-rotation",
 		"--cert-dir", certificate(t, authority, host), "--host", host, "--port", port, "--health-addr", cluster.FreeAddress(t),

@@ -362,6 +362,17 @@ func (s *APIServer) MustKubectl(t testing.TB, stdin string, arguments ...string)
 	return stdout
 }
 
+// AwaitCRDs waits until the API server serves the named custom kinds, by default all that it has.
+// The time is long: kubectl's own 30 seconds end early on a machine with much to do.
+func (s *APIServer) AwaitCRDs(t testing.TB, names ...string) {
+	t.Helper()
+	arguments := []string{"wait", "--for=condition=Established", "--timeout=5m", "crd"}
+	if len(names) == 0 {
+		names = []string{"--all"}
+	}
+	s.MustKubectl(t, "", append(arguments, names...)...)
+}
+
 // Kubeconfig returns a kubeconfig file for the API server.
 func (s *APIServer) Kubeconfig(t testing.TB) string {
 	t.Helper()

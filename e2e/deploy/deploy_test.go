@@ -75,7 +75,7 @@ func (s *stand) define(t *testing.T) {
 		}
 		s.MustKubectl(t, "", "create", "-f", filepath.Join(downloaded.Dir, folder))
 	}
-	s.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd")
+	s.AwaitCRDs(t)
 }
 
 // accepted applies the chart with each preset, and the kustomization, as a dry run.

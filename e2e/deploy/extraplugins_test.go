@@ -61,7 +61,7 @@ func (s *stand) extraPlugins(t *testing.T) {
 			"the API server does not have the resource teams of example.com/v1")
 	})
 	s.MustKubectl(t, teamDefinition, "create", "-f", "-")
-	s.MustKubectl(t, "", "wait", "--for=condition=Established", "crd/teams.example.com")
+	s.AwaitCRDs(t, "teams.example.com")
 	s.MustKubectl(t, fmt.Sprintf(team, "4711")+"---\n"+defaultTeam, "apply", "-f", "-")
 	cluster.Await(t, "the team of the namespace", func() error { return s.getsCostCenter("shop", "4711") })
 	cluster.Await(t, "a denial where there is none", func() error {

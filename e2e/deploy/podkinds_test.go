@@ -100,7 +100,7 @@ func (s *stand) podKinds(t *testing.T) {
 
 	without, _, _ := strings.Cut(enabled, "plugins:")
 	install(without + "plugins: {AlwaysPullImages: {}}\n")
-	s.MustKubectl(t, "", "wait", "--for=condition=Established", "crd/podsecuritypolicies.policies.fastadmit.io")
+	s.AwaitCRDs(t, "podsecuritypolicies.policies.fastadmit.io")
 	admin.Write(t, "policies.yaml", oldPolicies)
 	admin.Does(t, "policies.yaml | kubectl apply")
 	s.MustKubectl(t, mayUse, "apply", "-f", "-")
@@ -238,7 +238,7 @@ func (s *stand) decides(t *testing.T) {
 func (s *stand) presets(t *testing.T, install func(values string)) {
 	t.Helper()
 	install("crds: {podPreset: true}\nplugins: {PodPreset: {}}\n")
-	s.MustKubectl(t, "", "wait", "--for=condition=Established", "crd/podpresets.settings.k8s.io")
+	s.AwaitCRDs(t, "podpresets.settings.k8s.io")
 	s.refused(t, strings.Replace(fmt.Sprintf(preset, ""), "mountPath: /cache", "other: a", 1),
 		"spec.volumeMounts[0].mountPath: Required value")
 	s.refused(t, strings.Replace(fmt.Sprintf(preset, ""), "matchLabels: {app: web}", "matchExpressions: [{key: a, operator: Like}]", 1),

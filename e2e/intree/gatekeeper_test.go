@@ -58,7 +58,7 @@ func (s *stand) startGatekeeper(t *testing.T, authority *cluster.Authority) *clu
 		}
 	}
 	s.MustKubectl(t, kinds, "create", "-f", "-")
-	s.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd")
+	s.AwaitCRDs(t)
 	address := cluster.FreeAddress(t)
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *test) defineMonitoring(t *testing.T) {
 	t.Helper()
 	dir := moduleFolder(t, "../../tools/deploy", "github.com/prometheus-operator/prometheus-operator")
 	s.MustKubectl(t, "", "create", "-f", filepath.Join(dir, "example/prometheus-operator-crd"))
-	s.MustKubectl(t, "", "wait", "--for=condition=Established", "--all", "crd", patience)
+	s.AwaitCRDs(t)
 }
 
 // preset returns a file of the chart.

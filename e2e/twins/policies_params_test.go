@@ -43,7 +43,7 @@ func (tw *policyTwins) paramKindGone(t *testing.T, scenarios []*scenario) {
 	tw.wantSame(t, "without the kind", answers)
 	for side, s := range tw.on {
 		s.MustKubectl(t, "", "apply", "-f", "testdata/policies.crds/")
-		s.MustKubectl(t, "", "wait", "--for=condition=Established", "crds", "--all")
+		s.AwaitCRDs(t)
 		for i := range own.Given {
 			if own.Given[i].GetKind() == "Limit" {
 				if err := create(s, own.Given[i].DeepCopy()); err != nil {

@@ -189,7 +189,7 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 	tw.on[1].MustKubectl(t, "", "apply", "-f", "../../deploy/chart/files/policies.crds.yaml")
 	for i, s := range tw.on {
 		s.MustKubectl(t, "", "apply", "-f", "testdata/policies.crds/")
-		s.MustKubectl(t, "", "wait", "--for=condition=Established", "crds", "--all")
+		s.AwaitCRDs(t)
 		tw.connect(t, i)
 	}
 	fastadmit := cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t),

@@ -51,7 +51,7 @@ func TestWebhooks(t *testing.T) {
 		tw.connect(t, i)
 	}
 	tw.on[1].MustKubectl(t, "", "apply", "-f", "../../deploy/chart/files/webhooks.crds.yaml")
-	tw.on[1].MustKubectl(t, "", "wait", "--for=condition=Established", "crds", "--all")
+	tw.on[1].AwaitCRDs(t)
 	tw.refused(t)
 	tw.storeInvalid(t)
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, authority, "--kubeconfig", tw.on[1].Kubeconfig(t),
