@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -104,8 +105,23 @@ type UnrenderedError struct {
 }
 
 func (e *UnrenderedError) Error() string {
-	return fmt.Sprintf("%s: render it first, as in %s %s | fastadmit review -", e.What, e.Command, e.Folder)
+	return fmt.Sprintf("%s: render it first, as in %s %s | fastadmit review -", e.What, e.Command, shellWord(e.Folder))
 }
+
+// shellWord returns the name of a folder as an argument in a command of a shell. Whoever opens a pull
+// request chooses the name.
+func shellWord(folder string) string {
+	if strings.HasPrefix(folder, "-") {
+		folder = "./" + folder
+	}
+	if shellWords.MatchString(folder) {
+		return folder
+	}
+	return "'" + strings.ReplaceAll(folder, "'", `'\''`) + "'"
+}
+
+// shellWords need no quotation marks.
+var shellWords = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
 
 // replace replaces the items that kubectl cannot read as objects either by one for the folder, or by
 // none if the folder is noted. Objects that kubectl would read stay.

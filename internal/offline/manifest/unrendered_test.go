@@ -9,6 +9,17 @@ import (
 	"github.com/fastadmit/fastadmit/internal/files"
 )
 
+// TestShellWord has a shell expand nothing in the name of a folder.
+func TestShellWord(t *testing.T) {
+	for folder, want := range map[string]string{
+		"a/b-1.0_x": "a/b-1.0_x", "-f": "./-f", "a b": "'a b'", "$(x)": "'$(x)'", "a'b`c": `'a'\''b` + "`c'", "": "''",
+	} {
+		if got := shellWord(folder); got != want {
+			t.Errorf("%q: got %s, want %s", folder, got, want)
+		}
+	}
+}
+
 // TestUnrendered reads folders with a chart and a kustomization. What kubectl would read is read; of the
 // rest, one item for a folder says what renders it.
 func TestUnrendered(t *testing.T) {
