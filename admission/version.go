@@ -13,7 +13,7 @@ type Version struct{ behind uint16 } // the number of newer minor releases
 // The minor releases of Kubernetes 1 that can be emulated.
 const (
 	oldestMinor = 33
-	newestMinor = 36
+	newestMinor = 37
 )
 
 // Newest is the newest Version that can be emulated.

@@ -15,9 +15,9 @@ func TestParseVersion(t *testing.T) {
 		}
 	}
 	f("1.33", "1.33", true)
-	f("1.36", "1.36", true)
+	f("1.37", "1.37", true)
 	f("1.32", "1.33", false)
-	f("1.37", "1.36", false)
+	f("1.38", "1.37", false)
 	for _, text := range []string{"", "1", "1.", "1.x", "2.34", "1.34.1", "v1.34", "1.-34", "1.99999"} {
 		if _, _, err := admission.ParseVersion(text); err == nil {
 			t.Errorf("%q: got no error", text)
@@ -30,7 +30,7 @@ func TestVersionAtLeast(t *testing.T) {
 	if err != nil || !v.AtLeast(1, 33) || !v.AtLeast(1, 34) || v.AtLeast(1, 35) || v.AtLeast(2, 0) {
 		t.Errorf("got another order of releases, %v", err)
 	}
-	if newest := (admission.Version{}); newest != admission.Newest() || !newest.AtLeast(1, 36) || newest.AtLeast(1, 37) {
+	if newest := (admission.Version{}); newest != admission.Newest() || !newest.AtLeast(1, 37) || newest.AtLeast(1, 38) {
 		t.Errorf("got %s as the zero version, want the newest", newest)
 	}
 }

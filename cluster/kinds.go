@@ -7,10 +7,11 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fastadmit/fastadmit/internal/schedulingv1alpha2"
 )
 
 // Kinds returns the kinds that the built-in plugins use.
@@ -335,9 +336,8 @@ var CSIDrivers = Define(Definition{
 // PodGroups are the pod groups, with their owners and scheduling policy. API servers
 // serve them only with the feature gate GenericWorkload.
 var PodGroups = Define(Definition{
-	Group: schedulingv1alpha2.GroupName, Version: "v1alpha2", Resource: "podgroups", Kind: "PodGroup", Namespaced: true, Optional: true,
+	Group: schedulingv1alpha2.SchemeGroupVersion.Group, Version: "v1alpha2", Resource: "podgroups", Kind: "PodGroup", Namespaced: true, Optional: true,
 }, Type[*schedulingv1alpha2.PodGroup]{
-	List:   &schedulingv1alpha2.PodGroupList{},
 	Fields: []string{"metadata.ownerReferences", "spec.schedulingPolicy"},
 	Keep: func(g *schedulingv1alpha2.PodGroup) *schedulingv1alpha2.PodGroup {
 		trimmed := &schedulingv1alpha2.PodGroup{ObjectMeta: trimMeta(&g.ObjectMeta)}
@@ -350,9 +350,8 @@ var PodGroups = Define(Definition{
 // Workloads are the workloads, with the names of their pod group templates. API servers
 // that serve PodGroups also serve Workloads.
 var Workloads = Define(Definition{
-	Group: schedulingv1alpha2.GroupName, Version: "v1alpha2", Resource: "workloads", Kind: "Workload", Namespaced: true, Optional: true,
+	Group: schedulingv1alpha2.SchemeGroupVersion.Group, Version: "v1alpha2", Resource: "workloads", Kind: "Workload", Namespaced: true, Optional: true,
 }, Type[*schedulingv1alpha2.Workload]{
-	List:   &schedulingv1alpha2.WorkloadList{},
 	Fields: []string{"spec.podGroupTemplates.name"},
 	Keep: func(w *schedulingv1alpha2.Workload) *schedulingv1alpha2.Workload {
 		trimmed := &schedulingv1alpha2.Workload{ObjectMeta: trimMeta(&w.ObjectMeta)}

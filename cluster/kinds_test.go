@@ -13,12 +13,13 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fastadmit/fastadmit/internal/schedulingv1alpha2"
 )
 
 // TestDefinitions has the names of each kind in the API, and whether it is namespaced
@@ -62,8 +63,9 @@ func TestDefinitions(t *testing.T) {
 	got := make(map[string]definition)
 	for _, kind := range append(Kinds(), PolicyReplicas.Kind) {
 		got[kind.GroupVersionResource().String()] = definition{kind.GroupVersionKind().Kind, kind.IsNamespaced(), kind.optional}
-		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) ||
-			kind.protobuf == strings.HasSuffix(kind.GroupVersionResource().Group, "fastadmit.io") { // custom resources have no protobuf
+		isJSON := strings.HasSuffix(kind.GroupVersionResource().Group, "fastadmit.io") || // custom resources have no protobuf
+			kind.GroupVersionResource().Version == "v1alpha2" // types of internal/schedulingv1alpha2
+		if (kind.list == nil) != (kind == SubjectAccessReviews.Kind) || kind.protobuf == isJSON {
 			t.Errorf("%s: got list %T, protobuf %v", kind, kind.list, kind.protobuf)
 		}
 	}
@@ -158,7 +160,7 @@ func TestCachedFields(t *testing.T) {
 		&corev1.Node{Status: corev1.NodeStatus{Allocatable: allocatable, DeclaredFeatures: []string{"F"}}}, "Labels")
 	policy := schedulingv1alpha2.PodGroupSchedulingPolicy{Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 2}}
 	f(PodGroups.Kind, &schedulingv1alpha2.PodGroup{Spec: schedulingv1alpha2.PodGroupSpec{
-		SchedulingPolicy: policy, PriorityClassName: "p",
+		SchedulingPolicy: policy, PodGroupTemplateRef: new(schedulingv1alpha2.PodGroupTemplateReference),
 	}},
 		&schedulingv1alpha2.PodGroup{Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: policy}}, "OwnerReferences")
 	workload := func(template schedulingv1alpha2.PodGroupTemplate) *schedulingv1alpha2.Workload {

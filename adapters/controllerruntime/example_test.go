@@ -56,5 +56,5 @@ func Example() {
 	//   {"op":"add","path":"/spec/containers/0/resources","value":{}}
 	//   {"op":"add","path":"/spec/containers/1/resources","value":{}}
 	//   {"op":"add","path":"/status","value":{}}
-	// 1 object: 1 allowed (1 patched), 0 denied, as Kubernetes 1.36
+	// 1 object: 1 allowed (1 patched), 0 denied, as Kubernetes 1.37
 }

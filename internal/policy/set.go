@@ -201,12 +201,17 @@ func (b *Binding) collect(d *Dispatch, all Params, kind *admissionregistrationv1
 	return params, true, err
 }
 
-// IsExcluded reports whether policies are never evaluated on a resource. kube-apiserver
-// excludes resources such as SubjectAccessReviews, which it creates itself to admit other
-// requests (k8s.io/kubernetes pkg/kubeapiserver/admission/exclusion), and calls no webhooks
-// for policies, bindings and webhook configurations. fastadmit also excludes its own custom
-// resources for policies.
+// IsExcluded reports whether policies are never evaluated on a resource: those of IsVirtual, and
+// policies, bindings and webhook configurations, for which kube-apiserver calls no webhooks.
+// fastadmit also excludes its own custom resources for policies.
 func IsExcluded(r codec.GroupVersionResource) bool {
+	return r.Group == "admissionregistration.k8s.io" || r.Group == cluster.PolicyGroup || IsVirtual(r)
+}
+
+// IsVirtual reports whether a resource is one of the reviews that are not stored, such as
+// SubjectAccessReviews. kube-apiserver creates them itself to admit other requests (k8s.io/kubernetes
+// pkg/kubeapiserver/admission/exclusion).
+func IsVirtual(r codec.GroupVersionResource) bool {
 	switch r.Group {
 	case "authentication.k8s.io":
 		return r.Resource == "selfsubjectreviews" || r.Resource == "tokenreviews"
@@ -215,8 +220,6 @@ func IsExcluded(r codec.GroupVersionResource) bool {
 		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
 			return true
 		}
-	case "admissionregistration.k8s.io", cluster.PolicyGroup:
-		return true
 	}
 	return false
 }

@@ -86,7 +86,7 @@ func TestEmulatedFollows(t *testing.T) {
 			t.Errorf("version %s: changed %v, want %v", want, changed, wantChange)
 		}
 	}
-	chosen("", "1.36") // it does not answer
+	chosen("", "1.37") // it does not answer
 	answers("34+")
 	follows(1, "1.34", true)
 	answers("35")
@@ -108,8 +108,8 @@ func TestEmulatedFollows(t *testing.T) {
 		t.Errorf("got %v of a version without the major one", err)
 	}
 	e.flag = "1.99"
-	chosen("", "1.36")
-	chosen("", "1.36")
+	chosen("", "1.37")
+	chosen("", "1.37")
 	if got := strings.Count(log.String(), "Kubernetes 1.99 cannot be emulated"); got != 1 {
 		t.Errorf("got %d warnings of a newer version, want 1:\n%s", got, log.String())
 	}

@@ -62,7 +62,7 @@ webhooks:
 
 // TestDebugCELInterpreter evaluates the expressions of policies, webhooks and match
 // conditions. By default closures do it, which allocate nothing themselves; with the flag the
-// interpreter does it, which allocates 18 times for a small expression.
+// interpreter does it, which allocates 7 times for a small expression.
 func TestDebugCELInterpreter(t *testing.T) {
 	for _, test := range []struct{ plugin, kind, manifests, conditions string }{
 		{plugin: "ValidatingAdmissionPolicy", kind: "ValidatingAdmissionPolicyConfiguration", manifests: interpreterManifests},
@@ -89,8 +89,8 @@ func TestDebugCELInterpreter(t *testing.T) {
 				}
 			})
 		}
-		if allocations[1] < allocations[0]+10 {
-			t.Errorf("%s: got %v allocations without and with the flag, want at least 10 more with it", test.plugin, allocations)
+		if allocations[1] < allocations[0]+5 {
+			t.Errorf("%s: got %v allocations without and with the flag, want at least 5 more with it", test.plugin, allocations)
 		}
 	}
 }

@@ -138,10 +138,10 @@ func needs(plugin *admission.Plugin) []string {
 
 func inAPIServer(plugin *admission.Plugin) string {
 	switch {
-	case plugin.LastRelease != "":
-		return "removed after " + plugin.LastRelease
 	case plugin.OnByDefault:
 		return "on by default"
+	case plugin.LastRelease != "":
+		return "removed after " + plugin.LastRelease
 	case plugin.OutOfTree:
 		return "no"
 	}

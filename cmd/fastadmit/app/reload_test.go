@@ -83,7 +83,7 @@ func TestReload(t *testing.T) {
 	})
 	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
 	servertest.Until(t, "a good change after a bad one", func() bool {
-		const all = "[+]serving ok\n[+]cluster ok\n[+]rules ok\n[+]version ok: 1.36\n[+]configuration ok\n[+]certificate " +
+		const all = "[+]serving ok\n[+]cluster ok\n[+]rules ok\n[+]version ok: 1.37\n[+]configuration ok\n[+]certificate " +
 			"ok\n[+]callers ok\nok\n"
 		return s.Get(t, "/readyz?verbose", 200) == all
 	})

@@ -50,20 +50,20 @@ func TestReview(t *testing.T) {
 		"external IPs is denied by admission control\n"
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages"}, 0,
 		patched+"stdin:11: Service shop/s: allowed\n2 objects: 2 allowed (1 patched), 0 denied, 1 that no plugin checked, as "+
-			"Kubernetes 1.36\n")
+			"Kubernetes 1.37\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs"}, 1,
-		patched+"stdin:11: "+denied+"2 objects: 1 allowed (1 patched), 1 denied, as Kubernetes 1.36\n")
+		patched+"stdin:11: "+denied+"2 objects: 1 allowed (1 patched), 1 denied, as Kubernetes 1.37\n")
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "-q"}, 1,
-		"stdin:11: "+denied+"2 objects: 1 allowed, 1 denied, 1 that no plugin checked, as Kubernetes 1.36\n")
+		"stdin:11: "+denied+"2 objects: 1 allowed, 1 denied, 1 that no plugin checked, as Kubernetes 1.37\n")
 	f(manifests, []string{"--enable-admission-plugins=DenyServiceExternalIPs", "--operation=UPDATE"}, 0,
 		"stdin:2: UPDATE Pod default/web: allowed\nstdin:11: UPDATE Service shop/s: allowed\n2 objects: 2 allowed, 0 "+
-			"denied, 1 that no plugin checked, as Kubernetes 1.36\n")
+			"denied, 1 that no plugin checked, as Kubernetes 1.37\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysDeny", "--operation=delete"}, 1,
 		"stdin:2: DELETE Pod default/web: denied by AlwaysDeny (403 Forbidden): pods \"web\" is forbidden: admission "+
 			"control is denying all modifications\n"+
 			"stdin:11: DELETE Service shop/s: denied by AlwaysDeny (403 Forbidden): services \"s\" is forbidden: admission "+
 			"control is denying all modifications\n"+
-			"2 objects: 0 allowed, 2 denied, as Kubernetes 1.36\n")
+			"2 objects: 0 allowed, 2 denied, as Kubernetes 1.37\n")
 	f(manifests, []string{"--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs", "-o", "object"}, 1, `---
 apiVersion: v1
 kind: Pod

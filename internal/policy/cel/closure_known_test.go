@@ -278,8 +278,7 @@ func compareKnown(t *testing.T, expressions ...string) {
 		}
 		k := knownExpression{c, text, closure.New(env, ast, c.variableNames()), func(limit uint64) *program {
 			return &program{plan: func() (celgo.Program, error) {
-				return env.Program(ast,
-					append(calls.Bound(env), celgo.InterruptCheckFrequency(celconfig.CheckFrequency), celgo.CostLimit(limit))...)
+				return env.Program(ast, append(calls.Bound(env, ast), celgo.CostLimit(limit))...)
 			}}
 		}}
 		if k.closure == nil {

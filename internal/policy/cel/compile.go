@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/fastadmit/fastadmit/admission"
@@ -134,7 +133,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 		return internal("unexpected compilation error: %v", err)
 	}
 	e.program = &program{plan: func() (cel.Program, error) {
-		return env.Program(ast, append(calls.Bound(env), cel.InterruptCheckFrequency(celconfig.CheckFrequency))...)
+		return env.Program(ast, calls.Bound(env, ast)...)
 	}}
 	e.returns = ast.OutputType()
 	if !c.InterpreterOnly && evaluator != onlyInterpreter {

@@ -154,8 +154,6 @@ func (e *Evaluation) ResolveName(name string) (any, bool) {
 		return requestResource, true
 	case calls.LimitsName:
 		return &e.limits, true
-	case "#interrupted":
-		return true, e.limits.IsInterrupted()
 	}
 	return nil, false
 }

@@ -114,9 +114,8 @@ func TestInterruptedOften(t *testing.T) {
 			_, _, want := program.ContextEval(canceled, decoded{e.view.Object.Value()})
 			x := new(Compiler).Compile(expression, Declarations{}, Bool)
 			for range 2 {
-				if _, err, fatal := e.Evaluate(x); fatal != nil || (err == nil) != (want == nil) || want != nil && !strings.HasSuffix(
-					err.Error(), want.Error(),
-				) {
+				if _, err, fatal := e.Evaluate(x); fatal != nil || (err == nil) != (want == nil) ||
+					want != nil && !strings.HasSuffix(err.Error(), strings.TrimSuffix(want.Error(), ": context canceled")) {
 					t.Errorf("%s of %d elements: got %v, %v, want %v", expression, n, err, fatal, want)
 				}
 			}
@@ -268,23 +267,6 @@ func TestEdits(t *testing.T) {
 				t.Errorf("got %v, %v, %v of the kind %s", value, err, fatal, kind)
 			}
 		}
-	}
-}
-
-// TestVariablesCostMost tests variables whose total cost exceeds an int64.
-func TestVariablesCostMost(t *testing.T) {
-	c := NewCompiler(true)
-	for _, name := range []string{"a", "b"} {
-		c.AddVariable(name, "lists.range(9223372036854775807)", Declarations{})
-	}
-	x := c.Compile("variables.a == [] || variables.b == []", Declarations{}, Bool)
-	if x.Err != nil {
-		t.Fatal(x.Err)
-	}
-	in := newInput(t, t.Context())
-	value, err, fatal := c.Begin(in, celconfig.RuntimeCELCostBudget).Evaluate(x)
-	if value != nil || err != nil || !errors.Is(fatal, errOutOfBudget) || in.Spent != 0 {
-		t.Errorf("got %v, %v, %v, and %d spent, want it out of its budget", value, err, fatal, in.Spent)
 	}
 }
 

@@ -8,16 +8,12 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// TestMatchesCharged expects the function matches to cost 1, whatever its arguments, and
-// the method of that name to cost as much as the lengths of the text and the regular
-// expression require, as in cel-go.
+// TestMatchesCharged expects the function matches and the method of that name to cost as much as the lengths of the text
+// and the regular expression require, as in cel-go.
 func TestMatchesCharged(t *testing.T) {
 	text := fmt.Appendf(nil, `{"kind":"X","long":%q,"pattern":%q}`, strings.Repeat("b", 500_000), "^"+strings.Repeat("b?", 60)+"a")
-	for expression, want := range map[string]string{
-		"matches(object.long, object.pattern)": "false <nil>",
-		"object.long.matches(object.pattern)": "<nil> expression 'object.long.matches(object.pattern)' resulted in error: operation " +
-			"cancelled: actual cost limit exceeded",
-	} {
+	for _, expression := range []string{"matches(object.long, object.pattern)", "object.long.matches(object.pattern)"} {
+		want := "<nil> expression '" + expression + "' resulted in error: operation cancelled: actual cost limit exceeded"
 		x := new(Compiler).Compile(expression, Declarations{}, Bool)
 		if x.Err != nil {
 			t.Fatal(x.Err)

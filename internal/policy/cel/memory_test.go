@@ -265,6 +265,6 @@ func TestMemoryKnown(t *testing.T) {
 const memorySmall = `!_ -_ @in @not_strictly_false __not_strictly_false__ _!=_ _%_ _&&_ _*_ _-_ _/_ _<=_ _<_ _==_ _>=_ _>_ _?._ _?_:_
 	_[?_] _[_] _in_ in _||_ allowed asApproximateFloat asInteger check compareTo contains dyn endsWith error errored family find first
 	getDate getDayOfMonth getDayOfWeek getDayOfYear getFullYear getHost getHostname getHours getMilliseconds getMinutes getMonth getPort
-	getScheme getSeconds hasValue isGlobalUnicast isGreaterThan isInteger isLessThan isLinkLocalMulticast isLinkLocalUnicast isLoopback
-	isSorted isUnspecified last major matches max min minor optional.none optional.of optional.ofNonZeroValue or orValue patch
+	getScheme getSeconds hasValue includes isGlobalUnicast isGreaterThan isInteger isLessThan isLinkLocalMulticast isLinkLocalUnicast
+	isLoopback isSorted isUnspecified last major matches max min minor optional.none optional.of optional.ofNonZeroValue or orValue patch
 	prefixLength reason sets.contains sets.equivalent sets.intersects sign size startsWith sum trim type value`

@@ -122,7 +122,8 @@ func newAsked(t testing.TB, body []byte) *asked {
 		body: body,
 		attributes: &admission.VersionedAttributes{
 			Attributes: attributes, VersionedKind: schema.GroupVersionKind(r.Kind),
-			VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject(),
+			VersionedObject:    admission.NewLazyObject(attributes.GetObject()),
+			VersionedOldObject: admission.NewLazyObject(attributes.GetOldObject()),
 		},
 		request: plugincel.CreateAdmissionRequest(attributes, r.Resource, r.Kind),
 	}

@@ -103,6 +103,9 @@ func TestVariableTypes(t *testing.T) {
 			"variables.%s", "variables.%s + 1", "variables.%s == 'a'", "variables.%s.all(e, e == 1)", "variables.%s.size() == 1",
 			"variables.%s.nope", "variables.%s['a'] == 1", "variables.%s[0][0] + 1", "variables.%s ? 1 : 2",
 		} {
+			if (strings.HasSuffix(format, "== 'a'") || strings.Contains(format, "[0]")) && strings.HasPrefix(v.text, "request") {
+				continue // kube-apiserver 1.37 has other errors: see docs/versions.md
+			}
 			p.conditions = append(p.conditions, named{text: fmt.Sprintf(format, v.name), returns: Any})
 		}
 	}

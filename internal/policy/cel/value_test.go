@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -54,6 +56,21 @@ var sameTypes = strings.NewReplacer("invalid qualifier type: types.Null", "inval
 
 // plain returns a value of either side in a form that can be compared.
 func plain(value ref.Val) any {
+	switch v := value.(type) {
+	case traits.Mapper:
+		all := make(map[string]any)
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			all[fmt.Sprint(plain(key))] = plain(v.Get(key))
+		}
+		return all
+	case traits.Lister:
+		all := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			all = append(all, plain(it.Next()))
+		}
+		return all
+	}
 	native, err := value.ConvertToNative(reflect.TypeFor[any]())
 	if err != nil {
 		native = value.Value()

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/functions"
-	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -40,16 +39,22 @@ var boundedFunctions = map[string]Func{
 // expression can use it.
 const LimitsName = "#limits"
 
-// Bound returns the options that bound the calls of a program of an environment. Its
-// activation must have the variable LimitsName.
-func Bound(env *cel.Env) []cel.ProgramOption {
+// Bound returns the options that bound the calls and loops of a program for an expression in an
+// environment. Its activation must have the variable LimitsName.
+func Bound(env *cel.Env, expression *cel.Ast) []cel.ProgramOption {
+	conditions := loopConditions(expression)
 	return []cel.ProgramOption{
-		cel.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) { return bound(env, i), nil }),
+		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+			if conditions[i.ID()] {
+				return interruptible(i), nil
+			}
+			return bound(env, i), nil
+		}),
 		boundLiteral,
 	}
 }
 
-func bound(env *cel.Env, i interpreter.Interpretable) interpreter.Interpretable {
+func bound(env *cel.Env, i interpreter.InterpretableV2) interpreter.InterpretableV2 {
 	if made, ok := i.(interpreter.InterpretableConstructor); ok {
 		return boundConstructor(made)
 	}
@@ -86,10 +91,7 @@ var boundLiteral = cel.OptimizeRegex(&interpreter.RegexOptimization{
 // Bounded returns the Func that bounds the calls of a function, nil if they need no bound.
 // overload is the one that the type checker found for the call, empty if it found several.
 func Bounded(name, overload string) Func {
-	switch {
-	case overload == overloads.Matches:
-		return matchesUncharged
-	case (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_"):
+	if (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_") {
 		return nil // the overloads for lists, which return an error for a string
 	}
 	return charged(boundedFunctions[name], makes[name])
@@ -121,11 +123,16 @@ type boundedCall struct {
 	original *functions.Overload
 }
 
-// Eval does what evalUnary, evalBinary and evalVarArgs do in cel-go's interpreter.
+// Eval implements interpreter.Interpretable.
 func (c *boundedCall) Eval(vars interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec does what evalUnary, evalBinary and evalVarArgs do in cel-go's interpreter.
+func (c *boundedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	args := make([]ref.Val, len(c.Args()))
 	for i, arg := range c.Args() {
-		args[i] = arg.Eval(vars)
+		args[i] = arg.Exec(frame)
 		if c.isVariadic() && types.IsUnknownOrError(args[i]) {
 			return args[i]
 		}
@@ -135,7 +142,7 @@ func (c *boundedCall) Eval(vars interpreter.Activation) ref.Val {
 			return arg
 		}
 	}
-	if l := limitsIn(vars); l != nil {
+	if l := limitsIn(frame); l != nil {
 		v := c.does(l, args)
 		l.stop()
 		if v != nil {

@@ -14,7 +14,7 @@ import (
 
 // boundConstructor charges a list, a map or a struct of an expression. cel-go makes lists and
 // maps of constants once, when it plans.
-func boundConstructor(c interpreter.InterpretableConstructor) interpreter.Interpretable {
+func boundConstructor(c interpreter.InterpretableConstructor) interpreter.InterpretableV2 {
 	n, constants := 0, 0
 	for _, v := range c.InitVals() {
 		if n++; isConstant(v) {
@@ -34,7 +34,7 @@ func boundConstructor(c interpreter.InterpretableConstructor) interpreter.Interp
 	return &boundedStruct{c, n}
 }
 
-func isConstant(i interpreter.Interpretable) bool {
+func isConstant(i interpreter.InterpretableV2) bool {
 	_, ok := i.(interpreter.InterpretableConst)
 	return ok
 }
@@ -47,7 +47,12 @@ type boundedConstructor struct {
 
 // Eval implements interpreter.Interpretable.
 func (c *boundedConstructor) Eval(vars interpreter.Activation) ref.Val {
-	if l := limitsIn(vars); l != nil {
+	return c.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (c *boundedConstructor) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	if l := limitsIn(frame); l != nil {
 		if c.Type() == types.ListType {
 			l.TakeList(c.n)
 		} else {
@@ -55,7 +60,7 @@ func (c *boundedConstructor) Eval(vars interpreter.Activation) ref.Val {
 		}
 		l.stop()
 	}
-	return c.InterpretableConstructor.Eval(vars)
+	return c.InterpretableConstructor.Exec(frame)
 }
 
 // A boundedStruct is a struct with n fields. An Object has no way to ask for its fields, so what
@@ -67,15 +72,20 @@ type boundedStruct struct {
 
 // Eval implements interpreter.Interpretable.
 func (s *boundedStruct) Eval(vars interpreter.Activation) ref.Val {
-	l := limitsIn(vars)
+	return s.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (s *boundedStruct) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	l := limitsIn(frame)
 	if l == nil {
-		return s.InterpretableConstructor.Eval(vars)
+		return s.InterpretableConstructor.Exec(frame)
 	}
 	around := l.fields
 	l.fields = 0
 	l.TakeMap(s.n)
 	l.stop()
-	v := s.InterpretableConstructor.Eval(vars)
+	v := s.InterpretableConstructor.Exec(frame)
 	if object, ok := v.(*dynamic.ObjectVal); ok {
 		if l.objects == nil {
 			l.objects = make(map[*dynamic.ObjectVal]int)
@@ -87,12 +97,17 @@ func (s *boundedStruct) Eval(vars interpreter.Activation) ref.Val {
 }
 
 // A boundedField is the value of a field of a struct.
-type boundedField struct{ interpreter.Interpretable }
+type boundedField struct{ interpreter.InterpretableV2 }
 
 // Eval implements interpreter.Interpretable.
 func (f *boundedField) Eval(vars interpreter.Activation) ref.Val {
-	v := f.Interpretable.Eval(vars)
-	if l := limitsIn(vars); l != nil && !types.IsUnknownOrError(v) {
+	return f.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (f *boundedField) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	v := f.InterpretableV2.Exec(frame)
+	if l := limitsIn(frame); l != nil && !types.IsUnknownOrError(v) {
 		l.fields = min(l.fields+l.Decoded(v), BytesMax+1)
 	}
 	return v

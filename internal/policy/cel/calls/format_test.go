@@ -181,7 +181,6 @@ func TestListsLimit(t *testing.T) {
 	f("sets.intersects", celconfig.PerCallLimit/others, of(setsIntersects))
 	f("sets.equivalent", celconfig.PerCallLimit/others/2, of(setsEquivalent))
 	f("distinct", 707, func(n int) ref.Val { return distinct(l, []ref.Val{listOf(n, "a")}) }) // 2 * 707 * 707 is just below the limit
-	f("lists.range", celconfig.PerCallLimit, func(n int) ref.Val { return listsRange(l, []ref.Val{types.Int(n)}) })
 }
 
 // TestJoinLimit tests texts that cost as much as an expression may cost, and one character more, which is

@@ -95,11 +95,13 @@ func (l *Limits) containsAll(list, sub traits.Lister) ref.Val {
 	return types.True
 }
 
-// listsRange refuses a range that costs too much: a number of a few digits would take
-// gigabytes. An element costs 1.
+// rangeMax is the maximum number of elements of lists.range (cel-go ext/lists.go).
+const rangeMax = 1_000_000
+
+// listsRange refuses what cel-go refuses, before its memory is charged.
 func listsRange(_ *Limits, args []ref.Val) ref.Val {
-	if n, ok := args[0].(types.Int); ok && n > celconfig.PerCallLimit {
-		return refused(uint64(n))
+	if n, ok := args[0].(types.Int); ok && n > rangeMax {
+		return types.NewErr("lists.range: size %d exceeds maximum allowed (%d)", n, rangeMax)
 	}
 	return nil
 }

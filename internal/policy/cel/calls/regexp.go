@@ -63,9 +63,6 @@ func findAllLiteral(l *Limits, args []ref.Val) ref.Val {
 // each instruction of any regular expression.
 const findAllFree = 256
 
-// matchesUncharged bounds matches(text, pattern), for which cel-go charges a cost of 1.
-func matchesUncharged(l *Limits, args []ref.Val) ref.Val { return l.match(args, false, matched) }
-
 func matched(m *matcher) ref.Val { return types.Bool(m.re.MatchReader(m)) }
 
 func foundText(m *matcher) ref.Val {
@@ -235,7 +232,7 @@ func TakesRegex(name string) bool { return regexFunctions[name] != nil }
 // Literal returns the implementation of a function with n arguments, of which the second is
 // the literal regular expression pattern, and the Func that bounds it, which may be nil.
 func Literal(name, overload string, n int, pattern string) (does functions.FunctionOp, bounds Func, err error) {
-	args := make([]interpreter.Interpretable, n)
+	args := make([]interpreter.InterpretableV2, n)
 	for i := range args {
 		args[i] = argument(i)
 	}
@@ -256,7 +253,12 @@ type argument int
 func (i argument) ID() int64 { return 0 }
 
 // Eval implements interpreter.Interpretable.
-func (i argument) Eval(all interpreter.Activation) ref.Val { return all.(arguments)[i] }
+func (i argument) Eval(all interpreter.Activation) ref.Val { return i.Exec(interpreter.AsFrame(all)) }
+
+// Exec implements interpreter.InterpretableV2.
+func (i argument) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	return frame.Unwrap().(arguments)[i]
+}
 
 // arguments is the activation of a call of Literal.
 type arguments []ref.Val

@@ -38,7 +38,6 @@ func TestRegexpGo(t *testing.T) {
 			}
 		}
 		f("matches", matches(l, args), re.MatchString(text))
-		f("matches", matchesUncharged(l, args), re.MatchString(text))
 		f("find", find(l, args), re.FindString(text))
 		f("findAll", findAllLiteral(l, args), append([]string{}, re.FindAllString(text, -1)...))
 		for _, n := range []int{-2, -1, 0, 1, 3} {
@@ -81,7 +80,7 @@ func TestRegexpMemory(t *testing.T) {
 		"a{85}": nil, "a{86}": errNoMemory, "a{0}" + strings.Repeat("b", most-8): nil, "a{0}" + strings.Repeat("b", most-7): errNoMemory,
 		"a": nil,
 	} {
-		if got := matchesUncharged(l, []ref.Val{types.String("a"), types.String(pattern)}); got != want {
+		if got := matches(l, []ref.Val{types.String("a"), types.String(pattern)}); got != want {
 			t.Errorf("%.20s: got %v, want %v", pattern, got, want)
 		}
 	}
@@ -103,9 +102,9 @@ func TestRegexpWork(t *testing.T) {
 			t.Errorf("%s in %d bytes: got it matched here: %v", pattern, bytes, got != nil)
 		}
 	}
-	f(matchesUncharged, regexpWork/256, "a{85}", false) // has 256 instructions
-	f(matchesUncharged, (regexpWork+1)/17, strings.Repeat("b", 16), true)
-	f(matchesUncharged, 10_000, "a", false)
+	f(matches, regexpWork/256, "a{85}", false) // has 256 instructions
+	f(matches, (regexpWork+1)/17, strings.Repeat("b", 16), true)
+	f(matches, 10_000, "a", false)
 	f(findAll, 724, "a", false) // 724 * 724 is half of regexpWork
 	f(findAll, 725, "a", true)
 	canceled, cancel := context.WithCancel(t.Context())

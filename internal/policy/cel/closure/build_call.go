@@ -163,8 +163,9 @@ func (fn *function) cost(args []ref.Val, result ref.Val) uint64 {
 		second = calls.Size(args[1])
 	}
 	switch fn.overload {
-	case overloads.StartsWithString, overloads.EndsWithString, overloads.StringToBytes, overloads.BytesToString,
-		overloads.ExtQuoteString, overloads.ExtFormatString:
+	case overloads.StartsWithString, overloads.EndsWithString:
+		return calls.TraversalCost(second)
+	case overloads.StringToBytes, overloads.BytesToString, overloads.ExtQuoteString, overloads.ExtFormatString:
 		return calls.TraversalCost(first)
 	case overloads.InList:
 		return second
@@ -173,7 +174,7 @@ func (fn *function) cost(args []ref.Val, result ref.Val) uint64 {
 		return calls.TraversalCost(min(first, second))
 	case overloads.AddString, overloads.AddBytes:
 		return calls.TraversalCost(first + second)
-	case overloads.MatchesString:
+	case overloads.Matches, overloads.MatchesString:
 		return calls.MatchesCost(first, second)
 	case overloads.ContainsString:
 		return costOfContains(first, second)

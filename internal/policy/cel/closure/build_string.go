@@ -45,9 +45,9 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 	var costs func(x, y uint64) uint64
 	switch b.overload(e) {
 	case overloads.StartsWithString:
-		does, costs = strings.HasPrefix, costOfFirst
+		does, costs = strings.HasPrefix, costOfSecond
 	case overloads.EndsWithString:
-		does, costs = strings.HasSuffix, costOfFirst
+		does, costs = strings.HasSuffix, costOfSecond
 	case overloads.ContainsString:
 		does, costs = strings.Contains, costOfContains
 	case overloads.MatchesString:
@@ -87,8 +87,8 @@ func (b *builder) matchesConstant(literal ref.Val) func(x, _ string) bool {
 	return func(x, _ string) bool { return re.MatchString(x) }
 }
 
-// costOfFirst is the cost of reading the first string.
-func costOfFirst(x, _ uint64) uint64 { return calls.TraversalCost(x) }
+// costOfSecond is the cost of reading the second string.
+func costOfSecond(_, y uint64) uint64 { return calls.TraversalCost(y) }
 
 // costOfContains is the cost of reading the second string at each character of the first.
 func costOfContains(x, y uint64) uint64 { return calls.TraversalCost(x) * calls.TraversalCost(y) }
