@@ -1,5 +1,5 @@
 // Package handlers lists the built-in admission plugins in the order in which they run.
-// The comment of each plugin's package names the source in Kubernetes v1.36.3 that it
+// The comment of each plugin's package names the source in Kubernetes v1.37.2 that it
 // behaves as, or in the last release that had it.
 package handlers
 
@@ -74,13 +74,16 @@ func DefaultOptions() Options {
 // InTree returns the plugins in the order in which they run. The order is that of
 // kube-apiserver (k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go
 // AllOrderedPlugins). A plugin that was removed from Kubernetes has the place that it
-// had in its last release. A plugin that is newer than options.Version, or whose feature gate
+// had in its last release. A plugin that options.Version does not have, or whose feature gate
 // is off there, stays in the table, and is not on by default.
 func InTree(options Options) []admission.Plugin {
 	table := all(options)
 	for i := range table {
 		if first := cmp.Or(table[i].OnSince, table[i].FirstRelease); first != "" {
 			table[i].OnByDefault = table[i].OnByDefault && options.Version.Has(first)
+		}
+		if last := table[i].LastRelease; options.Version.Has(last) && options.Version.String() != last {
+			table[i].OnByDefault = false
 		}
 	}
 	return table

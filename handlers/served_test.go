@@ -29,6 +29,7 @@ var (
 		"scheduling.k8s.io/v1 priorityclasses", "storage.k8s.io/v1 csinodes storageclasses",
 	}
 	servedSince = map[string][]string{
+		"1.37": {"certificates.k8s.io/v1 clustertrustbundles podcertificaterequests"},
 		"1.34": {"resource.k8s.io/v1 deviceclasses resourceclaims resourceslices", "storage.k8s.io/v1 volumeattributesclasses"},
 	}
 )
@@ -107,4 +108,5 @@ func TestServed(t *testing.T) {
 	f("1.34", "ClusterTrustBundleAttest")
 	f("1.35", "ClusterTrustBundleAttest")
 	f("1.36", "PodGroupProtection", "ClusterTrustBundleAttest", "PodGroupWorkloadExists")
+	f("1.37", "PodGroupProtection")
 }

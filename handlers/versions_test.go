@@ -29,6 +29,8 @@ func TestOnByDefault(t *testing.T) {
 	f("NodeDeclaredFeatureValidator", "1.36", true)
 	f("PodResizeValidator", "1.35", false)
 	f("PodResizeValidator", "1.36", true)
+	f("JobValidation", "1.36", true)
+	f("JobValidation", "1.37", false)
 	f("NodeRestriction", "1.36", false)
 	f("Priority", "1.33", true)
 }

@@ -44,10 +44,11 @@ func TestLive(t *testing.T) {
 		want     admission.Outcome
 		requests int32
 	}
+	version := "1.36"
 	f := func(live any, cached []corev1.Namespace, steps ...step) {
 		t.Helper()
 		var asked atomic.Int32
-		chain := admissiontest.LiveChain(t, Plugin(), func(r *http.Request) any {
+		chain := admissiontest.LiveChain(t, admissiontest.Emulating(t, Plugin(), version), func(r *http.Request) any {
 			if r.Method != http.MethodGet || r.URL.Path != "/api/v1/namespaces/shop" {
 				t.Errorf("got a %s of %s", r.Method, r.URL)
 			}
@@ -85,6 +86,10 @@ func TestLive(t *testing.T) {
 	f(status(500, metav1.StatusReasonInternalError), active, deleted, step{create, errored, 1})
 	f(nil, terminating, deleted, step{create, denied, 0}, step{update, allowed, 0})
 	f(nil, active, dry, other, step{create, allowed, 0})
+
+	version = "1.37" // allows all updates
+	f(status(404, metav1.StatusReasonNotFound), nil, step{create, denied, 1}, step{update, allowed, 0})
+	f(status(404, metav1.StatusReasonNotFound), active, deleted, step{create, denied, 1}, step{update, allowed, 0})
 }
 
 // handlerIn returns a handler in a cluster that has the objects.
@@ -131,7 +136,6 @@ func TestWait(t *testing.T) {
 		})
 	}
 	f(0, 0, create, shop(corev1.NamespaceActive))
-	f(0, 0, update)
 	f(missingWait, 0, create)
 	f(missingWait, time.Second, create)
 	f(missingWait, 2*missingWait, create)

@@ -94,11 +94,22 @@ type claimStatus struct {
 	AllocatedResourceStatuses        map[corev1.ResourceName]corev1.ClaimResourceStatus
 	CurrentVolumeAttributesClassName *string
 	ModifyVolumeStatus               *modifyVolumeStatus
+	HealthStatus                     *healthStatus // since v1.37
 }
 
 type modifyVolumeStatus struct {
 	TargetVolumeAttributesClassName string
 	Status                          corev1.PersistentVolumeClaimModifyVolumeStatus
+}
+
+type healthStatus struct {
+	HealthConditions   []healthCondition
+	LastTransitionTime metav1.Time
+}
+
+type healthCondition struct {
+	Status          corev1.VolumeHealthStatusType
+	Reason, Message string
 }
 
 func shownClaim(c *corev1.PersistentVolumeClaim) *claim {
@@ -123,6 +134,12 @@ func shownClaim(c *corev1.PersistentVolumeClaim) *claim {
 	}
 	if modify := status.ModifyVolumeStatus; modify != nil {
 		shown.Status.ModifyVolumeStatus = &modifyVolumeStatus{modify.TargetVolumeAttributesClassName, modify.Status}
+	}
+	if health := status.HealthStatus; health != nil {
+		shown.Status.HealthStatus = &healthStatus{LastTransitionTime: health.LastTransitionTime}
+		for _, c := range health.HealthConditions {
+			shown.Status.HealthStatus.HealthConditions = append(shown.Status.HealthStatus.HealthConditions, healthCondition(c))
+		}
 	}
 	return shown
 }

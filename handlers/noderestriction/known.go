@@ -27,7 +27,7 @@ type knownPod struct {
 type knownPodSpec struct {
 	NodeName           string          `json:"nodeName,omitempty"`
 	ServiceAccountName string          `json:"serviceAccountName,omitempty"`
-	Volumes            []corev1.Volume `json:"volumes,omitempty"` // those by which the pod gets tokens
+	Volumes            []corev1.Volume `json:"volumes,omitempty"` // those by which the pod gets tokens or certificates
 }
 
 var knownPods = cluster.Define(cluster.Definition{
@@ -138,13 +138,15 @@ var migrated = csitranslation.New()
 
 // plainVolumes are the cached volumes of nearly every pod, which share them: the token that
 // the admission plugin ServiceAccount adds.
-var plainVolumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: projectedTokens("")}}}
+var plainVolumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+	Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{projectedToken("")}},
+}}}
 
 // madeClaim replaces every template of a claim.
 var madeClaim = &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}
 
-// trimVolumes returns the volumes by which a pod gets tokens: those that project tokens, and
-// those that a CSI driver mounts.
+// trimVolumes returns the volumes by which a pod gets tokens or certificates: those that project
+// them, and those that a CSI driver mounts.
 func trimVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var trimmed []corev1.Volume
 	for i := range volumes {
@@ -159,7 +161,7 @@ func trimVolumes(volumes []corev1.Volume) []corev1.Volume {
 }
 
 func trimSource(volume *corev1.Volume) (trimmed corev1.VolumeSource) {
-	tokens := trimTokens(volume.Projected)
+	projected := trimProjected(volume.Projected)
 	switch {
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		trimmed.Ephemeral = madeClaim
@@ -170,31 +172,33 @@ func trimSource(volume *corev1.Volume) (trimmed corev1.VolumeSource) {
 	case migrated.IsInlineMigratable(volume):
 		trimmed = volume.VolumeSource
 	}
-	trimmed.Projected = tokens
+	trimmed.Projected = projected
 	return trimmed
 }
 
-// trimTokens returns a volume with only the audiences of its tokens; nil if it has none.
-func trimTokens(projected *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
+// trimProjected returns a volume with only the audiences of its tokens and the signers of its
+// certificates; nil if it has none.
+func trimProjected(projected *corev1.ProjectedVolumeSource) *corev1.ProjectedVolumeSource {
 	if projected == nil {
 		return nil
 	}
-	var audiences []string
+	var sources []corev1.VolumeProjection
 	for _, source := range projected.Sources {
 		if source.ServiceAccountToken != nil {
-			audiences = append(audiences, source.ServiceAccountToken.Audience)
+			sources = append(sources, projectedToken(source.ServiceAccountToken.Audience))
+		}
+		if source.PodCertificate != nil {
+			sources = append(sources, corev1.VolumeProjection{
+				PodCertificate: &corev1.PodCertificateProjection{SignerName: source.PodCertificate.SignerName},
+			})
 		}
 	}
-	if audiences == nil {
+	if sources == nil {
 		return nil
 	}
-	return projectedTokens(audiences...)
+	return &corev1.ProjectedVolumeSource{Sources: slices.Clone(sources)} // without unused capacity
 }
 
-func projectedTokens(audiences ...string) *corev1.ProjectedVolumeSource {
-	trimmed := &corev1.ProjectedVolumeSource{Sources: make([]corev1.VolumeProjection, len(audiences))}
-	for i, audience := range audiences {
-		trimmed.Sources[i].ServiceAccountToken = &corev1.ServiceAccountTokenProjection{Audience: audience}
-	}
-	return trimmed
+func projectedToken(audience string) corev1.VolumeProjection {
+	return corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: audience}}
 }

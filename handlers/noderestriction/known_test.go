@@ -57,10 +57,26 @@ func TestTrimVolumes(t *testing.T) {
 	plain := append(volume(projected(config, token(""))), volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})...)
 	f(plain, plainVolumes)
 	csi := volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})
+	certificate := func(seconds int32) corev1.VolumeProjection {
+		return corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{
+			SignerName: "example.com/s", MaxExpirationSeconds: &seconds,
+		}}
+	}
+	f(volume(projected(config, certificate(86400))), volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s"}}},
+	}}))
 	f(append(volume(projected(token(""))), csi...), append(volume(corev1.VolumeSource{Projected: projectedTokens("")}), csi...))
 	if got := trimVolumes(plain); &got[0] != &plainVolumes[0] {
 		t.Error("got volumes of its own, want those that all pods share")
 	}
+}
+
+func projectedTokens(audiences ...string) *corev1.ProjectedVolumeSource {
+	volume := new(corev1.ProjectedVolumeSource)
+	for _, audience := range audiences {
+		volume.Sources = append(volume.Sources, projectedToken(audience))
+	}
+	return volume
 }
 
 // wirePod returns a pod as a Deployment creates it, with the volume that the admission

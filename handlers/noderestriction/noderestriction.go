@@ -154,7 +154,7 @@ func (p *plugin) check(ctx context.Context, r *request) error {
 	case "serviceaccounts":
 		return p.checkToken(ctx, r)
 	case "podcertificaterequests":
-		return p.checkPodCertificate(r)
+		return p.checkPodCertificate(ctx, r)
 	case "leases":
 		return checkLease(r)
 	case "csinodes":

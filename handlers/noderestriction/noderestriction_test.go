@@ -36,6 +36,12 @@ func objects() []runtime.Object {
 func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.SubjectAccessReview),
 	objects ...runtime.Object) *admission.Chain {
 	t.Helper()
+	return chainOf(t, Plugin(), authorize, objects...)
+}
+
+func chainOf(t *testing.T, plugin admission.Plugin, authorize func(context.Context, *authorizationv1.SubjectAccessReview),
+	objects ...runtime.Object) *admission.Chain {
+	t.Helper()
 	state, err := cluster.New(cluster.Options{Objects: objects, Authorize: authorize, Kinds: cluster.KindsOf(Plugin().Needs...)})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +49,7 @@ func chainWith(t *testing.T, authorize func(context.Context, *authorizationv1.Su
 	if err := state.Follow(t.Context(), Plugin().Needs...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := admission.NewChain([]admission.Plugin{Plugin()}, map[string]admission.Enabled{Plugin().Name: {}}, state, nil)
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{Plugin().Name: {}}, state, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,12 +146,56 @@ func mirror(spec string) []byte {
 		spec + `}}`)
 }
 
+// TestSince137 has a node change a pod's status, request a certificate of a signer that the pod does not name, and
+// a token of an audience that it does not name (plugin/pkg/admission/noderestriction/admission.go of v1.36.3 and v1.37.2).
+func TestSince137(t *testing.T) {
+	state := append(objects(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u3"},
+			Spec: corev1.PodSpec{NodeName: "n1", ServiceAccountName: "db"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u4"}})
+	f := func(body []byte, status authorizationv1.SubjectAccessReviewStatus, before137, since137 string) {
+		t.Helper()
+		for version, want := range map[string]string{"1.36": before137, "1.37": since137} {
+			chain := chainOf(t, admissiontest.Emulating(t, Plugin(), version),
+				func(_ context.Context, review *authorizationv1.SubjectAccessReview) { review.Status = status }, state...)
+			if want == "" {
+				admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
+			} else if got := message(t, chain, body); !strings.Contains(got, want) {
+				t.Errorf("%s in %s: got %s, want %q", body, version, got, want)
+			}
+		}
+	}
+	no := authorizationv1.SubjectAccessReviewStatus{}
+	broken := authorizationv1.SubjectAccessReviewStatus{EvaluationError: "no role"}
+	f(token("vault", boundToWeb), no,
+		`audience \"vault\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`,
+		`: system:node:n1 is not authorized to request tokens for audience \"vault\"`)
+	f(token("vault", boundToWeb), broken,
+		`audience \"vault\" not found in pod spec volume, error authorizing system:node:n1 to request tokens for this audience: no role`,
+		`: error authorizing system:node:n1 to request tokens for audience \"vault\": no role`)
+
+	certificate := body(`"operation":"CREATE",` +
+		`"resource":{"group":"certificates.k8s.io","version":"v1","resource":"podcertificaterequests"},` +
+		`"object":{"spec":{"nodeName":"n1","nodeUID":"u1","podName":"db","podUID":"u3","serviceAccountName":"db",` +
+		`"serviceAccountUID":"u4","signerName":"example.com/s"}}`)
+	f(certificate, no, "", `: pod \"shop/db\" does not mount a podCertificate projected volume for signer \"example.com/s\"`)
+	f(certificate, broken, "", `: error authorizing system:node:n1 to request podcertificaterequests for signer \"example.com/s\": no role`)
+	f(certificate, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, "", "")
+
+	status := func(statuses string) []byte {
+		return body(pods + `"operation":"UPDATE","subResource":"status","oldObject":{"spec":{"nodeName":"n1"}},"object":{"status":` +
+			`{"nodeAllocatableResourceClaimStatuses":` + statuses + `}}`)
+	}
+	f(status(`[{"resourceClaimName":"c"}]`), no, "", "cannot update node allocatable resource claim statuses")
+	f(status(`[]`), no, "", "")
+}
+
 // TestVersions has a node create mirror pods and change a pod's status. Kubernetes v1.33 has fewer checks than
 // later releases (plugin/pkg/admission/noderestriction/admission.go of v1.33.13 and v1.34.4).
 func TestVersions(t *testing.T) {
 	f := func(body []byte, before134, since134 string) {
 		t.Helper()
-		for version, want := range map[string]string{"1.33": before134, "1.34": since134, "1.36": since134} {
+		for version, want := range map[string]string{"1.33": before134, "1.34": since134, "1.37": since134} {
 			chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), version), "", objects()...)
 			if want == "" {
 				admissiontest.CheckOutcome(t, chain, admission.Mutate, admission.OutcomeAllowed, body)
@@ -301,9 +351,9 @@ func TestAuthorizer(t *testing.T) {
 	}
 	f(admission.OutcomeAllowed, "", &authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "matters to nobody"})
 	f(admission.OutcomeDenied,
-		`audience \"vault\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`,
+		`system:node:n1 is not authorized to request tokens for audience \"vault\"`,
 		&authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "matters to nobody"})
-	f(admission.OutcomeDenied, `error authorizing system:node:n1 to request tokens for this audience: no role`,
+	f(admission.OutcomeDenied, `error authorizing system:node:n1 to request tokens for audience \"vault\": no role`,
 		&authorizationv1.SubjectAccessReviewStatus{EvaluationError: "no role"})
 	f(admission.OutcomeErrored, "", nil)
 

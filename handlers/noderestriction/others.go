@@ -1,11 +1,13 @@
 package noderestriction
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +84,7 @@ func parseCertificateRequest(text []byte) (*x509.CertificateRequest, error) {
 // checkPodCertificate lets a kubelet request certificates for the pods that it runs. In-tree
 // denies all requests while the feature gate PodCertificateRequest is off, but then the API
 // server does not serve the resource.
-func (p *plugin) checkPodCertificate(r *request) error {
+func (p *plugin) checkPodCertificate(ctx context.Context, r *request) error {
 	if operation := r.Operation(); operation != codec.Create {
 		return r.forbidden("unexpected operation %v", operation)
 	}
@@ -93,10 +95,52 @@ func (p *plugin) checkPodCertificate(r *request) error {
 	if err := p.checkNodeOf(r, spec); err != nil {
 		return err
 	}
-	if err := p.checkPodOf(r, spec); err != nil {
+	pod, err := p.checkPodOf(r, spec)
+	if err != nil {
 		return err
 	}
-	return p.checkAccountOf(r, spec)
+	if err := p.checkAccountOf(r, spec); err != nil {
+		return err
+	}
+	if !p.version.AtLeast(1, 37) { // which has the feature gate on by default
+		return nil
+	}
+	return p.checkSigner(ctx, r, spec, pod)
+}
+
+// checkSigner allows a certificate of a signer that a volume of the pod names, or for which the
+// cluster's authorizer lets the node ask (upstream's validateNodePodCertificateSigner).
+func (p *plugin) checkSigner(ctx context.Context, r *request, spec codec.Value, pod *knownPod) error {
+	signer := spec.Get("signerName").String()
+	if projectsCertificate(pod, signer) {
+		return nil
+	}
+	// RBAC cannot handle resources with slashes.
+	status, err := p.review(ctx, r, "request-serviceaccounts-podcertificate-signer", strings.ReplaceAll(signer, "/", ":"),
+		spec.Get("serviceAccountName").String())
+	switch {
+	case err != nil || status.Allowed:
+		return err
+	case status.EvaluationError != "":
+		return r.forbidden("error authorizing %s to request podcertificaterequests for signer %q: %s",
+			r.Username(), signer, status.EvaluationError)
+	}
+	return r.forbidden("pod %q does not mount a podCertificate projected volume for signer %q", r.named(spec, "podName"), signer)
+}
+
+func projectsCertificate(pod *knownPod, signer string) bool {
+	for i := range pod.Spec.Volumes {
+		projected := pod.Spec.Volumes[i].Projected
+		if projected == nil {
+			continue
+		}
+		for _, source := range projected.Sources {
+			if source.PodCertificate != nil && source.PodCertificate.SignerName == signer {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // In the functions below, an undecided error is not a denial: the request may be valid, and
@@ -118,26 +162,26 @@ func (p *plugin) checkNodeOf(r *request, spec codec.Value) error {
 	return nil
 }
 
-func (p *plugin) checkPodOf(r *request, spec codec.Value) error {
+func (p *plugin) checkPodOf(r *request, spec codec.Value) (*knownPod, error) {
 	name := r.named(spec, "podName")
 	pod, err := p.getPod(r.Namespace(), spec.Get("podName").String())
 	if err != nil {
-		return undecided("while retrieving pod %q named in the PodCertificateRequest: %v", name, err)
+		return nil, undecided("while retrieving pod %q named in the PodCertificateRequest: %v", name, err)
 	}
 	if uid := spec.Get("podUID").String(); uid != string(pod.UID) {
-		return undecided("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod %q", name, uid, pod.UID)
+		return nil, undecided("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod %q", name, uid, pod.UID)
 	}
 	if pod.Spec.NodeName != r.node {
-		return r.forbidden("pod %q is not running on node %q named in the PodCertificateRequest", name, r.node)
+		return nil, r.forbidden("pod %q is not running on node %q named in the PodCertificateRequest", name, r.node)
 	}
 	if _, isMirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; isMirror {
-		return r.forbidden("pod %q is a mirror pod", name)
+		return nil, r.forbidden("pod %q is a mirror pod", name)
 	}
 	if account := spec.Get("serviceAccountName").String(); account != pod.Spec.ServiceAccountName {
-		return r.forbidden("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)",
+		return nil, r.forbidden("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)",
 			name, account, pod.Spec.ServiceAccountName)
 	}
-	return nil
+	return pod, nil
 }
 
 func (p *plugin) checkAccountOf(r *request, spec codec.Value) error {

@@ -106,7 +106,7 @@ func (p *plugin) checkPodStatus(r *request) error {
 	} else if !same {
 		return r.forbidden("node %q cannot update resource claim statues", r.node)
 	}
-	// Kubernetes v1.33 has no such check (k8s.io/kubernetes plugin/pkg/admission/noderestriction/admission.go
+	// Older releases have fewer checks (k8s.io/kubernetes plugin/pkg/admission/noderestriction/admission.go
 	// admitPodStatus).
 	if !p.version.AtLeast(1, 34) {
 		return nil
@@ -115,6 +115,14 @@ func (p *plugin) checkPodStatus(r *request) error {
 		return err
 	} else if !same {
 		return r.forbidden("node %q cannot update extended resource claim status", r.node)
+	}
+	if !p.version.AtLeast(1, 37) {
+		return nil
+	}
+	if same, err := isSame[[]corev1.NodeAllocatableResourceClaimStatus](r, "status", "nodeAllocatableResourceClaimStatuses"); err != nil {
+		return err
+	} else if !same {
+		return r.forbidden("node %q cannot update node allocatable resource claim statuses", r.node)
 	}
 	return nil
 }

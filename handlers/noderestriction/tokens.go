@@ -56,30 +56,40 @@ func (p *plugin) checkAudience(ctx context.Context, r *request, pod *knownPod) e
 	if asked {
 		return nil
 	}
-	status, err := p.review(ctx, r, audience)
-	switch {
-	case err != nil:
-		return &failureError{err}
-	case status.Allowed:
-		return nil
-	case status.EvaluationError != "":
-		return r.forbidden("audience %q not found in pod spec volume, error authorizing %s to request tokens for this audience: %s",
-			audience, r.Username(), status.EvaluationError)
+	status, err := p.review(ctx, r, "request-serviceaccounts-token-audience", audience, r.Name())
+	if err != nil || status.Allowed {
+		return err
 	}
-	return r.forbidden("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience",
-		audience, r.Username())
+	if !p.version.AtLeast(1, 37) { // which changed the texts
+		if status.EvaluationError != "" {
+			return r.forbidden("audience %q not found in pod spec volume, error authorizing %s to request tokens for this audience: %s",
+				audience, r.Username(), status.EvaluationError)
+		}
+		return r.forbidden("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience",
+			audience, r.Username())
+	}
+	if status.EvaluationError != "" {
+		return r.forbidden("error authorizing %s to request tokens for audience %q: %s", r.Username(), audience, status.EvaluationError)
+	}
+	return r.forbidden("%s is not authorized to request tokens for audience %q", r.Username(), audience)
 }
 
-// review asks the API server whether the node may request tokens for an audience. As
+// review asks the API server whether the node may do something with a service account. As
 // in-tree, it does not cache the answer.
-func (p *plugin) review(ctx context.Context, r *request, audience string) (status authorizationv1.SubjectAccessReviewStatus, err error) {
+func (p *plugin) review(
+	ctx context.Context, r *request, verb, resource, account string,
+) (status authorizationv1.SubjectAccessReviewStatus, err error) {
+	requested := r.Resource()
 	spec, err := accessreview.Spec(r.Review, &authorizationv1.ResourceAttributes{
-		Namespace: r.Namespace(), Verb: "request-serviceaccounts-token-audience", Version: "v1", Resource: audience, Name: r.Name(),
+		Namespace: r.Namespace(), Verb: verb, Group: requested.Group, Version: requested.Version, Resource: resource, Name: account,
 	})
 	if err != nil {
-		return status, err
+		return status, &failureError{err}
 	}
-	return p.access.ReviewUncached(ctx, spec)
+	if status, err = p.access.ReviewUncached(ctx, spec); err != nil {
+		return status, &failureError{err}
+	}
+	return status, nil
 }
 
 // asksFor reports whether a volume of the pod, or the volume's CSI driver, requests tokens

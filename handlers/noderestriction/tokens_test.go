@@ -72,7 +72,7 @@ func TestVolumes(t *testing.T) {
 			t.Errorf("%v: got %s, want %s", sources, got, want)
 		}
 	}
-	const no = `audience \"vault\" not found in pod spec volume`
+	const no = `is not authorized to request tokens for audience \"vault\"`
 	hostPath := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
 	claim := func(name string) corev1.VolumeSource {
 		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
@@ -86,11 +86,11 @@ func TestVolumes(t *testing.T) {
 		{ConfigMap: &corev1.ConfigMapProjection{}}, {ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault"}},
 	}}}
 	f("vault", passed, hostPath, projected)
-	f("else", `audience \"else\" not found`, projected)
-	f("", `audience \"\" not found`, projected)
+	f("else", `to request tokens for audience \"else\"`, projected)
+	f("", `to request tokens for audience \"\"`, projected)
 
 	f("vault", passed, hostPath, driver("csi.example.com"))
-	f("else", `audience \"else\" not found`, driver("csi.example.com"))
+	f("else", `to request tokens for audience \"else\"`, driver("csi.example.com"))
 	f("vault", `error validating audience \"vault\": csidriver.storage.k8s.io \"unknown\" not found`, driver("unknown"))
 	f("vault", passed, driver("unknown"), driver("csi.example.com")) // one that requests the audience is enough
 

@@ -11,12 +11,12 @@ import (
 	"context"
 	"fmt"
 
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/schedulingv1alpha2"
 )
 
 // Plugin returns the plugin, for the table of package handlers.
@@ -28,6 +28,7 @@ func Plugin() admission.Plugin {
 		Validates:    true,
 		OnByDefault:  true,
 		FirstRelease: "1.36",
+		LastRelease:  "1.36",
 		Needs:        []cluster.Need{cluster.Workloads.Watched()},
 		New: func(setup admission.Setup) (admission.Handler, error) {
 			p := &plugin{workloads: cluster.Workloads.In(setup.Cluster)}

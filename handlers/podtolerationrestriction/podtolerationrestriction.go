@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -157,7 +158,7 @@ func isBestEffort(object *codec.Object) bool {
 		return class == string(corev1.PodQOSBestEffort)
 	}
 	spec := object.Get("spec")
-	if own := spec.Get("resources"); own.Kind() == codec.KindObject {
+	if own := spec.Get("resources"); own.IsSet() && isPodLevel(own) {
 		return !asks(own)
 	}
 	for _, list := range [...]string{"containers", "initContainers"} { // ephemeral containers have no resources
@@ -170,12 +171,25 @@ func isBestEffort(object *codec.Object) bool {
 	return true
 }
 
+// isPodLevel reports whether the resources of a pod count instead of those of its containers
+// (k8s.io/component-helpers resource IsPodLevelResourcesSet).
+func isPodLevel(resources codec.Value) bool {
+	for _, list := range [...]string{"requests", "limits"} {
+		for name := range resources.Get(list).Members() {
+			if resourcehelper.IsSupportedPodLevelResource(corev1.ResourceName(name)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // asks reports whether resources has an amount of CPU or memory.
 func asks(resources codec.Value) bool {
 	for _, list := range [...]string{"requests", "limits"} {
 		amounts := resources.Get(list)
 		for _, name := range [...]string{"cpu", "memory"} {
-			if q, err := quantity.Parse(amounts.Get(name)); err == nil && q.Sign() > 0 {
+			if q, err := quantity.Parse(amounts.Get(name)); err == nil && !q.IsZero() {
 				return true
 			}
 		}

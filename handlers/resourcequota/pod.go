@@ -147,7 +147,7 @@ func isBestEffort(p *corev1.Pod) bool {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass == corev1.PodQOSBestEffort
 	}
-	if p.Spec.Resources != nil {
+	if resourcehelper.IsPodLevelResourcesSet(p) {
 		return !asksFor(p.Spec.Resources)
 	}
 	asks := func(c corev1.Container) bool { return asksFor(&c.Resources) }
@@ -159,7 +159,7 @@ func isBestEffort(p *corev1.Pod) bool {
 func asksFor(r *corev1.ResourceRequirements) bool {
 	for _, list := range [...]corev1.ResourceList{r.Requests, r.Limits} {
 		for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			if quantity, ok := list[name]; ok && quantity.Sign() > 0 {
+			if quantity, ok := list[name]; ok && !quantity.IsZero() {
 				return true
 			}
 		}
@@ -173,10 +173,13 @@ func podUsage(p *corev1.Pod) corev1.ResourceList {
 	if hasEnded(p) {
 		return used
 	}
-	// The defaults of the feature gates in v1.36.
-	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
-	if len(p.Spec.InitContainers) > initContainersFew {
-		p = withOneInitContainer(p, options)
+	// The feature gates have the defaults of v1.37. A status that says nothing about resources changes
+	// nothing, and without it resourcehelper makes one sum instead of three.
+	options := resourcehelper.PodResourcesOptions{
+		UseStatusResources: len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses)+len(p.Status.Conditions) > 0,
+	}
+	if len(p.Spec.Containers)+len(p.Spec.InitContainers) > containersFew {
+		p = merged(p)
 	}
 	return add(used, computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options)))
 }

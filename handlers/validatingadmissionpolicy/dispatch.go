@@ -22,6 +22,9 @@ type dispatch struct {
 	collected annotations // of the current policy
 	last      evaluation
 
+	failures    []validationFailure // for the audit annotation
+	failuresMax int                 // their maximum number
+
 	denied string // the message of the first denial, "" for none
 	reason metav1.StatusReason
 }
@@ -120,7 +123,11 @@ func (d *dispatch) act(p *boundPolicy, b *policy.Binding, i int, found *decision
 		case admissionregistrationv1.Deny:
 			d.deny(p, b, found)
 		case admissionregistrationv1.Audit:
-			d.audit(p, b, i, found)
+			if len(d.failures) < d.failuresMax {
+				d.failures = append(d.failures, validationFailure{
+					Message: found.message, Policy: p.Name, Binding: b.Name, ExpressionIndex: i, ValidationActions: b.Actions,
+				})
+			}
 		case admissionregistrationv1.Warn:
 			d.Response.Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", p.Name, b.Name, found.message))
 		}
@@ -142,6 +149,11 @@ func (d *dispatch) deny(p *boundPolicy, b *policy.Binding, found *decision) {
 
 // result returns the result after all policies were evaluated.
 func (d *dispatch) result() admission.Result {
+	if len(d.failures) > 0 {
+		if value, err := json.Marshal(d.failures); err == nil { // always: they have only strings and numbers
+			_ = d.Response.Annotate(validationFailureKey, string(value)) // the key is valid
+		}
+	}
 	if d.denied == "" {
 		return admission.Allowed()
 	}
@@ -167,6 +179,10 @@ var codes = map[metav1.StatusReason]int32{
 // name of the webhook and a slash before the keys of a webhook.
 const validationFailureKey = "validation_failure"
 
+// failuresMax is the maximum number of violations in its value (upstream's maxValidationFailures).
+// Before v1.37, the value has only the first one.
+const failuresMax = 50
+
 // validationFailure is an element of its value.
 type validationFailure struct {
 	Message           string                                     `json:"message"`
@@ -174,16 +190,6 @@ type validationFailure struct {
 	Binding           string                                     `json:"binding"`
 	ExpressionIndex   int                                        `json:"expressionIndex"`
 	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
-}
-
-// audit adds an audit annotation for the first violation, as upstream.
-func (d *dispatch) audit(p *boundPolicy, b *policy.Binding, i int, found *decision) {
-	value, err := json.Marshal([]validationFailure{{
-		Message: found.message, Policy: p.Name, Binding: b.Name, ExpressionIndex: i, ValidationActions: b.Actions,
-	}})
-	if err == nil { // always: it has only strings and a number
-		_ = d.Response.Annotate(validationFailureKey, string(value)) // the key is valid
-	}
 }
 
 // annotations are the values of a policy's audit annotations for all bindings, in the order

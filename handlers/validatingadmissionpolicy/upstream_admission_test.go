@@ -206,6 +206,31 @@ func TestActionsUpstream(t *testing.T) {
 	f(false, false, true, "Deny")
 }
 
+// TestFailures has several violations in the audit annotation since v1.37, at most 50, and the first one before
+// (k8s.io/apiserver pkg/admission/plugin/policy/validating/dispatcher.go).
+func TestFailures(t *testing.T) {
+	bindings := make(map[string]string)
+	for i := range 26 {
+		bindings[fmt.Sprintf("b%02d", i)] = `"validationActions":["Audit"]`
+	}
+	for version, want := range map[string]int{"1.36": 1, "1.37": failuresMax} {
+		v, _, err := admission.ParseVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy := documents{
+			policy:   `{` + everything + `,"validations":[{"expression":"false","message":"one"},{"expression":"false","message":"two"}]}`,
+			bindings: bindings, version: v,
+		}
+		var got []validationFailure
+		text := ask(t, policy.chain(t), requestIn("ns")).AuditAnnotations[validationFailureKey]
+		if err := json.Unmarshal([]byte(text), &got); err != nil || len(got) != want || got[0].Binding != "b00" ||
+			got[want-1].ExpressionIndex != (want-1)%2 {
+			t.Errorf("%s: got %d failures, %v, %.300s, want %d", version, len(got), err, text, want)
+		}
+	}
+}
+
 // TestAuditAnnotationsOfBindings has the case TestAuditAnnotations of admission_test.go:
 // three bindings, of which two give the same value, and an annotation with an error.
 func TestAuditAnnotationsOfBindings(t *testing.T) {

@@ -22,6 +22,7 @@ type documents struct {
 	policy   string
 	bindings map[string]string // specs by name, without policyName; plain if nil
 	params   []admission.ParamKind
+	version  admission.Version
 }
 
 const denying = `"validationActions":["Deny"]`
@@ -30,7 +31,7 @@ const denying = `"validationActions":["Deny"]`
 func (d documents) chain(t testing.TB) *admission.Chain {
 	t.Helper()
 	state, err := cluster.New(cluster.Options{Embedded: true})
-	plugin := Plugin()
+	plugin := admissiontest.Emulating(t, Plugin(), d.version.String())
 	if err == nil {
 		err = state.Follow(t.Context(), plugin.Needs...)
 	}

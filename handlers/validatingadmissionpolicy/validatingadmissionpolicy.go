@@ -37,7 +37,10 @@ func Plugin() admission.Plugin {
 
 type source = policy.Source[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, *validator]
 
-type plugin struct{ *source }
+type plugin struct {
+	*source
+	failuresMax int // see dispatch
+}
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
 	source, err := policy.NewSource(policy.ValidatingKind, setup, func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (*validator, error) {
@@ -47,13 +50,18 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 		return admission.Handler{}, err
 	}
 	handler := source.Handler()
-	handler.Validate = plugin{source}.validate
+	p := plugin{source, failuresMax}
+	if !setup.Version.AtLeast(1, 37) {
+		p.failuresMax = 1
+	}
+	handler.Validate = p.validate
 	return handler, nil
 }
 
 func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
 	d := dispatches.Get().(*dispatch)
 	defer d.release()
+	d.failuresMax = p.failuresMax
 	policies, result := p.Begin(ctx, &d.Dispatch, review)
 	if policies == nil {
 		return result

@@ -206,6 +206,28 @@ func TestRequestFields(t *testing.T) {
 
 // TestExempt has resources that configure webhooks and policies: no webhook is called for
 // them.
+// TestExemptSince calls webhooks for reviews that are not stored until 1.36 (k8s.io/apiserver pkg/admission/plugin/
+// webhook/generic/webhook.go isExcludedFromAllHooks).
+func TestExemptSince(t *testing.T) {
+	called := false
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		called = true
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	for version, want := range map[string]bool{"1.36": true, "1.37": false} {
+		b.version = version
+		chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+		for _, resource := range []string{"authentication.k8s.io/v1/tokenreviews", "authorization.k8s.io/v1/subjectaccessreviews"} {
+			called = false
+			r := ask(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"metadata":{"name":"n"}}`))
+			if r.message != "" || called != want {
+				t.Errorf("%s in %s: got called %v, %s, want called %v", resource, version, called, r.message, want)
+			}
+		}
+	}
+}
+
 func TestExempt(t *testing.T) {
 	called := false
 	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {

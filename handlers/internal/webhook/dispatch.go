@@ -50,7 +50,7 @@ func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, ad
 	if resource.Group == cluster.WebhookGroup {
 		return nil, s.check(review)
 	}
-	if isExempt(resource) {
+	if isExempt(resource) || s.version.AtLeast(1, 37) && policy.IsVirtual(resource) {
 		return nil, admission.Allowed()
 	}
 	webhooks, err := s.webhooks(ctx)

@@ -39,6 +39,8 @@ type backend struct {
 	t *testing.T
 	// series are the metrics of the last chain with its webhooks.
 	series *metrics.Set
+	// version is the release that the next chain emulates, the newest one if it is empty.
+	version string
 }
 
 func newBackend(t *testing.T, serve http.HandlerFunc) *backend {
@@ -113,6 +115,9 @@ func (b *backend) chainWith(phase admission.Phase, config string, kubeconfig []b
 		b.webhooks(hooks...))
 	b.series = metrics.NewSet()
 	plugin = admissiontest.Hurried(plugin)
+	if b.version != "" {
+		plugin = admissiontest.Emulating(b.t, plugin, b.version)
+	}
 	chain, err := tryChain(b.t, cluster.Options{Metrics: b.series}, &plugin, admission.Enabled{
 		Config: []byte(config), Kubeconfig: kubeconfig, Manifests: []admission.File{{Name: "a.yaml", Content: document}},
 	})

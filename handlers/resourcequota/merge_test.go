@@ -11,8 +11,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// TestInitContainers compares the usage of Pods with that of resourcehelper.
-func TestInitContainers(t *testing.T) {
+// TestMerged compares the usage of Pods with that of resourcehelper.
+func TestMerged(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	negative := false // no API server allows these: the sum is right then, but may have another format
 	list := func() corev1.ResourceList {
@@ -61,7 +61,15 @@ func TestInitContainers(t *testing.T) {
 		if r.IntN(3) == 0 {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
 		}
-		flat := withOneInitContainer(p.DeepCopy(), options)
+		if i%5 == 0 {
+			p.Status = corev1.PodStatus{}
+		}
+		always := add(corev1.ResourceList{podCount: count(1)},
+			computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options)))
+		if got := podUsage(p); !apiequality.Semantic.DeepEqual(got, always) {
+			t.Fatalf("%+v\n%+v\ngot usage %s\nwant %s", p.Spec, p.Status, show(got), show(always))
+		}
+		flat := merged(p.DeepCopy())
 		for _, f := range []func(*corev1.Pod,
 			resourcehelper.PodResourcesOptions) corev1.ResourceList{resourcehelper.PodRequests, resourcehelper.PodLimits} {
 			got, want := f(flat, options), f(p, options)
