@@ -7,6 +7,7 @@ import (
 	"bytes"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,7 +82,7 @@ func newRequest(c *Case) (*request, error) {
 	if r.body, err = runtime.Encode(reviewCodec(), review); err != nil {
 		return nil, err
 	}
-	r.object, err = encode(r.versioned.VersionedObject)
+	r.object, err = encode(r.versioned.VersionedObject.Object())
 	return r, err
 }
 
@@ -120,8 +121,14 @@ func internal(object runtime.Object) (runtime.Object, error) {
 		return nil, nil
 	}
 	object = object.DeepCopyObject()
-	if _, ok := object.(*unstructured.Unstructured); ok {
+	switch object := object.(type) {
+	case *unstructured.Unstructured:
 		return object, nil
+	case *corev1.Pod: // an API server's defaults keep the deprecated field equal, before it calls plugins
+		if object.Spec.ServiceAccountName == "" {
+			object.Spec.ServiceAccountName = object.Spec.DeprecatedServiceAccount
+		}
+		object.Spec.DeprecatedServiceAccount = object.Spec.ServiceAccountName
 	}
 	return legacyscheme.Scheme.UnsafeConvertToVersion(object, runtime.InternalGroupVersioner)
 }

@@ -33,7 +33,7 @@ import (
 type standIn struct {
 	url    string
 	mu     sync.Mutex
-	worlds []authorizer.Authorizer
+	worlds []authorizer.UnconditionalAuthorizer
 }
 
 var theStandIn = sync.OnceValue(func() *standIn {
@@ -44,7 +44,7 @@ var theStandIn = sync.OnceValue(func() *standIn {
 
 // kubeconfig writes a kubeconfig for the stand-in as the API server of a world.
 // The caller removes it.
-func (s *standIn) kubeconfig(world authorizer.Authorizer) (file string, err error) {
+func (s *standIn) kubeconfig(world authorizer.UnconditionalAuthorizer) (file string, err error) {
 	s.mu.Lock()
 	s.worlds = append(s.worlds, world)
 	server := fmt.Sprint(s.url, "/", len(s.worlds)-1)
@@ -95,7 +95,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // reviewed answers as an API server does (k8s.io/kubernetes
 // pkg/registry/authorization/subjectaccessreview/rest.go).
-func reviewed(ctx context.Context, who authorizer.Authorizer, body io.Reader) (*authorizationv1.SubjectAccessReview, error) {
+func reviewed(ctx context.Context, who authorizer.UnconditionalAuthorizer, body io.Reader) (*authorizationv1.SubjectAccessReview, error) {
 	content, err := io.ReadAll(body)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func initializersSuite() suite {
 	return suite{
 		name: "Initializers", generate: (*generator).initialized, denies: true, changes: true, background: true,
 		removed: "../.cache/kubernetes-v1.13", commandConfig: initializerConfigurations,
-		authorizer: func(*testing.T) authorizer.Authorizer { return bobInitializes{} },
+		authorizer: func(*testing.T) authorizer.UnconditionalAuthorizer { return bobInitializes{} },
 		variants: []variant{{options: handlers.DefaultOptions(), alike: true, world: func(*generator) oracle.World {
 			return oracle.World{Authorizer: bobInitializes{}}
 		}}},

@@ -7,15 +7,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	podutil "k8s.io/kubernetes/pkg/api/pod"
-	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/kubernetes/pkg/apis/core/validation"
 
 	"github.com/fastadmit/fastadmit/e2e/oracle"
 	"github.com/fastadmit/fastadmit/e2e/tally"
@@ -209,75 +205,6 @@ func TestLimitRangerListed(t *testing.T) {
 		Listed: []string{"sums of quantities whose shortest form has no binary suffix are shown without one"}})
 }
 
-// TestLimitRangerPodLevelListed has a difference that the plugin's README.md lists. An API server
-// sets the defaults of a pod before the in-tree plugin runs, and again after the patch of a webhook.
-// The second time, it derives pod-level requests from the defaults of containers. Validation differs
-// only if these are requests for huge pages. The stored pods are equal, because API servers also set
-// defaults when they read.
-func TestLimitRangerPodLevelListed(t *testing.T) {
-	const refused = "HugePages require cpu or memory"
-	amounts := func(pairs ...string) corev1.ResourceList {
-		list := make(corev1.ResourceList)
-		for i := 0; i < len(pairs); i += 2 {
-			list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-		}
-		return list
-	}
-	limits := &corev1.LimitRange{
-		ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "shop"},
-		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, DefaultRequest: amounts("cpu", "100m"),
-		}}},
-	}
-	legacyscheme.Scheme.Default(limits)
-	s := limitRangerSuite()
-	upstream, ours := s.implementations(t, &s.variants[0], oracle.World{Objects: []runtime.Object{limits}})
-	f := func(podLevel corev1.ResourceList, inTree, here string) {
-		t.Helper()
-		c := podLevelCase(podLevel)
-		if comparison := compare(t, c, upstream, ours); !comparison.Changed {
-			t.Errorf("%v: got no change, want defaults", podLevel)
-		}
-		want, got := mustMutate(t, c, upstream), mustMutate(t, c, ours)
-		if text := invalid(t, want); text == "" != (inTree == "") || !strings.Contains(text, inTree) {
-			t.Errorf("%v: got in-tree's pod invalid %q, want %q", podLevel, text, inTree)
-		}
-		if text := invalid(t, got); text == "" != (here == "") || !strings.Contains(text, here) {
-			t.Errorf("%v: got the pod invalid %q, want %q", podLevel, text, here)
-		}
-		if equality.Semantic.DeepEqual(got, want) {
-			t.Errorf("%v: got the same pod %v before it is stored, want more requests", podLevel, got)
-		}
-		legacyscheme.Scheme.Default(want)
-		if !equality.Semantic.DeepEqual(got, want) {
-			t.Errorf("%v: got stored %v, want %v", podLevel, got, want)
-		}
-	}
-	f(amounts(string(hugePages), "4Mi"), refused, "")
-	f(amounts(string(hugePages), "4Mi", "memory", "1Gi"), "", "")
-	f(amounts("memory", "1Gi"), "", "")
-	f(amounts("storage", "1Gi"), "Unsupported value", "Unsupported value")
-	mustWrite(t, tally.Row{Plugin: s.name, Test: "listed differences, pod level", Cases: 4, Listed: []string{
-		"a pod whose pod-level resources are only huge pages is stored, with the requests of its containers"}})
-}
-
-// podLevelCase creates a valid pod with a container without resources.
-func podLevelCase(limits corev1.ResourceList) *oracle.Case {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "c", Image: "i"}},
-			Resources:  &corev1.ResourceRequirements{Limits: limits},
-		},
-	}
-	pod.SetGroupVersionKind(podKind)
-	legacyscheme.Scheme.Default(pod)
-	return &oracle.Case{
-		Operation: admission.Create, Kind: podKind, Resource: pods, Name: "p", Namespace: "shop", Object: pod,
-		Options: &metav1.CreateOptions{},
-	}
-}
-
 func mustMutate(t *testing.T, c *oracle.Case, by oracle.Implementation) *corev1.Pod {
 	t.Helper()
 	object, err := oracle.Mutated(c, by)
@@ -285,18 +212,4 @@ func mustMutate(t *testing.T, c *oracle.Case, by oracle.Implementation) *corev1.
 		t.Fatal(err)
 	}
 	return object.(*corev1.Pod)
-}
-
-// invalid returns the validation errors of an API server for a new pod; empty if it is valid.
-func invalid(t *testing.T, pod *corev1.Pod) string {
-	t.Helper()
-	var internal core.Pod
-	if err := legacyscheme.Scheme.Convert(pod.DeepCopy(), &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	options := podutil.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
-	if errs := validation.ValidatePodCreate(&internal, options); len(errs) > 0 {
-		return errs.ToAggregate().Error()
-	}
-	return ""
 }

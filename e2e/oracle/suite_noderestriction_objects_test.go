@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,11 +144,12 @@ func (g *generator) storedClaim() *corev1.PersistentVolumeClaim {
 
 // podCertificate requests a certificate, perhaps for a pod of the node.
 func (g *generator) podCertificate() *oracle.Case {
-	w := at("certificates.k8s.io/v1beta1 PodCertificateRequest podcertificaterequests", func() runtime.Object {
+	w := at("certificates.k8s.io/v1 PodCertificateRequest podcertificaterequests", func() runtime.Object {
 		uid := func() types.UID { return pick(g, "u1", "u1", "u1", "u1", g.uid()) }
-		return &certificatesv1beta1.PodCertificateRequest{ObjectMeta: g.metadata(), Spec: certificatesv1beta1.PodCertificateRequestSpec{
+		return &certificatesv1.PodCertificateRequest{ObjectMeta: g.metadata(), Spec: certificatesv1.PodCertificateRequestSpec{
 			NodeName: types.NodeName(g.someNode()), NodeUID: uid(), PodName: g.objectName(), PodUID: uid(),
 			ServiceAccountName: pick(g, "a", "a", g.objectName()), ServiceAccountUID: uid(),
+			SignerName: pick(g, "example.com/s", "example.com/s", "example.com/t", ""),
 		}}
 	})
 	c := g.request(pick(g, admission.Create, admission.Create, admission.Create, admission.Create, admission.Update), w.kind, w.resource)

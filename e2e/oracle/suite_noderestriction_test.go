@@ -129,6 +129,7 @@ func (g *generator) tokenVolume() corev1.Volume {
 		v.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{ConfigMap: &corev1.ConfigMapProjection{}},
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: g.audience(), Path: "token"}},
+			{PodCertificate: &corev1.PodCertificateProjection{SignerName: pick(g, "example.com/s", "example.com/t")}},
 		}}
 	case 1:
 		v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: g.tokenVolumes()}

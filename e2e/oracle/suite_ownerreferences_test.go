@@ -34,7 +34,7 @@ func ownerReferences() suite {
 }
 
 // rbacAuthorizer is the RBAC authorizer of API servers with the roles of the tables.
-func rbacAuthorizer(t *testing.T) authorizer.Authorizer {
+func rbacAuthorizer(t *testing.T) authorizer.UnconditionalAuthorizer {
 	t.Helper()
 	cases, err := tables.Read("../testdata/rbac.yaml")
 	if err != nil {
@@ -51,7 +51,13 @@ func rbacAuthorizer(t *testing.T) authorizer.Authorizer {
 		}
 	}
 	_, static := validation.NewTestRuleResolver(nil, nil, roles, bindings)
-	return union.New(authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), rbac.New(static, static, static, static))
+	both, err := union.New(
+		union.NamedAuthorizer{AuthorizerName: "privileged", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: rbac.New(static, static, static, static)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return both
 }
 
 // chance is a random authorizer that gives the same answer to the same question.

@@ -21,7 +21,7 @@ func podSecurityPolicy() suite {
 		name: "PodSecurityPolicy", generate: (*generator).podOfPolicies, denies: true, changes: true,
 		removed:    "../.cache/kubernetes-v1.24",
 		variants:   []variant{{options: handlers.DefaultOptions(), world: (*generator).podSecurityPolicies}},
-		authorizer: func(*testing.T) authorizer.Authorizer { return authorizer.AuthorizerFunc(mayUse) },
+		authorizer: func(*testing.T) authorizer.UnconditionalAuthorizer { return authorizer.AuthorizerFunc(mayUse) },
 		settle:     keepIgnored,
 	}
 }

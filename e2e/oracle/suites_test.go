@@ -37,7 +37,7 @@ type suite struct {
 	// uses the real clock.
 	background bool
 	// authorizer is the authorizer of the world of the tables; nil for none.
-	authorizer func(t *testing.T) authorizer.Authorizer
+	authorizer func(t *testing.T) authorizer.UnconditionalAuthorizer
 	// settle changes a generated object as an API server does before it calls plugins; nil
 	// for nothing.
 	settle func(*oracle.Case)

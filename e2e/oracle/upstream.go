@@ -31,6 +31,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/authorization"
 	kubeadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
+	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
 	authorizationutil "k8s.io/kubernetes/pkg/registry/authorization/util"
@@ -53,10 +54,10 @@ type World struct {
 	// Authorizer decides about permissions; nil if all users have all permissions. If it is set,
 	// plugins of fastadmit that watch nothing ask a stand-in for an API server, which has none of
 	// the Objects.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 }
 
-func (w *World) authorizer() authorizer.Authorizer {
+func (w *World) authorizer() authorizer.UnconditionalAuthorizer {
 	if w.Authorizer == nil {
 		return authorizerfactory.NewAlwaysAllowAuthorizer()
 	}
@@ -101,9 +102,9 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 		return nil, err
 	}
 	plugin, err := plugins.InitPlugin(name, file, admission.PluginInitializers{
-		initializer.New(client, nil, informers, world.authorizer(), utilfeature.DefaultFeatureGate,
+		initializer.New(client, nil, informers, authorizer.AuthorizerFunc(world.authorizer().Authorize), utilfeature.DefaultFeatureGate,
 			compatibility.DefaultBuildEffectiveVersion(), ctx.Done(), restMapper()),
-		kubeadmission.NewPluginInitializer(quotas, nil),
+		kubeadmission.NewPluginInitializer(quotas, exclusion.Excluded()),
 	})
 	if err != nil {
 		return nil, err
@@ -192,7 +193,7 @@ func (u *upstream) answer(r *request, phase fastadmit.Phase) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	answer.Object, err = encode(versioned.VersionedObject)
+	answer.Object, err = encode(versioned.VersionedObject.Object())
 	return answer, err
 }
 

@@ -196,8 +196,9 @@ func vectorReview(t *testing.T, test *vector) (review []byte) {
 		attributes = webhooktesting.NewAttributeUnstructured(vectorsNamespace, test.AdditionalLabels, test.IsDryRun)
 	}
 	versioned := &admission.VersionedAttributes{
-		Attributes: attributes, VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject(),
-		VersionedKind: attributes.GetKind(),
+		Attributes: attributes, VersionedKind: attributes.GetKind(),
+		VersionedObject:    admission.NewLazyObject(attributes.GetObject()),
+		VersionedOldObject: admission.NewLazyObject(attributes.GetOldObject()),
 	}
 	hook := webhook.NewMutatingWebhookAccessor("x", "x", &admissionregistrationv1.MutatingWebhook{AdmissionReviewVersions: []string{"v1"}})
 	_, asked, _, err := webhookrequest.CreateAdmissionObjects(versioned, &generic.WebhookInvocation{

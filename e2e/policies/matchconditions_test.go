@@ -99,7 +99,8 @@ func compareMatches(t *testing.T, name string, theirs matchconditions.Matcher, c
 	}
 	want := theirs.Match(t.Context(), &admission.VersionedAttributes{
 		Attributes: attributes, VersionedKind: attributes.GetKind(),
-		VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject(),
+		VersionedObject:    admission.NewLazyObject(attributes.GetObject()),
+		VersionedOldObject: admission.NewLazyObject(attributes.GetOldObject()),
 	}, nil, readOnly{})
 	wantText := ""
 	if want.Error != nil {

@@ -47,7 +47,7 @@ type UpstreamMutating struct {
 // NewUpstreamMutating compiles documents, which have the API's defaults, for a cluster with these
 // namespaces. It merges with client-go's schemas, because those in Kubernetes' tests are of an
 // older release.
-func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Authorizer,
+func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.UnconditionalAuthorizer,
 	namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
 	matcher, err := newMatcher(namespaces)
 	if err != nil {

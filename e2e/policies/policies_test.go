@@ -209,7 +209,10 @@ func difference(got, want string) string {
 var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: (?:ref\.Val is )?)` +
 	`(map\[string\]interface \{\}|\[\]interface \{\}|\*types\.base(Map|List)|\*cel\.(object|list)|types\.Null|\\+u003cnil\\+u003e)`)
 
+// keyTypes matches the error for a key that is no string. Kubernetes 1.37 has its own for built-in kinds (docs/versions.md).
+var keyTypes = regexp.MustCompile(`no such key: -?[0-9.]+|unsupported map key type: types\.\w+`)
+
 func normal(a *Answer) string {
 	text, _ := json.Marshal(a)
-	return goTypes.ReplaceAllString(string(text), "$1 GO TYPE")
+	return keyTypes.ReplaceAllString(goTypes.ReplaceAllString(string(text), "$1 GO TYPE"), "NO SUCH KEY")
 }

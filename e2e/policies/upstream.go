@@ -61,7 +61,7 @@ type Upstream struct {
 
 // NewUpstream compiles documents, which have the defaults of the API, for a cluster
 // with these namespaces.
-func NewUpstream(documents *Documents, authorizer authorizer.Authorizer, namespaces ...*corev1.Namespace) (*Upstream, error) {
+func NewUpstream(documents *Documents, authorizer authorizer.UnconditionalAuthorizer, namespaces ...*corev1.Namespace) (*Upstream, error) {
 	matcher, err := newMatcher(namespaces)
 	if err != nil {
 		return nil, err

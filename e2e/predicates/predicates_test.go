@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
@@ -105,7 +106,7 @@ func (r *request) record(object runtime.Object, resource schema.GroupVersionReso
 func (r *request) review() ([]byte, error) {
 	attributes := r.record(r.object, r.resource)
 	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: r.kind,
-		VersionedObject: r.object, VersionedOldObject: r.oldObject}
+		VersionedObject: admission.NewLazyObject(r.object), VersionedOldObject: admission.NewLazyObject(r.oldObject)}
 	review := webhookrequest.CreateV1AdmissionReview("1", versioned,
 		&generic.WebhookInvocation{Kind: r.kind, Resource: r.asResource(), Subresource: r.subresource})
 	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
@@ -164,7 +165,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	webhooks, err := generic.NewWebhook(admission.NewHandler(), nil,
-		func(informers.SharedInformerFactory) generic.Source { return nil },
+		func(informers.SharedInformerFactory, sets.Set[schema.GroupResource]) generic.Source { return nil },
 		func(*webhookutil.ClientManager) generic.Dispatcher { return nil })
 	if err != nil {
 		t.Fatal(err)

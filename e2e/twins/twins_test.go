@@ -52,10 +52,10 @@ type given struct{ namespace, uid string }
 
 // resources makes API servers serve resources that plugins use and that are off by default.
 var resources = map[string]string{
-	"feature-gates": "ClusterTrustBundle=true,PodCertificateRequest=true,GenericWorkload=true,WorkloadWithJob=true," +
+	"feature-gates": "ClusterTrustBundle=true,PodCertificateRequest=true,GenericWorkload=true," +
 		"InPlacePodVerticalScalingInitContainers=true",
-	"runtime-config": "certificates.k8s.io/v1beta1/clustertrustbundles=true,certificates.k8s.io/v1alpha1/clustertrustbundles=true," +
-		"certificates.k8s.io/v1beta1/podcertificaterequests=true,scheduling.k8s.io/v1alpha2=true",
+	"runtime-config": "certificates.k8s.io/v1beta1/clustertrustbundles=true," +
+		"scheduling.k8s.io/v1alpha3=true,scheduling.k8s.io/v1beta1=true",
 }
 
 // configurations are the configurations of plugins, for both sides.
