@@ -398,10 +398,11 @@ func (a *apiServer) newState(o Options) *State {
 	return s
 }
 
-// eventually waits until holds returns true.
+// eventually waits until holds returns true. With the race detector on a busy machine, a list of 36 MB took
+// more than a minute.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}
