@@ -204,17 +204,11 @@ func TestRequestFields(t *testing.T) {
 			`,"operation":"DELETE","userInfo":{},"object":null,"oldObject":{"a":1},"dryRun":false,"options":null`)
 }
 
-// TestExempt has resources that configure webhooks and policies: no webhook is called for
-// them.
 // TestExemptSince calls webhooks for reviews that are not stored until 1.36 (k8s.io/apiserver pkg/admission/plugin/
 // webhook/generic/webhook.go isExcludedFromAllHooks).
 func TestExemptSince(t *testing.T) {
 	called := false
-	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		called = true
-		a, _ := readAsked(t, r)
-		answer(w, a.Request.UID, `"allowed":true`)
-	})
+	b := newAllowing(t, &called)
 	for version, want := range map[string]bool{"1.36": true, "1.37": false} {
 		b.version = version
 		chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
@@ -228,13 +222,11 @@ func TestExemptSince(t *testing.T) {
 	}
 }
 
+// TestExempt has resources that configure webhooks and policies: no webhook is called for
+// them.
 func TestExempt(t *testing.T) {
 	called := false
-	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		called = true
-		a, _ := readAsked(t, r)
-		answer(w, a.Request.UID, `"allowed":true`)
-	})
+	b := newAllowing(t, &called)
 	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
 	for resource, want := range map[string]bool{
 		"admissionregistration.k8s.io/v1/mutatingadmissionpolicies":         false,

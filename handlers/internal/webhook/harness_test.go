@@ -43,6 +43,16 @@ type backend struct {
 	version string
 }
 
+// newAllowing returns a backend that allows everything, and sets called when it is asked.
+func newAllowing(t *testing.T, called *bool) *backend {
+	t.Helper()
+	return newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		*called = true
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+}
+
 func newBackend(t *testing.T, serve http.HandlerFunc) *backend {
 	t.Helper()
 	server := httptest.NewUnstartedServer(serve)

@@ -146,11 +146,7 @@ func TestDeadlineOfReview(t *testing.T) {
 // TestMatches checks which reviews a webhook is called for.
 func TestMatches(t *testing.T) {
 	called := false
-	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		called = true
-		a, _ := readAsked(t, r)
-		answer(w, a.Request.UID, `"allowed":true`)
-	})
+	b := newAllowing(t, &called)
 	f := func(h hook, want bool, message string) {
 		t.Helper()
 		called = false
