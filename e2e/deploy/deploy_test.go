@@ -254,8 +254,17 @@ func (s *stand) recovers(t *testing.T, admin *walkthrough.Admin) {
 	cluster.Await(t, "the webhooks to be back", s.pulls)
 }
 
+// awaitNoNamespace waits until the installation before is gone. It removes what a test that fails
+// leaves behind, because its webhooks would make the tests after it fail too.
 func (s *stand) awaitNoNamespace(t *testing.T) {
 	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			_, _, _ = s.Kubectl(t, "", "delete", "--ignore-not-found",
+				"mutatingwebhookconfigurations,validatingwebhookconfigurations", "--all")
+			_, _, _ = s.Kubectl(t, "", "delete", "--ignore-not-found", "--wait=false", "namespace", "fastadmit")
+		}
+	})
 	cluster.Await(t, "the namespace to go", func() error {
 		_, err := s.Client.CoreV1().Namespaces().Get(context.Background(), "fastadmit", metav1.GetOptions{})
 		return cluster.WantError(err, "not found")

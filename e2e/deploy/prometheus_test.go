@@ -94,7 +94,7 @@ func dashboardExpressions(t *testing.T) map[string]string {
 		for i, target := range panel.Targets {
 			// Without a limit, the panel is empty.
 			expression, _, _ := strings.Cut(target.Expr, " < 2^62")
-			all[fmt.Sprintf("panel %s, %d", panel.Title, i)] = strings.ReplaceAll(expression, "$__rate_interval", "10s")
+			all[fmt.Sprintf("panel %s, %d", panel.Title, i)] = strings.ReplaceAll(expression, "$__rate_interval", "60s")
 		}
 	}
 	return all
@@ -118,12 +118,13 @@ func alertExpressions(t *testing.T) map[string]string {
 	return all
 }
 
-// startPrometheus starts a Prometheus that finds the pods as one in the cluster does.
+// startPrometheus starts a Prometheus that finds the pods as one in the cluster does. A scrape may
+// not take longer than its interval, and a busy API server needs seconds to write its metrics.
 func (s *stand) startPrometheus(t *testing.T) prometheus.Server {
 	t.Helper()
 	alerts := cluster.WriteFile(t, "alerts.yaml", content(t, chart+"/files/alerts.yaml"))
 	config := cluster.WriteFile(t, "prometheus.yaml", fmt.Appendf(nil, `
-global: {scrape_interval: 1s, evaluation_interval: 1s}
+global: {scrape_interval: 10s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
 - job_name: fastadmit
