@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/closure"
 )
@@ -243,6 +244,22 @@ func rotated(t *testing.T) (objects []string) {
 // closures must finish, and on other objects, where they may give up.
 func compareKnown(t *testing.T, expressions ...string) {
 	t.Helper()
+	for _, v := range []admission.Version{admission.Newest(), release(t, "1.36")} {
+		compareKnownIn(t, v, expressions)
+	}
+}
+
+func release(t *testing.T, text string) admission.Version {
+	t.Helper()
+	v, _, err := admission.ParseVersion(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func compareKnownIn(t *testing.T, v admission.Version, expressions []string) {
+	t.Helper()
 	namespace, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shop)
 	if err != nil {
 		t.Fatal(err)
@@ -255,6 +272,7 @@ func compareKnown(t *testing.T, expressions ...string) {
 		return in
 	}
 	c, d := NewCompiler(true), Declarations{Params: true, Authorizer: true}
+	c.Version = v
 	for _, v := range knownVariables {
 		if x := c.AddVariable(v.name, v.text, d); x.Err != nil {
 			t.Fatal(x.Err)
@@ -276,9 +294,9 @@ func compareKnown(t *testing.T, expressions ...string) {
 			t.Errorf("%s: %v", text, issues)
 			continue
 		}
-		k := knownExpression{c, text, closure.New(env, ast, c.variableNames()), func(limit uint64) *program {
+		k := knownExpression{c, text, closure.New(env, ast, c.variableNames(), c.Version), func(limit uint64) *program {
 			return &program{plan: func() (celgo.Program, error) {
-				return env.Program(ast, append(calls.Bound(env, ast), celgo.CostLimit(limit))...)
+				return env.Program(ast, append(calls.Options(env, ast, c.Version), celgo.CostLimit(limit))...)
 			}}
 		}}
 		if k.closure == nil {

@@ -133,11 +133,11 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 		return internal("unexpected compilation error: %v", err)
 	}
 	e.program = &program{plan: func() (cel.Program, error) {
-		return env.Program(ast, calls.Bound(env, ast)...)
+		return env.Program(ast, calls.Options(env, ast, c.Version)...)
 	}}
 	e.returns = ast.OutputType()
 	if !c.InterpreterOnly && evaluator != onlyInterpreter {
-		e.closure = closure.New(env, ast, c.variableNames())
+		e.closure = closure.New(env, ast, c.variableNames(), c.Version)
 	}
 	if e.closure == nil { // then the interpreter may refuse the expression when it plans
 		if err := e.program.make(); err != nil {

@@ -1,10 +1,12 @@
 package cel
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
@@ -23,5 +25,52 @@ func TestMatchesCharged(t *testing.T) {
 		if got := fmt.Sprint(value, " ", err); got != want || fatal != nil {
 			t.Errorf("%s: got %s, %v, want %s", expression, got, fatal, want)
 		}
+	}
+}
+
+// TestCostsByRelease expects both evaluators to count what a call costs in each release. The costs are
+// those of cel-go v0.29.2 and v0.26.0 (interpreter/runtimecost.go costCall), with 2 for object.long.
+func TestCostsByRelease(t *testing.T) {
+	object := fmt.Appendf(nil, `{"kind":"X","long":%q}`, strings.Repeat("b", 500))
+	for expression, want := range map[string][2]int64{ // since 1.37, and before
+		"object.long.startsWith('b')":         {2 + 1, 2 + 50},
+		"object.long.endsWith('bbbbbbbbbbb')": {2 + 2, 2 + 50},
+		"matches(object.long, 'b.b')":         {2 + 51, 2 + 1},
+		"object.long.matches('b.b')":          {2 + 51, 2 + 51},
+		"object.long.contains('b')":           {2 + 50, 2 + 50},
+		"object.long < 'b' || true":           {2 + 1, 2 + 1},
+	} {
+		for i, name := range []string{"1.37", "1.36"} {
+			for _, interpreted := range []bool{false, true} {
+				c := NewCompiler(false)
+				c.Version, c.InterpreterOnly = release(t, name), interpreted
+				x := c.Compile(expression, Declarations{}, Bool)
+				if x.Err != nil {
+					t.Fatal(x.Err)
+				}
+				e := c.Begin(NewInput(t.Context(), reviewOf(t, object)), celconfig.RuntimeCELCostBudget)
+				value, err, fatal := e.Evaluate(x)
+				if got := celconfig.RuntimeCELCostBudget - e.Remaining; value != types.True || err != nil || fatal != nil || got != want[i] {
+					t.Errorf("%s in %s, interpreter %v: got %v, cost %d, %v, %v, want true, cost %d", expression, name, interpreted,
+						value, got, err, fatal, want[i])
+				}
+			}
+		}
+	}
+}
+
+// TestMatchesUncharged expects the function matches to end with the context where it costs nothing for the text.
+func TestMatchesUncharged(t *testing.T) {
+	text := fmt.Appendf(nil, `{"kind":"X","long":%q,"pattern":%q}`, strings.Repeat("b", 500_000), "^"+strings.Repeat("b?", 60)+"a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := NewCompiler(false)
+	c.Version = release(t, "1.36")
+	x := c.Compile("matches(object.long, object.pattern)", Declarations{}, Bool)
+	if x.Err != nil {
+		t.Fatal(x.Err)
+	}
+	if value, err, fatal := c.Begin(NewInput(ctx, reviewOf(t, text)), celconfig.RuntimeCELCostBudget).Evaluate(x); fatal == nil && err == nil {
+		t.Errorf("got %v, want an error", value)
 	}
 }

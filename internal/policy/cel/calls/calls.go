@@ -5,12 +5,14 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/quantity"
 )
 
@@ -39,22 +41,24 @@ var boundedFunctions = map[string]Func{
 // expression can use it.
 const LimitsName = "#limits"
 
-// Bound returns the options that bound the calls and loops of a program for an expression in an
-// environment. Its activation must have the variable LimitsName.
-func Bound(env *cel.Env, expression *cel.Ast) []cel.ProgramOption {
+// Options returns the options that bound the calls and loops of a program for an expression in an
+// environment, and give its calls the costs of a release. The activation of the program must have
+// the variable LimitsName.
+func Options(env *cel.Env, expression *cel.Ast, v admission.Version) []cel.ProgramOption {
 	conditions := loopConditions(expression)
 	return []cel.ProgramOption{
 		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 			if conditions[i.ID()] {
 				return interruptible(i), nil
 			}
-			return bound(env, i), nil
+			return bound(env, i, v), nil
 		}),
 		boundLiteral,
+		costsOf(v),
 	}
 }
 
-func bound(env *cel.Env, i interpreter.InterpretableV2) interpreter.InterpretableV2 {
+func bound(env *cel.Env, i interpreter.InterpretableV2, v admission.Version) interpreter.InterpretableV2 {
 	if made, ok := i.(interpreter.InterpretableConstructor); ok {
 		return boundConstructor(made)
 	}
@@ -62,7 +66,7 @@ func bound(env *cel.Env, i interpreter.InterpretableV2) interpreter.Interpretabl
 	if !ok {
 		return i
 	}
-	does := Bounded(call.Function(), call.OverloadID())
+	does := Bounded(call.Function(), call.OverloadID(), v)
 	if does == nil {
 		return i
 	}
@@ -88,9 +92,12 @@ var boundLiteral = cel.OptimizeRegex(&interpreter.RegexOptimization{
 	},
 })
 
-// Bounded returns the Func that bounds the calls of a function, nil if they need no bound.
-// overload is the one that the type checker found for the call, empty if it found several.
-func Bounded(name, overload string) Func {
+// Bounded returns the Func that bounds the calls of a function in a release, nil if they need no
+// bound. overload is the one that the type checker found for the call, empty if it found several.
+func Bounded(name, overload string, v admission.Version) Func {
+	if overload == overloads.Matches && CostOf(v, overload) != nil {
+		return charged(matchesAtAnyCost, makes[name])
+	}
 	if (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_") {
 		return nil // the overloads for lists, which return an error for a string
 	}

@@ -3,10 +3,15 @@ package calls
 import (
 	"math"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // Size returns the size of a value as cel-go's cost tracker sees it (interpreter/
@@ -30,4 +35,38 @@ func TraversalCost(size uint64) uint64 {
 // characters: the text is read once for each four characters of the expression.
 func MatchesCost(text, pattern uint64) uint64 {
 	return TraversalCost(text+1) * uint64(math.Ceil(float64(pattern)*common.RegexStringLengthCostFactor))
+}
+
+// A Cost is the cost of a call for the sizes of its first two arguments.
+type Cost func(x, y uint64) uint64
+
+// before137 are the overloads whose cost changed in cel-go v0.27 (interpreter/runtimecost.go
+// costCall), which Kubernetes has since 1.37.
+var before137 = map[string]Cost{
+	overloads.StartsWithString: costOfFirst,
+	overloads.EndsWithString:   costOfFirst,
+	overloads.Matches:          func(_, _ uint64) uint64 { return 1 },
+}
+
+func costOfFirst(x, _ uint64) uint64 { return TraversalCost(x) }
+
+// CostOf returns the cost of an overload in a release, nil if it is that of the newest one.
+func CostOf(v admission.Version, overload string) Cost {
+	if v.AtLeast(1, 37) {
+		return nil
+	}
+	return before137[overload]
+}
+
+// costsOf makes cel-go's interpreter count the costs of a release.
+func costsOf(v admission.Version) cel.ProgramOption {
+	var all []interpreter.CostTrackerOption
+	if !v.AtLeast(1, 37) {
+		for overload, cost := range before137 {
+			all = append(all, interpreter.OverloadCostTracker(overload, func(args []ref.Val, _ ref.Val) *uint64 {
+				return new(cost(Size(args[0]), Size(args[1])))
+			}))
+		}
+	}
+	return cel.CostTrackerOptions(all...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/ext"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
@@ -209,7 +210,7 @@ func TestJoinLimit(t *testing.T) {
 func TestBoundedFunctions(t *testing.T) {
 	f := func(name, overload string, want bool) {
 		t.Helper()
-		if got := Bounded(name, overload) != nil; got != want {
+		if got := Bounded(name, overload, admission.Newest()) != nil; got != want {
 			t.Errorf("%s, %q: got it bounded: %v", name, overload, got)
 		}
 	}

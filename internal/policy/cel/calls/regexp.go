@@ -30,6 +30,10 @@ const (
 // character of the text.
 func matches(l *Limits, args []ref.Val) ref.Val { return l.matchCharged(args, matched) }
 
+// matchesAtAnyCost bounds calls that cost nothing for the length of the text, so that only their
+// time can end them.
+func matchesAtAnyCost(l *Limits, args []ref.Val) ref.Val { return l.match(args, false, matched) }
+
 func find(l *Limits, args []ref.Val) ref.Val { return l.matchCharged(args, foundText) }
 
 // findAll searches for each match after the previous one, and may read the text to its end

@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
@@ -121,7 +122,7 @@ func TestReplaceMemory(t *testing.T) {
 		l := limitsOf(t.Context(), t, "{}")
 		l.Review.Object.Root().Refuse(codec.ErrNoMemory)
 		args := []ref.Val{types.String("ba"), types.String("a"), types.String(strings.Repeat("a", n))}
-		if got := Bounded("replace", "string_replace_string_string")(l, args); got != want {
+		if got := Bounded("replace", "string_replace_string_string", admission.Newest())(l, args); got != want {
 			t.Errorf("%d bytes: got %v, want %v", n, got, want)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // A builder makes the closure of a checked expression. Its methods return nil for what
@@ -18,7 +20,8 @@ type builder struct {
 	functions map[string]*decls.FunctionDecl
 	variables []string // the policy's
 	slots     []string // the variables of the loops around the expression, by slot
-	refused   bool     // the interpreter refuses a constant or a literal when it plans
+	version   admission.Version
+	refused   bool // the interpreter refuses a constant or a literal when it plans
 }
 
 func (b *builder) expr(e ast.Expr) closure {

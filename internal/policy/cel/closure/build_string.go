@@ -42,8 +42,9 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 	}
 	first, second := args[0], args[1]
 	var does func(x, y string) bool
-	var costs func(x, y uint64) uint64
-	switch b.overload(e) {
+	var costs calls.Cost
+	overload := b.overload(e)
+	switch overload {
 	case overloads.StartsWithString:
 		does, costs = strings.HasPrefix, costOfSecond
 	case overloads.EndsWithString:
@@ -55,6 +56,9 @@ func (b *builder) stringFunction(e ast.Expr, c ast.CallExpr) closure {
 	}
 	if does == nil {
 		return nil
+	}
+	if other := calls.CostOf(b.version, overload); other != nil {
+		costs = other
 	}
 	return func(f *frame) value {
 		x := first(f)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
@@ -24,9 +25,10 @@ type Evaluator interface {
 
 // New returns the Evaluator of a checked expression; nil if it has a part that closures
 // cannot evaluate, or that the interpreter refuses when it plans: a conversion of a constant
-// that fails, or a literal regular expression that does not compile. variables are the names of the policy's variables.
-func New(env *cel.Env, checked *cel.Ast, variables []string) Evaluator {
-	b := &builder{AST: checked.NativeRep(), functions: env.Functions(), variables: variables}
+// that fails, or a literal regular expression that does not compile. variables are the names of the
+// policy's variables, v is the release whose costs calls have.
+func New(env *cel.Env, checked *cel.Ast, variables []string, v admission.Version) Evaluator {
+	b := &builder{AST: checked.NativeRep(), functions: env.Functions(), variables: variables, version: v}
 	if c := b.expr(b.Expr()); c != nil && !b.refused {
 		return c
 	}

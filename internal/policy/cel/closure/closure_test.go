@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
@@ -45,7 +46,7 @@ func evaluatorOf(t *testing.T, env *cel.Env, expression string) Evaluator {
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	return New(env, checked, []string{"a", "b"})
+	return New(env, checked, []string{"a", "b"}, admission.Newest())
 }
 
 // testPolicy is a Policy that has only variables, which functions evaluate.
