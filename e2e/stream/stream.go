@@ -122,8 +122,8 @@ func (s *Stream) send(number int) error {
 // digits are numbers such as ports, which may differ between errors of one kind.
 var digits = regexp.MustCompile(`[0-9]{3,}`)
 
-// unreadService is the end of an API server's error if it has not read the Service of a webhook.
-var unreadService = regexp.MustCompile(`: service "[^"]+" not found$`)
+// unreadService is the end of an API server's error if it has not read the Service of a webhook, or its EndpointSlices.
+var unreadService = regexp.MustCompile(`: (service "[^"]+" not found|no endpoints available for service "[^"]+")$`)
 
 // SetDown tells the Stream that the API server is about to go down, or is up again.
 func (s *Stream) SetDown(down bool) {
@@ -137,7 +137,7 @@ func (s *Stream) SetDown(down bool) {
 
 // note counts an answer. An error with a status is an API server's answer. An error without one
 // means that the API server was down, which is not the webhook's fault. Nor is the error of an API
-// server that is not ready and has not read its Services.
+// server that is not ready and has not read its Services and EndpointSlices.
 func (s *Stream) note(err error, down bool) {
 	if err == nil || errors.Is(err, errNotDenied) {
 		return

@@ -9,9 +9,9 @@ import (
 
 // TestNote counts answers of API servers that are ready and that are not.
 func TestNote(t *testing.T) {
-	unread := apierrors.NewInternalError(errors.New(
-		`failed calling webhook "a.example.com": failed to call webhook: Post "https://fastadmit.fastadmit.svc:443/a": service ` +
-			`"fastadmit" not found`))
+	const failed = `failed calling webhook "a.example.com": failed to call webhook: Post "https://fastadmit.fastadmit.svc:443/a": `
+	noService := apierrors.NewInternalError(errors.New(failed + `service "fastadmit" not found`))
+	noEndpoints := apierrors.NewInternalError(errors.New(failed + `no endpoints available for service "fastadmit"`))
 	timeout := apierrors.NewInternalError(errors.New(`failed calling webhook "a.example.com": context deadline exceeded`))
 	refused := errors.New("connection refused")
 	f := func(err error, down bool, lost, unanswered int) {
@@ -28,6 +28,8 @@ func TestNote(t *testing.T) {
 	}
 	f(refused, false, 1, 0)
 	f(refused, true, 0, 1)
-	f(unread, false, 1, 0)
-	f(unread, true, 0, 1)
+	for _, unread := range []error{noService, noEndpoints} {
+		f(unread, false, 1, 0)
+		f(unread, true, 0, 1)
+	}
 }
