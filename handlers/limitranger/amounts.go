@@ -66,8 +66,12 @@ func (c containerAmounts) both(name string) (request, limit amount, err error) {
 	return request, limit, err
 }
 
-// podAmounts are the amounts of a pod with this spec.
-type podAmounts struct{ spec codec.Value }
+// podAmounts are the amounts of a pod with this spec. own says that the resources of the pod itself
+// count.
+type podAmounts struct {
+	spec codec.Value
+	own  bool
+}
 
 func (p podAmounts) both(name string) (request, limit amount, err error) {
 	if request, err = p.of("requests", name); err != nil {
@@ -82,7 +86,7 @@ func (p podAmounts) both(name string) (request, limit amount, err error) {
 // containers, which continue to run (podRequests and podLimits there). For CPU and memory,
 // the resources of the pod itself have priority.
 func (p podAmounts) of(field, name string) (amount, error) {
-	if name == string(corev1.ResourceCPU) || name == string(corev1.ResourceMemory) {
+	if p.own && (name == string(corev1.ResourceCPU) || name == string(corev1.ResourceMemory)) {
 		if whole, err := read(p.spec.Get("resources"), field, name); err != nil || whole.given {
 			return whole, err
 		}

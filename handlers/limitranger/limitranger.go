@@ -53,13 +53,14 @@ func newHandler(setup admission.Setup, now func() time.Time) (admission.Handler,
 	if err != nil {
 		return admission.Handler{}, err
 	}
-	p := &plugin{ranges: cluster.LimitRanges.In(setup.Cluster), now: now, asked: asked}
+	p := &plugin{ranges: cluster.LimitRanges.In(setup.Cluster), now: now, asked: asked, ofPods: setup.Version.AtLeast(1, 34)}
 	return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 }
 
 type plugin struct {
 	ranges *cluster.Objects[*corev1.LimitRange]
 	now    func() time.Time
+	ofPods bool // the resources of pods themselves count: the gate PodLevelResources is on since 1.34
 
 	mu    sync.Mutex
 	asked *simplelru.LRU[string, answer] // by namespace
@@ -155,7 +156,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 		return admission.Unchecked(noRange)
 	}
 	for _, r := range ranges {
-		v := violations{review: review}
+		v := violations{review: review, ofPods: p.ofPods}
 		if review.Resource().Resource == claims {
 			err = v.checkClaim(r.Spec.Limits, review.Object.Get("spec"))
 		} else {

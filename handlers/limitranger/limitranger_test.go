@@ -123,7 +123,12 @@ func TestSeveral(t *testing.T) {
 // allowed.
 func checkViolations(t *testing.T, resource, spec, want string, items ...corev1.LimitRangeItem) {
 	t.Helper()
-	chain := admissiontest.MustChain(t, Plugin(), "", limits("l", items...))
+	checkViolationsOf(t, Plugin(), resource, spec, want, items...)
+}
+
+func checkViolationsOf(t *testing.T, plugin admission.Plugin, resource, spec, want string, items ...corev1.LimitRangeItem) {
+	t.Helper()
+	chain := admissiontest.MustChain(t, plugin, "", limits("l", items...))
 	got := admissiontest.Answer(t, chain, admission.Validate, admissiontest.Body(codec.Create, resource, `{"spec":`+spec+`}`))
 	message := fmt.Sprintf(`"message":"%s \"name\" is forbidden: %s"`, strings.TrimPrefix(resource, "v1/"), want)
 	if want == "" && string(got) != `{"allowed":true}` || want != "" && !bytes.Contains(got, []byte(message)) {
@@ -236,6 +241,11 @@ func TestPodLimits(t *testing.T) {
 	}
 	f(whole(`{"limits":{"memory":"2Gi"}}`), `maximum memory usage per Pod is 1Gi, but limit is 2Gi`, most)
 	f(whole(`{"limits":{"memory":"100Mi"}}`), ``, most)
+	most.Type = corev1.LimitTypePod
+	for release, want := range map[string]string{"1.33": ``, "1.34": `maximum memory usage per Pod is 1Gi, but limit is 2Gi`} {
+		plugin := admissiontest.Emulating(t, Plugin(), release)
+		checkViolationsOf(t, plugin, "v1/pods", whole(`{"limits":{"memory":"2Gi"}}`), want, most)
+	}
 	f(whole(`{"limits":{"example.com/gpu":"3"}}`), `maximum example.com/gpu usage per Pod is 1.  No limit is specified`,
 		corev1.LimitRangeItem{Max: list("example.com/gpu=1")})
 	f(whole(`{"limits":{"hugepages-2Mi":"4Mi"}}`), `maximum hugepages-2Mi usage per Pod is 2Mi.  No limit is specified`,

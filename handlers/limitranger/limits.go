@@ -16,6 +16,7 @@ import (
 // error with the text of upstream's aggregate (k8s.io/apimachinery pkg/util/errors).
 type violations struct {
 	review   *codec.Review
+	ofPods   bool // the resources of a pod itself count
 	messages []string
 	known    map[string]bool
 	length   int // of all messages
@@ -79,7 +80,7 @@ func (v *violations) checkPod(items []corev1.LimitRangeItem, spec codec.Value) e
 				}
 			}
 		case corev1.LimitTypePod:
-			if err := v.checkItem(item, podAmounts{spec}.both); err != nil {
+			if err := v.checkItem(item, podAmounts{spec, v.ofPods}.both); err != nil {
 				return err
 			}
 		}

@@ -55,6 +55,7 @@ type plugin struct {
 	// standard and whitelist apply to namespaces without the annotation.
 	standard, whitelist *known
 	known               *memo.Memo[*known]
+	version             admission.Version
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
@@ -67,6 +68,7 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 		standard:   newTolerations(c.Default),
 		whitelist:  newTolerations(c.Whitelist),
 		known:      memo.New(parse),
+		version:    setup.Version,
 	}
 	return admission.Handler{Admit: p.admit, Validate: p.validate}, nil
 }
@@ -86,7 +88,7 @@ func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Resu
 			n++
 		}
 	}
-	if !isBestEffort(&review.Object) {
+	if !p.isBestEffort(&review.Object) {
 		given[n] = pressure.Given
 		n++
 	}
@@ -152,18 +154,20 @@ func failed(err error) admission.Result {
 }
 
 // isBestEffort reports whether a pod has the QoS class BestEffort, in its status or else by
-// its resources (k8s.io/kubernetes pkg/apis/core/helper/qos).
-func isBestEffort(object *codec.Object) bool {
+// its resources (k8s.io/kubernetes pkg/apis/core/helper/qos). Its own resources count since 1.34;
+// until 1.36 also those that name neither CPU nor memory.
+func (p *plugin) isBestEffort(object *codec.Object) bool {
 	if class := object.Get("status", "qosClass").String(); class != "" {
 		return class == string(corev1.PodQOSBestEffort)
 	}
 	spec := object.Get("spec")
-	if own := spec.Get("resources"); own.IsSet() && isPodLevel(own) {
-		return !asks(own)
+	own := spec.Get("resources")
+	if own.IsSet() && p.version.AtLeast(1, 34) && (!p.version.AtLeast(1, 37) || isPodLevel(own)) {
+		return !p.asks(own)
 	}
 	for _, list := range [...]string{"containers", "initContainers"} { // ephemeral containers have no resources
 		for _, container := range spec.Get(list).Elements() {
-			if asks(container.Get("resources")) {
+			if p.asks(container.Get("resources")) {
 				return false
 			}
 		}
@@ -184,12 +188,13 @@ func isPodLevel(resources codec.Value) bool {
 	return false
 }
 
-// asks reports whether resources has an amount of CPU or memory.
-func asks(resources codec.Value) bool {
+// asks reports whether resources has an amount of CPU or memory. A negative amount, which is invalid,
+// counts since 1.37.
+func (p *plugin) asks(resources codec.Value) bool {
 	for _, list := range [...]string{"requests", "limits"} {
 		amounts := resources.Get(list)
 		for _, name := range [...]string{"cpu", "memory"} {
-			if q, err := quantity.Parse(amounts.Get(name)); err == nil && !q.IsZero() {
+			if q, err := quantity.Parse(amounts.Get(name)); err == nil && (q.Sign() > 0 || q.Sign() < 0 && p.version.AtLeast(1, 37)) {
 				return true
 			}
 		}

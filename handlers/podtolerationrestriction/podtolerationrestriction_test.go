@@ -100,6 +100,26 @@ func TestPressure(t *testing.T) {
 	f(false, `{"spec":{"containers":[`+container+`],"tolerations":[`+anything+`]}}`)
 }
 
+// TestPressureByRelease tests pods whose QoS class is another one in older releases.
+func TestPressureByRelease(t *testing.T) {
+	for pod, want := range map[string]map[string]bool{
+		`{"spec":{"resources":{"requests":{"cpu":"1"}},"containers":[{}]}}`:                {"1.33": false, "1.34": true, "1.36": true, "1.37": true},
+		`{"spec":{"resources":{},"containers":[` + container + `]}}`:                       {"1.33": true, "1.34": false, "1.36": false, "1.37": true},
+		`{"spec":{"containers":[{"resources":{"requests":{"cpu":"-1"}}}]}}`:                {"1.33": false, "1.36": false, "1.37": true},
+		`{"spec":{"resources":{"requests":{"cpu":"-1"}},"containers":[{}]}}`:               {"1.33": false, "1.36": false, "1.37": true},
+		`{"spec":{"resources":{"requests":{"cpu":"0"}},"containers":[` + container + `]}}`: {"1.33": true, "1.36": false, "1.37": false},
+	} {
+		for release, pressed := range want {
+			chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), release), "", namespace("namespace"))
+			outcome := admission.OutcomeAllowed
+			if pressed {
+				outcome = admission.OutcomePatched
+			}
+			admissiontest.CheckOutcome(t, chain, admission.Mutate, outcome, admissiontest.Body(codec.Create, pods, pod))
+		}
+	}
+}
+
 // TestMany has more tolerations than package tolerations compares pairwise.
 func TestMany(t *testing.T) {
 	const comparedMax = 64

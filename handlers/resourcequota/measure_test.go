@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
@@ -153,6 +154,40 @@ func TestPodUsage(t *testing.T) {
 	ended(`{}`, `{"deletionGracePeriodSeconds":0}`, false)
 	ended(`{}`, fmt.Sprintf(`{"deletionTimestamp":%q,"deletionGracePeriodSeconds":60}`, now(time.Hour)), true)
 	ended(`{}`, fmt.Sprintf(`{"deletionTimestamp":%q,"deletionGracePeriodSeconds":7200}`, now(time.Hour)), false)
+}
+
+// TestReleases tests what quotas count otherwise in older releases.
+func TestReleases(t *testing.T) {
+	const whole = `{"spec":{"resources":{"requests":{"cpu":"3"}},"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}`
+	const empty = `{"spec":{"resources":{},"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}`
+	const negative = `{"spec":{"containers":[{"resources":{"requests":{"cpu":"-1"}}}]}}`
+	scoped := func(scope corev1.ResourceQuotaScope) corev1.ScopedResourceSelectorRequirement {
+		return corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}
+	}
+	for release, want := range map[string]struct {
+		cpu                         string
+		missing                     bool // the container must name the memory that it requests
+		emptyIsBest, negativeIsBest bool
+		classes                     bool
+	}{
+		"1.33": {"1", true, false, true, false},
+		"1.34": {"3", false, true, true, true},
+		"1.36": {"3", false, true, true, true},
+		"1.37": {"3", false, false, false, true},
+	} {
+		version, _, err := admission.ParseVersion(release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		uses(t, pods{version}, whole, "count/pods=1,cpu="+want.cpu+",pods=1,requests.cpu="+want.cpu)
+		if err := measured(t, pods{version}, whole).constraints([]corev1.ResourceName{"requests.memory"}); (err != nil) != want.missing {
+			t.Errorf("%s: got %v, want an error %v", release, err, want.missing)
+		}
+		matches(t, measured(t, pods{version}, empty), scoped(corev1.ResourceQuotaScopeBestEffort), want.emptyIsBest)
+		matches(t, measured(t, pods{version}, negative), scoped(corev1.ResourceQuotaScopeBestEffort), want.negativeIsBest)
+		matches(t, measured(t, volumes{version}, `{"spec":{"volumeAttributesClassName":"gold"}}`),
+			scoped(corev1.ResourceQuotaScopeVolumeAttributesClass), want.classes)
+	}
 }
 
 func TestPodScopes(t *testing.T) {

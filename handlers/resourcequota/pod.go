@@ -13,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
 // pods is the evaluator of Pods (k8s.io/kubernetes
 // pkg/quota/v1/evaluator/core/pods.go).
-type pods struct{}
+type pods struct{ version admission.Version }
 
 func (pods) handles(review *codec.Review) bool {
 	switch review.SubResource() {
@@ -69,8 +70,8 @@ func (pods) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 	return tracked
 }
 
-func (pods) measure(_ context.Context, _ *codec.Review, object codec.Value) (item, error) {
-	p, err := readPod(object)
+func (e pods) measure(_ context.Context, _ *codec.Review, object codec.Value) (item, error) {
+	p, err := readPod(object, e.version)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +82,7 @@ func (pods) measure(_ context.Context, _ *codec.Review, object codec.Value) (ite
 // A pod has the fields of a Pod that quotas depend on.
 type pod struct {
 	corev1.Pod
+	version        admission.Version
 	crossNamespace bool // has cross-namespace pod affinity or anti-affinity
 	used           corev1.ResourceList
 }
@@ -95,9 +97,9 @@ func (p *pod) matches(selector corev1.ScopedResourceSelectorRequirement) (bool, 
 	case corev1.ResourceQuotaScopeNotTerminating:
 		return !terminating, nil
 	case corev1.ResourceQuotaScopeBestEffort:
-		return isBestEffort(&p.Pod), nil
+		return p.isBestEffort(), nil
 	case corev1.ResourceQuotaScopeNotBestEffort:
-		return !isBestEffort(&p.Pod), nil
+		return !p.isBestEffort(), nil
 	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
 		return p.crossNamespace, nil
 	case corev1.ResourceQuotaScopePriorityClass:
@@ -142,24 +144,25 @@ func (p *pod) constraints(limited []corev1.ResourceName) error {
 }
 
 // isBestEffort reports whether a Pod requests nothing (k8s.io/kubernetes
-// pkg/apis/core/v1/helper/qos GetPodQOS).
-func isBestEffort(p *corev1.Pod) bool {
+// pkg/apis/core/v1/helper/qos GetPodQOS). Until 1.36, resources of the pod itself count also if they
+// name neither CPU nor memory.
+func (p *pod) isBestEffort() bool {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass == corev1.PodQOSBestEffort
 	}
-	if resourcehelper.IsPodLevelResourcesSet(p) {
-		return !asksFor(p.Spec.Resources)
+	if own := p.Spec.Resources; own != nil && (!p.version.AtLeast(1, 37) || resourcehelper.IsPodLevelResourcesSet(&p.Pod)) {
+		return !p.asksFor(own)
 	}
-	asks := func(c corev1.Container) bool { return asksFor(&c.Resources) }
+	asks := func(c corev1.Container) bool { return p.asksFor(&c.Resources) }
 	return !slices.ContainsFunc(p.Spec.Containers, asks) && !slices.ContainsFunc(p.Spec.InitContainers, asks)
 }
 
 // asksFor reports whether there is a request or limit of a resource that determines the QoS
-// class.
-func asksFor(r *corev1.ResourceRequirements) bool {
+// class. A negative one, which is invalid, counts since 1.37.
+func (p *pod) asksFor(r *corev1.ResourceRequirements) bool {
 	for _, list := range [...]corev1.ResourceList{r.Requests, r.Limits} {
 		for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			if quantity, ok := list[name]; ok && !quantity.IsZero() {
+			if quantity, ok := list[name]; ok && (quantity.Sign() > 0 || quantity.Sign() < 0 && p.version.AtLeast(1, 37)) {
 				return true
 			}
 		}

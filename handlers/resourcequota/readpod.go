@@ -8,12 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
 // readPod reads the fields that quotas depend on. The result is a copy.
-func readPod(object codec.Value) (*pod, error) {
-	p, spec, status := new(pod), object.Get("spec"), object.Get("status")
+func readPod(object codec.Value, version admission.Version) (*pod, error) {
+	p, spec, status := &pod{version: version}, object.Get("spec"), object.Get("status")
 	if !spec.FitsDecoded() || !status.FitsDecoded() {
 		return p, nil // review.Err has the error
 	}
@@ -28,8 +29,10 @@ func readPod(object codec.Value) (*pod, error) {
 	if p.Spec.Overhead, err = readResources(spec.Get("overhead")); err != nil {
 		return nil, fmt.Errorf("spec.overhead: %w", err)
 	}
-	if p.Spec.Resources, err = readRequirements(spec.Get("resources")); err != nil {
-		return nil, fmt.Errorf("spec.resources.%w", err)
+	if version.AtLeast(1, 34) { // since then, the gate PodLevelResources is on
+		if p.Spec.Resources, err = readRequirements(spec.Get("resources")); err != nil {
+			return nil, fmt.Errorf("spec.resources.%w", err)
+		}
 	}
 	if p.Spec.Containers, err = readContainers(spec.Get("containers")); err != nil {
 		return nil, fmt.Errorf("spec.containers%w", err)

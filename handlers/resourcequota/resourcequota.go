@@ -161,11 +161,11 @@ func isIgnored(resource codec.GroupVersionResource) bool {
 func (p *plugin) evaluator(resource codec.GroupVersionResource) evaluator {
 	switch {
 	case resource.Group == "" && resource.Resource == string(corev1.ResourcePods):
-		return pods{}
+		return pods{p.devices.version}
 	case resource.Group == "" && resource.Resource == string(corev1.ResourceServices):
 		return services{}
 	case resource.Group == "" && resource.Resource == string(corev1.ResourcePersistentVolumeClaims):
-		return volumes{}
+		return volumes{p.devices.version}
 	case resource.Group == resourcev1.GroupName && resource.Resource == "resourceclaims":
 		return p.devices
 	}

@@ -8,12 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
 // volumes is the evaluator of PersistentVolumeClaims (k8s.io/kubernetes
 // pkg/quota/v1/evaluator/core/persistent_volume_claims.go).
-type volumes struct{}
+type volumes struct{ version admission.Version }
 
 // byClass is between the name of a StorageClass and a resource in the names of quotas.
 const byClass = ".storageclass.storage.k8s.io/"
@@ -38,13 +39,13 @@ func (volumes) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 	})
 }
 
-func (volumes) measure(_ context.Context, _ *codec.Review, object codec.Value) (item, error) {
+func (e volumes) measure(_ context.Context, _ *codec.Review, object codec.Value) (item, error) {
 	class := object.Get("metadata", "annotations", corev1.BetaStorageClassAnnotation)
 	if !class.Exists() {
 		class = object.Get("spec", "storageClassName")
 	}
 	prefix := corev1.ResourceName(class.String() + byClass) // a copy
-	v := &volume{used: corev1.ResourceList{volumeCount: count(1), corev1.ResourcePersistentVolumeClaims: count(1)}}
+	v := &volume{scoped: e.version.AtLeast(1, 34), used: corev1.ResourceList{volumeCount: count(1), corev1.ResourcePersistentVolumeClaims: count(1)}}
 	if class.String() != "" {
 		v.used[prefix+corev1.ResourcePersistentVolumeClaims] = count(1)
 	}
@@ -82,13 +83,14 @@ func (volumes) measure(_ context.Context, _ *codec.Review, object codec.Value) (
 // A volume has the fields of a PersistentVolumeClaim that quotas depend on.
 type volume struct {
 	used       corev1.ResourceList
+	scoped     bool     // scopes may select it: the gate VolumeAttributesClass is on since 1.34
 	attributes []string // the current, former and future VolumeAttributesClasses
 }
 
 func (v *volume) usage() corev1.ResourceList { return v.used }
 
 func (v *volume) matches(selector corev1.ScopedResourceSelectorRequirement) (bool, error) {
-	if selector.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
+	if !v.scoped || selector.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
 		return false, nil
 	}
 	if selector.Operator == corev1.ScopeSelectorOpExists {
