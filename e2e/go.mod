@@ -16,6 +16,7 @@ tool (
 require (
 	github.com/distribution/reference v0.6.0
 	github.com/fastadmit/fastadmit v0.0.0
+	github.com/fastadmit/fastadmit/e2e/released v0.0.0
 	github.com/google/cel-go v0.29.2
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/pflag v1.0.10
@@ -37,6 +38,7 @@ require (
 
 require (
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
+	github.com/fastadmit/fastadmit/e2e/removed v0.0.0 // indirect
 	github.com/go-openapi/swag/cmdutils v0.27.1 // indirect
 	github.com/go-openapi/swag/conv v0.27.1 // indirect
 	github.com/go-openapi/swag/fileutils v0.27.1 // indirect
@@ -229,7 +231,11 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 )
 
-replace github.com/fastadmit/fastadmit => ../
+replace (
+	github.com/fastadmit/fastadmit => ../
+	github.com/fastadmit/fastadmit/e2e/released => ./released
+	github.com/fastadmit/fastadmit/e2e/removed => ./removed
+)
 
 // k8s.io/kubernetes requires its libraries at v0.0.0.
 replace (

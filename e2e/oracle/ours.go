@@ -58,7 +58,7 @@ func NewOurs(plugin admission.Plugin, config string, world World) (Implementatio
 	if err := state.Follow(context.Background(), plugin.AllNeeds([]byte(config))...); err != nil {
 		return nil, err
 	}
-	enabled := admission.Enabled{}
+	enabled := admission.Enabled{Version: world.Version}
 	if config != "" {
 		enabled.Config = []byte(config)
 	}

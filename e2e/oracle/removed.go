@@ -12,16 +12,22 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/fastadmit/fastadmit/admission"
 )
 
-// Removed is a plugin of an older Kubernetes release, in a process of its own: a command of
-// ../removed.
-type Removed struct {
+// A process is a command of ../removed or ../released.
+type process struct {
 	command *exec.Cmd
 	reviews io.WriteCloser
 	answers *json.Decoder
+}
+
+// Removed is a plugin that Kubernetes has removed: a command of ../removed.
+type Removed struct {
+	process
 	mutates bool
 }
 
@@ -38,55 +44,79 @@ type removedAnswer struct {
 // the plugin reads. A plugin that mutates is called in both phases. config is passed to commands
 // that need the configuration of fastadmit's plugin.
 func StartRemoved(command, plugin string, mutates bool, world World, config ...string) (*Removed, error) {
-	r := &Removed{command: exec.Command(command, append([]string{plugin}, config...)...), mutates: mutates}
-	r.command.Stderr = os.Stderr
-	var err error
-	if r.reviews, err = r.command.StdinPipe(); err != nil {
-		return nil, err
+	r := &Removed{mutates: mutates}
+	return r, r.start(world, command, append([]string{plugin}, config...)...)
+}
+
+// start starts a command in a world.
+func (p *process) start(world World, command string, arguments ...string) (err error) {
+	p.command = exec.Command(command, arguments...)
+	p.command.Stderr = os.Stderr
+	if p.reviews, err = p.command.StdinPipe(); err != nil {
+		return err
 	}
-	answers, err := r.command.StdoutPipe()
+	answers, err := p.command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	p.answers = json.NewDecoder(answers)
+	if err := p.command.Start(); err != nil {
+		return err
+	}
+	for _, object := range world.Objects {
+		encoded, err := encodeOf(object)
+		if err != nil {
+			return err
+		}
+		if _, err := p.reviews.Write(encoded); err != nil {
+			return fmt.Errorf("cannot tell %s what there is: %w", command, err)
+		}
+	}
+	return nil
+}
+
+// encodeOf encodes an object of a world, with its kind.
+func encodeOf(object runtime.Object) ([]byte, error) {
+	kinds, _, err := legacyscheme.Scheme.ObjectKinds(object)
 	if err != nil {
 		return nil, err
 	}
-	r.answers = json.NewDecoder(answers)
-	if err := r.command.Start(); err != nil {
-		return nil, err
-	}
-	for _, object := range world.Objects {
-		encoded, err := encode(object)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := r.reviews.Write(encoded); err != nil {
-			return nil, fmt.Errorf("cannot tell %s what there is: %w", command, err)
-		}
-	}
-	return r, nil
+	object = object.DeepCopyObject()
+	object.GetObjectKind().SetGroupVersionKind(kinds[0])
+	return encode(object)
 }
 
 // Stop ends the process.
-func (r *Removed) Stop() error {
-	if err := r.reviews.Close(); err != nil {
+func (p *process) Stop() error {
+	if err := p.reviews.Close(); err != nil {
 		return err
 	}
-	return r.command.Wait()
+	return p.command.Wait()
+}
+
+// ask sends a review in a phase, and decodes the answer.
+func (p *process) ask(body []byte, phase string, into any) error {
+	body = fmt.Appendf(nil, `{"phase":%q,%s`, phase, bytes.TrimPrefix(body, []byte("{")))
+	if _, err := p.reviews.Write(body); err != nil {
+		return fmt.Errorf("cannot ask %s: %w", p.command.Path, err)
+	}
+	if err := p.answers.Decode(into); err != nil {
+		return fmt.Errorf("no answer from %s: %w", p.command.Path, err)
+	}
+	return nil
 }
 
 func (r *Removed) answer(request *request, phase admission.Phase) (Answer, error) {
 	if phase == admission.Mutate && !r.mutates {
 		return Answer{Object: request.object}, nil
 	}
-	body := fmt.Appendf(nil, `{"phase":%q,%s`, phase, bytes.TrimPrefix(request.body, []byte("{")))
-	if _, err := r.reviews.Write(body); err != nil {
-		return Answer{}, fmt.Errorf("cannot ask %s: %w", r.command.Path, err)
-	}
 	var got removedAnswer
 	var into any = &got
 	if !r.mutates {
 		into = &got.Status
 	}
-	if err := r.answers.Decode(into); err != nil {
-		return Answer{}, fmt.Errorf("no answer from %s: %w", r.command.Path, err)
+	if err := r.ask(request.body, phase.String(), into); err != nil {
+		return Answer{}, err
 	}
 	answer := Answer{Status: got.Status, Warnings: got.Warnings}
 	for key, value := range got.Annotations {

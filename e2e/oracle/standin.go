@@ -15,17 +15,14 @@ import (
 	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	authorizationapi "k8s.io/kubernetes/pkg/apis/authorization"
 	authorizationutil "k8s.io/kubernetes/pkg/registry/authorization/util"
+
+	"github.com/fastadmit/fastadmit/e2e/released"
 )
 
 // A standIn is the API server of all worlds that have an authorizer. It answers SubjectAccessReviews as
@@ -42,15 +39,19 @@ var theStandIn = sync.OnceValue(func() *standIn {
 	return s
 })
 
+// server returns the URL of the stand-in as the API server of a world.
+func (s *standIn) server(world authorizer.UnconditionalAuthorizer) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worlds = append(s.worlds, world)
+	return fmt.Sprint(s.url, "/", len(s.worlds)-1)
+}
+
 // kubeconfig writes a kubeconfig for the stand-in as the API server of a world.
 // The caller removes it.
 func (s *standIn) kubeconfig(world authorizer.UnconditionalAuthorizer) (file string, err error) {
-	s.mu.Lock()
-	s.worlds = append(s.worlds, world)
-	server := fmt.Sprint(s.url, "/", len(s.worlds)-1)
-	s.mu.Unlock()
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.server(world)}
 	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
 	config.CurrentContext = "c"
 	dir, err := os.MkdirTemp("", "")
@@ -74,7 +75,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		answer, err = reviewed(r.Context(), who, r.Body)
 	default:
-		for _, list := range discovered() {
+		for _, list := range released.Discovered() {
 			if rest == path.Join("apis", list.GroupVersion) || list.GroupVersion == "v1" && rest == "api/v1" {
 				answer = list
 			}
@@ -117,44 +118,4 @@ func reviewed(ctx context.Context, who authorizer.UnconditionalAuthorizer, body 
 		EvaluationError: authorizationutil.BuildEvaluationError(err, attributes),
 	}
 	return review, nil
-}
-
-// discovered returns the resources of all kinds that Kubernetes has, as
-// discovery does.
-var discovered = sync.OnceValue(func() []*metav1.APIResourceList {
-	static := testrestmapper.TestOnlyStaticRESTMapper(legacyscheme.Scheme)
-	var lists []*metav1.APIResourceList
-	for _, version := range legacyscheme.Scheme.PrioritizedVersionsAllGroups() {
-		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-			GroupVersion: version.String()}
-		for kind := range legacyscheme.Scheme.KnownTypes(version) {
-			mapping, err := static.RESTMapping(version.WithKind(kind).GroupKind(), version.Version)
-			if err != nil || strings.HasSuffix(kind, "List") {
-				continue
-			}
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: mapping.Resource.Resource, SingularName: strings.ToLower(kind), Kind: kind,
-				Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
-			})
-		}
-		lists = append(lists, list)
-	}
-	return lists
-})
-
-// restMapper returns the RESTMapper of kube-apiserver for the discovered resources.
-func restMapper() meta.RESTMapper {
-	var groups []*restmapper.APIGroupResources
-	for _, list := range discovered() {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			panic(err)
-		}
-		served := metav1.GroupVersionForDiscovery{GroupVersion: list.GroupVersion, Version: version.Version}
-		groups = append(groups, &restmapper.APIGroupResources{
-			Group:              metav1.APIGroup{Name: version.Group, Versions: []metav1.GroupVersionForDiscovery{served}},
-			VersionedResources: map[string][]metav1.APIResource{version.Version: list.APIResources},
-		})
-	}
-	return restmapper.NewDiscoveryRESTMapper(groups)
 }

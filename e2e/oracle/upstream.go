@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net/url"
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -26,8 +23,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/authorization"
 	kubeadmission "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
@@ -38,6 +33,7 @@ import (
 
 	fastadmit "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/e2e/released"
 )
 
 // upstream is a plugin of kube-apiserver, linked into this process.
@@ -55,6 +51,8 @@ type World struct {
 	// plugins of fastadmit that watch nothing ask a stand-in for an API server, which has none of
 	// the Objects.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Version is the release of Kubernetes that fastadmit emulates.
+	Version fastadmit.Version
 }
 
 func (w *World) authorizer() authorizer.UnconditionalAuthorizer {
@@ -94,8 +92,8 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 		objects = append(objects, object.DeepCopyObject())
 	}
 	client := fake.NewSimpleClientset(objects...) // NewClientset takes a second, because it tracks managed fields
-	client.PrependReactor("*", "*", refuse)
-	client.PrependReactor("update", "resourcequotas", reformat)
+	client.PrependReactor("*", "*", released.Refuse)
+	client.PrependReactor("update", "resourcequotas", released.Reformat)
 	informers := informers.NewSharedInformerFactory(client, 0)
 	quotas, err := install.NewQuotaConfigurationForAdmission(informers, nil)
 	if err != nil {
@@ -103,7 +101,7 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	}
 	plugin, err := plugins.InitPlugin(name, file, admission.PluginInitializers{
 		initializer.New(client, nil, informers, authorizer.AuthorizerFunc(world.authorizer().Authorize), utilfeature.DefaultFeatureGate,
-			compatibility.DefaultBuildEffectiveVersion(), ctx.Done(), restMapper()),
+			compatibility.DefaultBuildEffectiveVersion(), ctx.Done(), released.RESTMapper()),
 		kubeadmission.NewPluginInitializer(quotas, exclusion.Excluded()),
 	})
 	if err != nil {
@@ -121,16 +119,6 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	return asked, nil
 }
 
-// reformat parses the used quantities of a quota again, as after a write to an API server. The fake client
-// stores objects without encoding them, so sums would stay in the format of their first addend.
-func reformat(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
-	used := action.(clienttesting.UpdateAction).GetObject().(*corev1.ResourceQuota).Status.Used
-	for name, quantity := range used {
-		used[name] = resource.MustParse(quantity.String())
-	}
-	return false, nil, nil
-}
-
 // Handles returns the function Handles of Kubernetes' plugin.
 func Handles(ctx context.Context, name, config string) (func(admission.Operation) bool, error) {
 	made, err := NewUpstream(ctx, name, config, World{})
@@ -138,17 +126,6 @@ func Handles(ctx context.Context, name, config string) (func(admission.Operation
 		return nil, err
 	}
 	return made.(*upstream).plugin.Handles, nil
-}
-
-// refuse answers invalid requests with an error. A real client does not send them (k8s.io/client-go rest),
-// but the fake one does not check requests.
-func refuse(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
-	request := rest.NewRequestWithClient(new(url.URL), "", rest.ClientContentConfig{}, nil).
-		NamespaceIfScoped(action.GetNamespace(), action.GetNamespace() != "").Resource(action.GetResource().Resource)
-	if get, ok := action.(clienttesting.GetAction); ok {
-		request = request.Name(get.GetName())
-	}
-	return request.Error() != nil, nil, request.Error()
 }
 
 func (u *upstream) namespaces() ([]string, error) {

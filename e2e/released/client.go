@@ -1,0 +1,80 @@
+package released
+
+import (
+	"net/url"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+)
+
+// Refuse is a reaction of a fake client. It answers invalid requests with an error. A real client does not send them
+// (k8s.io/client-go rest), but the fake one does not check requests.
+func Refuse(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
+	request := rest.NewRequestWithClient(new(url.URL), "", rest.ClientContentConfig{}, nil).
+		NamespaceIfScoped(action.GetNamespace(), action.GetNamespace() != "").Resource(action.GetResource().Resource)
+	if get, ok := action.(clienttesting.GetAction); ok {
+		request = request.Name(get.GetName())
+	}
+	return request.Error() != nil, nil, request.Error()
+}
+
+// Reformat is a reaction of a fake client to the update of a quota. It parses the used quantities again, as after a
+// write to an API server. The fake client stores objects without encoding them, so sums would stay in the format of
+// their first addend.
+func Reformat(action clienttesting.Action) (handled bool, object runtime.Object, err error) {
+	used := action.(clienttesting.UpdateAction).GetObject().(*corev1.ResourceQuota).Status.Used
+	for name, quantity := range used {
+		used[name] = resource.MustParse(quantity.String())
+	}
+	return false, nil, nil
+}
+
+// Discovered returns the resources of all kinds that the release has, as discovery does.
+var Discovered = sync.OnceValue(func() []*metav1.APIResourceList {
+	static := testrestmapper.TestOnlyStaticRESTMapper(legacyscheme.Scheme)
+	var lists []*metav1.APIResourceList
+	for _, version := range legacyscheme.Scheme.PrioritizedVersionsAllGroups() {
+		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: version.String()}
+		for kind := range legacyscheme.Scheme.KnownTypes(version) {
+			mapping, err := static.RESTMapping(version.WithKind(kind).GroupKind(), version.Version)
+			if err != nil || strings.HasSuffix(kind, "List") {
+				continue
+			}
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: mapping.Resource.Resource, SingularName: strings.ToLower(kind), Kind: kind,
+				Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+			})
+		}
+		lists = append(lists, list)
+	}
+	return lists
+})
+
+// RESTMapper returns the RESTMapper of kube-apiserver for the discovered resources.
+func RESTMapper() meta.RESTMapper {
+	var groups []*restmapper.APIGroupResources
+	for _, list := range Discovered() {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			panic(err)
+		}
+		served := metav1.GroupVersionForDiscovery{GroupVersion: list.GroupVersion, Version: version.Version}
+		groups = append(groups, &restmapper.APIGroupResources{
+			Group:              metav1.APIGroup{Name: version.Group, Versions: []metav1.GroupVersionForDiscovery{served}},
+			VersionedResources: map[string][]metav1.APIResource{version.Version: list.APIResources},
+		})
+	}
+	return restmapper.NewDiscoveryRESTMapper(groups)
+}

@@ -1,0 +1,40 @@
+// The command v1.33 answers AdmissionReviews as the admission plugins of Kubernetes v1.33 do. Package released says
+// what it reads and writes.
+package main
+
+import (
+	"context"
+	"flag"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/quota/v1/install"
+	_ "k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
+
+	"github.com/fastadmit/fastadmit/e2e/released"
+)
+
+func main() {
+	released.Run(released.Release{
+		Initializer: func(c kubernetes.Interface, i informers.SharedInformerFactory, a authorizer.Authorizer, ends <-chan struct{},
+			m meta.RESTMapper,
+		) admission.PluginInitializer {
+			return initializer.New(c, nil, i, a, utilfeature.DefaultFeatureGate, ends, m)
+		},
+		Quotas: func(informers.SharedInformerFactory) (quota.Configuration, error) {
+			return install.NewQuotaConfigurationForAdmission(), nil
+		},
+		Flags: flag.CommandLine, // where package defaulttolerationseconds registers them
+		Audit: func(ctx context.Context) (context.Context, func() map[string]string) {
+			ctx = audit.WithAuditContext(ctx)
+			return ctx, func() map[string]string { return audit.AuditContextFrom(ctx).Event.Annotations }
+		},
+	})
+}
