@@ -125,9 +125,10 @@ func (s *suite) withRelease(t *testing.T, command string, v *variant, world orac
 	if err != nil {
 		t.Fatal(err)
 	}
+	seconds := v.options.Tolerations
 	process, err := oracle.StartReleased(command, released.Settings{
 		Plugin: s.name, Config: v.config, Gate: string(s.gateOf(v.options.Version)),
-		NotReadySeconds: v.options.Tolerations.NotReadyTolerationSeconds, UnreachableSeconds: v.options.Tolerations.UnreachableTolerationSeconds,
+		NotReadySeconds: seconds.NotReadyTolerationSeconds, UnreachableSeconds: seconds.UnreachableTolerationSeconds,
 	}, world)
 	if err != nil {
 		t.Fatal(err)
