@@ -102,12 +102,17 @@ func TestPressure(t *testing.T) {
 
 // TestPressureByRelease tests pods whose QoS class is another one in older releases.
 func TestPressureByRelease(t *testing.T) {
-	for pod, want := range map[string]map[string]bool{
-		`{"spec":{"resources":{"requests":{"cpu":"1"}},"containers":[{}]}}`:                {"1.33": false, "1.34": true, "1.36": true, "1.37": true},
-		`{"spec":{"resources":{},"containers":[` + container + `]}}`:                       {"1.33": true, "1.34": false, "1.36": false, "1.37": true},
-		`{"spec":{"containers":[{"resources":{"requests":{"cpu":"-1"}}}]}}`:                {"1.33": false, "1.36": false, "1.37": true},
-		`{"spec":{"resources":{"requests":{"cpu":"-1"}},"containers":[{}]}}`:               {"1.33": false, "1.36": false, "1.37": true},
-		`{"spec":{"resources":{"requests":{"cpu":"0"}},"containers":[` + container + `]}}`: {"1.33": true, "1.36": false, "1.37": false},
+	type wants map[string]bool
+	const one, zero, negative = `{"requests":{"cpu":"1"}}`, `{"requests":{"cpu":"0"}}`, `{"requests":{"cpu":"-1"}}`
+	whole := func(resources, container string) string {
+		return `{"spec":{"resources":` + resources + `,"containers":[` + container + `]}}`
+	}
+	for pod, want := range map[string]wants{
+		whole(one, `{}`):       {"1.33": false, "1.34": true, "1.36": true, "1.37": true},
+		whole(`{}`, container): {"1.33": true, "1.34": false, "1.36": false, "1.37": true},
+		whole(negative, `{}`):  {"1.33": false, "1.36": false, "1.37": true},
+		whole(zero, container): {"1.33": true, "1.36": false, "1.37": false},
+		`{"spec":{"containers":[{"resources":` + negative + `}]}}`: {"1.33": false, "1.36": false, "1.37": true},
 	} {
 		for release, pressed := range want {
 			chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), release), "", namespace("namespace"))

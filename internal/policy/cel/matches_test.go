@@ -50,7 +50,8 @@ func TestCostsByRelease(t *testing.T) {
 				}
 				e := c.Begin(NewInput(t.Context(), reviewOf(t, object)), celconfig.RuntimeCELCostBudget)
 				value, err, fatal := e.Evaluate(x)
-				if got := celconfig.RuntimeCELCostBudget - e.Remaining; value != types.True || err != nil || fatal != nil || got != want[i] {
+				got := celconfig.RuntimeCELCostBudget - e.Remaining
+				if value != types.True || err != nil || fatal != nil || got != want[i] {
 					t.Errorf("%s in %s, interpreter %v: got %v, cost %d, %v, %v, want true, cost %d", expression, name, interpreted,
 						value, got, err, fatal, want[i])
 				}
@@ -70,7 +71,8 @@ func TestMatchesUncharged(t *testing.T) {
 	if x.Err != nil {
 		t.Fatal(x.Err)
 	}
-	if value, err, fatal := c.Begin(NewInput(ctx, reviewOf(t, text)), celconfig.RuntimeCELCostBudget).Evaluate(x); fatal == nil && err == nil {
+	e := c.Begin(NewInput(ctx, reviewOf(t, text)), celconfig.RuntimeCELCostBudget)
+	if value, err, fatal := e.Evaluate(x); fatal == nil && err == nil {
 		t.Errorf("got %v, want an error", value)
 	}
 }
