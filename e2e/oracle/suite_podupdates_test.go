@@ -41,6 +41,7 @@ func (g *generator) resizingNodes() oracle.World {
 		node.Status.DeclaredFeatures = pick(g, nil, []string{"InPlacePodLevelResourcesVerticalScaling"},
 			[]string{"Another", "InPlacePodVerticalScalingInitContainers", "Z"},
 			[]string{"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"},
+			[]string{"InPlacePodVerticalScalingInitContainers", "InPlacePodVerticalScalingMemoryBackedVolumes"},
 			[]string{"InPlacePodVerticalScalingInitContainers", "InPlacePodLevelResourcesVerticalScaling"}) // not sorted
 		world.Objects = append(world.Objects, node)
 	}
@@ -92,10 +93,21 @@ func (g *generator) boundPod() *oracle.Case {
 	if g.in(4) {
 		pod.Spec.Overhead = g.requests().Requests
 	}
+	inMemory := func() []corev1.Volume {
+		return []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+			Medium: pick(g, corev1.StorageMediumMemory, corev1.StorageMediumMemory, ""), SizeLimit: new(g.requested()),
+		}}}}
+	}
+	if g.in(4) {
+		pod.Spec.Volumes = inMemory()
+	}
 	g.write(c, pod, func() runtime.Object {
 		old := pod.DeepCopy()
 		if !g.in(6) {
 			old.Generation = 1
+		}
+		if len(old.Spec.Volumes) > 0 && g.in(2) {
+			old.Spec.Volumes = inMemory()
 		}
 		for i := range old.Spec.InitContainers {
 			if g.in(3) {

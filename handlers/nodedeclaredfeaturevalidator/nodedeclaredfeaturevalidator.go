@@ -58,11 +58,12 @@ type plugin struct {
 }
 
 // since are the releases whose plugin first knew a feature (k8s.io/component-helpers
-// nodedeclaredfeatures/features/registry.go); v1.35 knew all others.
+// nodedeclaredfeatures/features/registry.go). v1.35 knew all others that an update of a Pod can need.
 var since = map[string]int{
-	"ExtendWebSocketsToKubelet":               36,
-	"InPlacePodVerticalScalingInitContainers": 36,
-	"UserNamespacesHostNetworkSupport":        36,
+	"ExtendWebSocketsToKubelet":                    36,
+	"InPlacePodVerticalScalingInitContainers":      36,
+	"UserNamespacesHostNetworkSupport":             36,
+	"InPlacePodVerticalScalingMemoryBackedVolumes": 37,
 }
 
 // featuresOf returns the features that the plugin of a release knows.
@@ -97,6 +98,10 @@ func (p *plugin) validateUpdate(_ context.Context, review *codec.Review, pod, ol
 	node, ok := p.nodes.Cached("", pod.Spec.NodeName)
 	if !ok {
 		return deny(fmt.Errorf("node %q not found", pod.Spec.NodeName))
+	}
+	if p.release.LessThan(version.MajorMinor(1, 36)) { // which looks for features in any order
+		node = node.DeepCopy()
+		slices.Sort(node.Status.DeclaredFeatures)
 	}
 	match, err := p.features.MatchNode(needed, node)
 	if err != nil {

@@ -103,12 +103,17 @@ func TestValidate(t *testing.T) {
 	check(admissiontest.UpdateBody("v1/pods", "null", old), "")
 }
 
+// inMemory returns a field of a spec: a volume in memory of this size.
+func inMemory(size string) string {
+	return `,"volumes":[{"name":"v","emptyDir":{"medium":"Memory","sizeLimit":"` + size + `"}}]`
+}
+
 // TestVersions changes the resources of an init container and of a whole Pod. v1.35 does not know the feature
 // for init containers (k8s.io/component-helpers nodedeclaredfeatures/features/registry.go of v0.35.4).
 func TestVersions(t *testing.T) {
-	f := func(version, before, after string, want admission.Outcome) {
+	f := func(version, before, after string, want admission.Outcome, features ...string) {
 		t.Helper()
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Status: corev1.NodeStatus{DeclaredFeatures: features}}
 		chain := admissiontest.MustChain(t, admissiontest.Emulating(t, Plugin(), version), "", node)
 		admissiontest.CheckOutcome(t, chain, admission.Validate, want,
 			admissiontest.UpdateBody("v1/pods", pod(2, "none", after), pod(1, "none", before)))
@@ -117,6 +122,11 @@ func TestVersions(t *testing.T) {
 	f("1.36", initial("", "1"), initial("", "2"), admission.OutcomeDenied)
 	f("1.35", whole("1"), whole("2"), admission.OutcomeDenied)
 	f("1.36", whole("1"), whole("2"), admission.OutcomeDenied)
+	f("1.36", inMemory("1"), inMemory("2"), admission.OutcomeAllowed)
+	f("1.37", inMemory("1"), inMemory("2"), admission.OutcomeDenied)
+	// Kubelets sort the list, which 1.36 relies on.
+	f("1.35", whole("1"), whole("2"), admission.OutcomeAllowed, "Z", podFeature)
+	f("1.36", whole("1"), whole("2"), admission.OutcomeDenied, "Z", podFeature)
 }
 
 // TestNoPod has reviews that no API server sends.
