@@ -15,7 +15,10 @@
 //   - cel-go interpreter/planner.go, attributes.go: how an expression is planned, and which
 //     steps its paths have: build.go (constants), build_path.go
 //   - cel-go interpreter/runtimecost.go, common/cost.go: what is counted, and how much:
-//     frame.steps and frame.call where they are called, function.cost, calls/cost.go
+//     frame.steps and frame.call where they are called, function.cost, calls/cost.go. What changes
+//     there becomes the cost of older releases, as in before137
+//   - cel-go interpreter/frame.go, interpretable.go (evalFold): how an evaluation is
+//     interrupted: calls/loops.go
 //   - cel-go parser/macro.go: what a macro expands to: build_fold.go, build_collect.go
 //   - cel-go common/types: equality, order, sizes, iterators: build_logic.go, package view
 //   - cel-go ext/strings.go, lists.go, sets.go, formatting.go, and k8s.io/apiserver
