@@ -75,9 +75,12 @@ func (p *process) start(world World, command string, arguments ...string) (err e
 	return nil
 }
 
-// encodeOf encodes an object of a world, with its kind.
+// encodeOf encodes an object of a world, with its kind. A type that Kubernetes has removed says it itself.
 func encodeOf(object runtime.Object) ([]byte, error) {
 	kinds, _, err := legacyscheme.Scheme.ObjectKinds(object)
+	if runtime.IsNotRegisteredError(err) {
+		return encode(object)
+	}
 	if err != nil {
 		return nil, err
 	}
