@@ -1,8 +1,6 @@
 package oracle
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,14 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/e2e/released"
 )
 
 // compareQuotas describes how the quotas of both sides differ. It also reports whether Kubernetes
@@ -28,7 +25,7 @@ func compareQuotas(upstream, ours Implementation) (difference string, changed bo
 	if !ok {
 		return "", false, nil
 	}
-	quotas, err := theirs.quotas()
+	quotas, err := released.Quotas(theirs.client, theirs.lister)
 	if err != nil {
 		return "", false, err
 	}
@@ -76,29 +73,6 @@ type quotaUpstream struct {
 	client kubernetes.Interface
 	lister listers.ResourceQuotaLister
 	last   string // the quotas at the last comparison
-}
-
-// quotas returns the quotas, after the plugin has read them.
-func (u *quotaUpstream) quotas() ([]*corev1.ResourceQuota, error) {
-	list, err := u.client.CoreV1().ResourceQuotas("").List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var quotas []*corev1.ResourceQuota
-	for i := range list.Items {
-		want := &list.Items[i]
-		quotas = append(quotas, want)
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Microsecond) {
-			got, err := u.lister.ResourceQuotas(want.Namespace).Get(want.Name)
-			if err == nil && equality.Semantic.DeepEqual(got.Status, want.Status) {
-				break
-			}
-			if time.Now().After(deadline) {
-				return nil, errors.Join(errors.New("the informer has not received a quota"), err)
-			}
-		}
-	}
-	return quotas, nil
 }
 
 // quotaOurs is ours in a world with quotas.

@@ -1,17 +1,23 @@
 package released
 
 import (
+	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	clienttesting "k8s.io/client-go/testing"
@@ -38,6 +44,30 @@ func Reformat(action clienttesting.Action) (handled bool, object runtime.Object,
 		used[name] = resource.MustParse(quantity.String())
 	}
 	return false, nil, nil
+}
+
+// Quotas returns the quotas of a client, after the informer of the lister, from which the plugin reads, has received
+// them.
+func Quotas(client kubernetes.Interface, lister listers.ResourceQuotaLister) ([]*corev1.ResourceQuota, error) {
+	list, err := client.CoreV1().ResourceQuotas("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var quotas []*corev1.ResourceQuota
+	for i := range list.Items {
+		want := &list.Items[i]
+		quotas = append(quotas, want)
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Microsecond) {
+			got, err := lister.ResourceQuotas(want.Namespace).Get(want.Name)
+			if err == nil && equality.Semantic.DeepEqual(got.Status, want.Status) {
+				break
+			}
+			if time.Now().After(deadline) {
+				return nil, errors.Join(errors.New("the informer has not received a quota"), err)
+			}
+		}
+	}
+	return quotas, nil
 }
 
 // Discovered returns the resources of all kinds that the release has, as discovery does.

@@ -106,6 +106,7 @@ type command struct {
 	settings Settings
 	objects  []runtime.Object
 	plugin   admission.Interface // nil before the first review
+	settled  func() error        // waits until the plugin can read what it has written
 	ends     chan struct{}       // is never closed: plugins end with the process
 }
 
@@ -160,6 +161,11 @@ func (c *command) start() error {
 	if err != nil {
 		return err
 	}
+	c.settled = func() error { return nil }
+	if c.settings.Plugin == "ResourceQuota" {
+		lister := informers.Core().V1().ResourceQuotas().Lister()
+		c.settled = func() error { _, err := Quotas(client, lister); return err }
+	}
 	informers.Start(c.ends)
 	informers.WaitForCacheSync(c.ends)
 	return nil
@@ -192,6 +198,9 @@ func (c *command) answer(r *admissionv1.AdmissionRequest, phase string) (any, er
 	var given warnings
 	ctx, annotations := c.Audit(warning.WithWarningRecorder(context.Background(), &given))
 	denial := c.ask(ctx, attributes, phase)
+	if err := c.settled(); err != nil {
+		return nil, err
+	}
 	answer := &removed.Answer{Warnings: given, Annotations: annotations()}
 	if denial != nil {
 		answer.Status = responsewriters.ErrorToAPIStatus(denial)
