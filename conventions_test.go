@@ -102,7 +102,8 @@ func TestConventionsExample(t *testing.T) {
 var layers = []string{
 	"codec",
 	"internal/alike", "internal/discovery", "internal/files", "internal/memory", "internal/protobuf", "internal/quantity",
-	"internal/schedulingv1alpha2", "internal/seed", "internal/socket", "internal/strictyaml", "internal/wake",
+	"internal/schedulingv1alpha2", "internal/seed", "internal/socket", "internal/strictyaml", "internal/testserver",
+	"internal/wake",
 	"corpus", // recordings and no code
 	"diff",
 	"internal/recording",

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // configMap is a namespaced kind, defined like those of other packages.
@@ -44,7 +45,7 @@ var configMap = Define(Definition{
 type apiServer struct {
 	t      *testing.T
 	addr   string
-	server *httptest.Server
+	server *testserver.Server
 	codecs serializer.CodecFactory
 
 	onlyJSON, onlyList bool // set before the first request
@@ -81,7 +82,6 @@ func newAPIServer(t *testing.T) *apiServer {
 		objects: make(map[string]runtime.Object),
 	}
 	a.start()
-	t.Cleanup(a.stop)
 	return a
 }
 
@@ -92,20 +92,14 @@ func (a *apiServer) start() {
 		a.t.Fatal(err)
 	}
 	a.addr = ln.Addr().String()
-	a.server = httptest.NewUnstartedServer(a)
+	a.server = testserver.Unstarted(a.t, a)
 	a.server.Listener.Close()
 	a.server.Listener = ln
 	a.server.Start()
 }
 
 // stop closes all connections and refuses new ones.
-func (a *apiServer) stop() {
-	a.server.Listener.Close()
-	for range 3 { // a connection may have been accepted just now
-		a.server.CloseClientConnections()
-	}
-	a.server.Close()
-}
+func (a *apiServer) stop() { a.server.Close() }
 
 // cut closes all connections.
 func (a *apiServer) cut() { a.server.CloseClientConnections() }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -11,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // TestTokensRotate has a command or a file give another token while the cluster is followed. The API server
@@ -42,9 +43,7 @@ func rotateTokens(t *testing.T, inFile bool) {
 		a.fail(w, r, apierrors.NewUnauthorized("expired"))
 		return true
 	})
-	server := httptest.NewTLSServer(a) // client-go sends credentials over TLS only
-	t.Cleanup(server.Close)
-	t.Cleanup(server.CloseClientConnections)
+	server := testserver.StartTLS(t, a) // client-go sends credentials over TLS only
 	file := writeKubeconfig(t, &clientcmdapi.Cluster{
 		Server: server.URL, CertificateAuthorityData: pemOf(server.Certificate().Raw),
 	})

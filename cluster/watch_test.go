@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // run starts s and waits until it is ready.
@@ -491,11 +492,9 @@ func TestStop(t *testing.T) {
 func TestTLS(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(namespace("one", "team", "a"))
-	server := httptest.NewUnstartedServer(a)
+	server := testserver.Unstarted(t, a)
 	server.EnableHTTP2 = true
 	server.StartTLS()
-	defer server.Close()
-	defer server.CloseClientConnections()
 	certificate := server.Certificate()
 	kubeconfig := writeKubeconfig(t, &clientcmdapi.Cluster{
 		Server: server.URL, CertificateAuthorityData: pemOf(certificate.Raw),

@@ -3,7 +3,6 @@ package admissiontest
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // LiveChain returns a chain of one plugin whose cache has these namespaces and never
@@ -22,7 +22,7 @@ import (
 // for code 502 with a text that is not JSON, as a proxy might answer.
 func LiveChain(t testing.TB, plugin admission.Plugin, live func(r *http.Request) any, cached ...corev1.Namespace) *admission.Chain {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testserver.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		listed := r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces"
 		switch {
 		case listed && r.URL.Query().Get("sendInitialEvents") != "":
@@ -40,10 +40,6 @@ func LiveChain(t testing.TB, plugin admission.Plugin, live func(r *http.Request)
 			answer(t, w, live(r))
 		}
 	}))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}

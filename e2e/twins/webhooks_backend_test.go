@@ -8,26 +8,23 @@ import (
 	"io"
 	"log"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // hookBackend is a server of webhooks, which both sides call. Its answer depends only on the path
 // and the request. The first segment of the path names the behavior, the second one the webhook.
-type hookBackend struct{ *httptest.Server }
+type hookBackend struct{ *testserver.Server }
 
 func startHooks(t *testing.T) *hookBackend {
 	t.Helper()
-	b := &hookBackend{httptest.NewUnstartedServer(http.HandlerFunc(serveHook))}
+	b := &hookBackend{testserver.Unstarted(t, http.HandlerFunc(serveHook))}
 	b.Config.ErrorLog = log.New(io.Discard, "", 0) // a caller that does not trust it reports that itself
 	b.StartTLS()
-	t.Cleanup(func() {
-		b.CloseClientConnections()
-		b.Close()
-	})
 	return b
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -28,6 +27,7 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 func TestGolden(t *testing.T) { admissiontest.Run(t, Plugin()) }
@@ -294,9 +294,7 @@ func TestPodsTime(t *testing.T) {
 
 // TestPodsNotListed has an API server that does not answer: the plugin stops in time.
 func TestPodsNotListed(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	defer server.Close()
-	defer server.CloseClientConnections() // including watches
+	server := testserver.Start(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],` +
 		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`

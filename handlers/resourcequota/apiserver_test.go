@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,13 +24,14 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // An apiServer serves quotas. It accepts a status only if the writer has seen the current
 // version. Its watches send no events, so without requests replicas know only the initial
 // quotas.
 type apiServer struct {
-	*httptest.Server
+	*testserver.Server
 	t      testing.TB
 	decode runtime.Decoder
 
@@ -57,8 +57,7 @@ func newAPIServer(t testing.TB, quotas ...*corev1.ResourceQuota) *apiServer {
 	for _, q := range quotas {
 		a.put(q)
 	}
-	a.Server = httptest.NewServer(a)
-	t.Cleanup(func() { a.CloseClientConnections(); a.Close() })
+	a.Server = testserver.Start(t, a)
 	return a
 }
 

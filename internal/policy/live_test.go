@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
@@ -197,11 +197,7 @@ func (a *apiServer) follow() *cluster.View {
 // view does what follow does. It waits for the lists if wanted.
 func (a *apiServer) view(wait bool) *cluster.View {
 	a.t.Helper()
-	server := httptest.NewServer(a)
-	a.t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
+	server := testserver.Start(a.t, a)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}

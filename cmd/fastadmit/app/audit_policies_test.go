@@ -3,7 +3,6 @@ package app
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // listTime is how long it takes to list ConfigMaps: longer than a review of the server waits
@@ -41,8 +41,7 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 		"/apis/apps/v1/deployments": `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[` +
 			strings.Join(items, ",") + `]}`,
 	}
-	ended := make(chan struct{}) // until the test ends, because watches are started again
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testserver.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		document, ok := documents[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")
 		switch query := r.URL.Query(); {
@@ -53,10 +52,7 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 		case query.Get("watch") != "":
 			w.(http.Flusher).Flush()
-			select {
-			case <-r.Context().Done():
-			case <-ended:
-			}
+			<-r.Context().Done()
 		case !ok:
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
@@ -67,11 +63,6 @@ func auditedCluster(t *testing.T, replicas ...int) map[string]string {
 			fmt.Fprint(w, document)
 		}
 	}))
-	t.Cleanup(func() {
-		close(ended)
-		server.CloseClientConnections()
-		server.Close()
-	})
 	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a",`+
 		`"cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}]}`, server.URL)
 	if err := os.WriteFile("kubeconfig", []byte(kubeconfig), 0o600); err != nil {

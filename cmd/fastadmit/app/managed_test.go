@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // A registry is a small API server for Secrets and webhook configurations: it
@@ -105,8 +105,7 @@ func serveManaged(t *testing.T, config string) (*running, *registry) {
 // file for it.
 func (r *registry) start(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(r)
-	t.Cleanup(server.Close) // after fastadmit, which watches
+	server := testserver.Start(t, r)
 	return servertest.TempFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
 }

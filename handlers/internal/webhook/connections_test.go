@@ -10,7 +10,6 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // countedBackend counts connections and records the protocols of calls. Its certificate is
@@ -49,7 +49,7 @@ func newCountedBackend(t *testing.T, http2 bool) *countedBackend {
 		t.Fatal(err)
 	}
 	c := new(countedBackend)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testserver.Unstarted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.protocols.Store(r.Proto, true)
 		a, _ := readAsked(t, r)
 		answer(w, a.Request.UID, `"allowed":true`)
@@ -62,10 +62,6 @@ func newCountedBackend(t *testing.T, http2 bool) *countedBackend {
 		}
 	}
 	server.StartTLS()
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
 	c.backend = &backend{Server: server, t: t}
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionwebhook"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // A hook is a webhook of a configuration.
@@ -35,7 +35,7 @@ type hook struct {
 
 // A backend is a server of webhooks over TLS.
 type backend struct {
-	*httptest.Server
+	*testserver.Server
 	t *testing.T
 	// series are the metrics of the last chain with its webhooks.
 	series *metrics.Set
@@ -55,13 +55,9 @@ func newAllowing(t *testing.T, called *bool) *backend {
 
 func newBackend(t *testing.T, serve http.HandlerFunc) *backend {
 	t.Helper()
-	server := httptest.NewUnstartedServer(serve)
+	server := testserver.Unstarted(t, serve)
 	server.EnableHTTP2 = true
 	server.StartTLS()
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
 	return &backend{Server: server, t: t}
 }
 

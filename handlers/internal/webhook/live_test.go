@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/handlers/validatingadmissionwebhook"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 const (
@@ -125,11 +125,7 @@ func (a *apiServer) written(name string) string {
 // follow returns a chain of the plugin in the cluster of the API server.
 func (a *apiServer) follow(set *metrics.Set) *admission.Chain {
 	a.t.Helper()
-	server := httptest.NewServer(a)
-	a.t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
+	server := testserver.Start(a.t, a)
 	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",`+
 		`"contexts":[{"name":"c","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL),
