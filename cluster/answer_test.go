@@ -97,6 +97,9 @@ func TestLiveListBytes(t *testing.T) {
 
 // TestAnswerBytes checks the maximum length of answers that are read as a whole, and of error answers.
 func TestAnswerBytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine reads long answers")
+	}
 	a := newAPIServer(t)
 	s := a.newState(Options{})
 	if err := s.Follow(t.Context(), configMap.Called("get", "list")); err != nil {

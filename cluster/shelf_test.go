@@ -118,6 +118,9 @@ func TestMemoryOf(t *testing.T) {
 // completely, and parameters of the tenant can be read by name. When the tenant has removed enough, its
 // namespace is listed, too.
 func TestTooLargeNamespace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many large objects take long; TestShelf has small ones")
+	}
 	a, s, kinds, _ := newDynamic(t)
 	param := func(namespace, name string, bytes int) *corev1.ConfigMap {
 		return &corev1.ConfigMap{

@@ -452,6 +452,9 @@ func TestAnswerMemory(t *testing.T) {
 // TestLargeAnswer reads a large patch over a connection that stays open, and closes a
 // connection before another one is sent.
 func TestLargeAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large answers take long; TestUnreadAnswers has them too")
+	}
 	s := serve(t, "AlwaysPullImages", nil)
 	const n = 100_000
 	body := manyContainers(n, `{"name":"a"}`)
@@ -510,6 +513,9 @@ func TestTooLargeObject(t *testing.T) {
 // TestIdleConnectionsKeepNothing sends large reviews with large answers over many
 // connections that stay open.
 func TestIdleConnectionsKeepNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large answers take long; TestServeConcurrently has many connections")
+	}
 	s := serve(t, "AlwaysPullImages", nil)
 	raw := servertest.Request("/mutate", manyContainers(100_000, `{"name":"a","image":"`+strings.Repeat("x", 64)+`"}`))
 	live := func() int64 { return int64(admissiontest.LiveHeap()) }

@@ -247,6 +247,9 @@ func reviewRequest(review string) []byte {
 
 // TestServeBodyLimit sends bodies of the maximum length and of one byte more.
 func TestServeBodyLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large bodies take long; TestServeConcurrently has small ones")
+	}
 	s := serve(t, "AlwaysPullImages", nil)
 	f := func(size, code int) {
 		t.Helper()

@@ -45,6 +45,9 @@ func peakOf(t *testing.T, f func()) int64 {
 // TestAnswersMemory has a webhook with answers of the maximum length, whose elements take the most memory
 // when they are decoded. Without a limit, causes took 555 MiB.
 func TestAnswersMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large answers take long; TestAnswers has small ones")
+	}
 	const size, most = 8<<20 - 1000, 64 << 20 // twice the memory of an answer: the backend has it, too
 	texts := map[string]string{
 		"/causes":      `"allowed":false,"status":{"details":{"causes":[` + strings.Repeat("{},", size/3) + `{}]}}`,

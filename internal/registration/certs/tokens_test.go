@@ -193,6 +193,9 @@ func TestPathTokens(t *testing.T) {
 // TestPathTokenUpgrade starts with replicas of a version without tokens. No token is
 // registered while one of these runs.
 func TestPathTokenUpgrade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("calls for hours; TestPathTokens has changes of a token")
+	}
 	inStand(t, func(s *stand) {
 		before := s.options()
 		before.CALife, before.LeafLife, before.Configurations = DefaultCALife, DefaultLeafLife, configurations("a", "b")
@@ -242,6 +245,9 @@ func TestPathTokenUpgrade(t *testing.T) {
 // TestPathTokenUnheard has a replica that does not learn a new token, because it cannot
 // reach its API server.
 func TestPathTokenUnheard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("calls for hours; TestPathTokens has changes of a token")
+	}
 	inStand(t, func(s *stand) {
 		var away atomic.Bool
 		o := s.withTokens()
@@ -284,6 +290,9 @@ func TestPathTokenUnheard(t *testing.T) {
 
 // TestPathTokenHealed spoils the stored and the registered tokens in all ways.
 func TestPathTokenHealed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("calls for hours; TestPathTokens has changes of a token")
+	}
 	inStand(t, func(s *stand) {
 		s.startRegistered(2, s.withTokens())
 		calls := s.callers(0, 45*time.Second)
