@@ -30,14 +30,14 @@ func Unstarted(t testing.TB, handler http.Handler) *Server {
 // Start returns a server of HTTP without TLS.
 func Start(t testing.TB, handler http.Handler) *Server {
 	s := Unstarted(t, handler)
-	s.Server.Start()
+	s.Start()
 	return s
 }
 
 // StartTLS returns a server of HTTPS.
 func StartTLS(t testing.TB, handler http.Handler) *Server {
 	s := Unstarted(t, handler)
-	s.Server.StartTLS()
+	s.StartTLS()
 	return s
 }
 
