@@ -62,13 +62,18 @@ type Plugin struct {
 	// plugin's feature gate on by default, if that is a later one than FirstRelease.
 	OnSince string
 	// LastRelease is the last Kubernetes minor release that had the plugin,
-	// empty if v1.36 has it.
+	// empty if the newest one has it.
 	LastRelease string
 	// OutOfTree is true if the plugin is not one of kube-apiserver. app.WithPlugin sets
 	// it.
 	OutOfTree bool
 	// New creates a handler. It returns an error if the configuration is invalid.
 	New func(setup Setup) (Handler, error)
+}
+
+// IsIn reports whether a release of Kubernetes has the plugin.
+func (p *Plugin) IsIn(v Version) bool {
+	return (p.FirstRelease == "" || v.Has(p.FirstRelease)) && (p.LastRelease == "" || !v.Has(p.LastRelease) || v.String() == p.LastRelease)
 }
 
 // AllNeeds returns Needs and the result of NeedsOf for a configuration file, which may be

@@ -22,6 +22,14 @@ func Newest() Version { return Version{} }
 // Oldest is the oldest Version that can be emulated.
 func Oldest() Version { return Version{newestMinor - oldestMinor} }
 
+// Versions returns all versions that can be emulated, from Oldest to Newest.
+func Versions() (all []string) {
+	for behind := newestMinor - oldestMinor; behind >= 0; behind-- {
+		all = append(all, Version{uint16(behind)}.String())
+	}
+	return all
+}
+
 // ParseVersion reads a version in the form of kube-apiserver's flag --emulated-version, as
 // 1.34. An older release than Oldest gives Oldest, a newer one than Newest gives Newest; isKnown
 // is false then.

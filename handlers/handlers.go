@@ -4,8 +4,6 @@
 package handlers
 
 import (
-	"cmp"
-
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers/alwaysadmit"
 	"github.com/fastadmit/fastadmit/handlers/alwaysdeny"
@@ -79,12 +77,8 @@ func DefaultOptions() Options {
 func InTree(options Options) []admission.Plugin {
 	table := all(options)
 	for i := range table {
-		if first := cmp.Or(table[i].OnSince, table[i].FirstRelease); first != "" {
-			table[i].OnByDefault = table[i].OnByDefault && options.Version.Has(first)
-		}
-		if last := table[i].LastRelease; options.Version.Has(last) && options.Version.String() != last {
-			table[i].OnByDefault = false
-		}
+		p := &table[i]
+		p.OnByDefault = p.OnByDefault && p.IsIn(options.Version) && (p.OnSince == "" || options.Version.Has(p.OnSince))
 	}
 	return table
 }

@@ -80,8 +80,8 @@ clusters whose API server flags you cannot set. Also evaluates admission policie
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(explainFlag)
-	root.AddCommand(newServeCommand(o), newReviewCommand(o), newAuditCommand(o), newTestCommand(o), newReplayCommand(o), newConvertCommand(o),
-		newRecordingsCommand(), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(),
+	root.AddCommand(newServeCommand(o), newReviewCommand(o), newAuditCommand(o), newTestCommand(o), newReplayCommand(o),
+		newUpgradeCheckCommand(o), newConvertCommand(o), newRecordingsCommand(), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(),
 		newVersionCommand(o))
 	return root
 }
@@ -133,6 +133,14 @@ func failed(err error) error {
 		return nil
 	}
 	return &failure{err}
+}
+
+// of says which flag an error is about.
+func of(flag string, err error) error {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return failed(fmt.Errorf("%s: %w", flag, f.error))
+	}
+	return fmt.Errorf("%s: %w", flag, err)
 }
 
 // broken makes a failure an exit with exitBroken, for commands that exit with exitDenied because of

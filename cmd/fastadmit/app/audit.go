@@ -20,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/offline/audit"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/review"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -269,26 +270,37 @@ func (a *auditOptions) prepared(ctx context.Context, stderr io.Writer) (*audit.O
 		return nil, err
 	}
 	a.notePolicies(stderr)
+	o, err := a.auditing(ctx, &loaded, reviewed, a.qps)
+	if err != nil {
+		return nil, err
+	}
+	o.Review.TrustOwners, o.Namespaces, o.PageSize = a.trustOwners, a.namespaces, a.chunkSize
+	return o, failed(errors.Join(a.cluster.await(ctx), a.cluster.put(state)))
+}
+
+// auditing returns the options for reviews of the objects of the cluster, with at most qps requests a second.
+// The caller waits for what plugins see of it.
+func (r *reviewOptions) auditing(ctx context.Context, loaded *selected, reviewed *review.Options, qps float32) (*audit.Options, error) {
 	registered, err := loaded.register(&loaded.Registration)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.cluster.follow(ctx, []cluster.Need{cluster.Namespaces.Watched()}, []string{"audit"}); err != nil {
+	if err := r.cluster.follow(ctx, []cluster.Need{cluster.Namespaces.Watched()}, []string{"audit"}); err != nil {
 		return nil, failed(err)
 	}
-	config, err := cluster.RESTConfig(a.cluster.kubeconfig)
+	config, err := cluster.RESTConfig(r.cluster.kubeconfig)
 	if err != nil {
 		return nil, failed(err)
 	}
-	config.UserAgent, config.QPS, config.Burst = auditUserAgent, a.qps, max(1, int(a.qps))
+	config.UserAgent, config.QPS, config.Burst = r.cluster.userAgent, qps, max(1, int(qps))
 	if err := audit.Ask(ctx, config); err != nil {
 		return nil, failed(err)
 	}
-	reviewed.Chain, reviewed.DryRun, reviewed.TrustOwners = loaded.chain, true, a.trustOwners
+	reviewed.Chain, reviewed.DryRun = loaded.chain, true
 	return &audit.Options{
-		Review: *reviewed, Config: config, Webhooks: webhooksOf(registered), NamespaceLabels: &a.cluster.namespaces,
-		Namespaces: a.namespaces, PageSize: a.chunkSize,
-	}, failed(errors.Join(a.cluster.await(ctx), a.cluster.put(state)))
+		Review: *reviewed, Config: config, Webhooks: webhooksOf(registered), NamespaceLabels: &r.cluster.namespaces,
+		PageSize: audit.DefaultPageSize,
+	}, nil
 }
 
 // webhooksOf returns the webhooks that kube-apiserver calls. Of a mutating webhook

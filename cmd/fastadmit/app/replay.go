@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/offline/replay"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
@@ -105,7 +103,7 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 	if r.againstConfig != "" {
 		against, more, err := before.readyToReplay(cmd.Context())
 		if err != nil {
-			return fmt.Errorf("--against-config: %w", err)
+			return of("--against-config", err)
 		}
 		o.Against, o.LeftOut = against.Chain, append(o.LeftOut, more...)
 	}
@@ -151,14 +149,7 @@ func (r *replayOptions) before() *reviewOptions {
 // readyToReplay returns the options of reviews with all plugins, except those that count or write. leftOut
 // are the names of these.
 func (r *reviewOptions) readyToReplay(ctx context.Context) (o *review.Options, leftOut []string, err error) {
-	r.keep = func(p *admission.Plugin) bool {
-		// Plugins that call servers are not left out: they are an error, or get dry runs.
-		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun && !p.Calls
-		if counts {
-			leftOut = append(leftOut, p.Name)
-		}
-		return !counts
-	}
+	names := r.leaveOut()
 	if o, err = r.prepared(); err != nil {
 		return nil, nil, err
 	}
@@ -170,7 +161,7 @@ func (r *reviewOptions) readyToReplay(ctx context.Context) (o *review.Options, l
 		return nil, nil, err
 	}
 	o.DryRun = o.DryRun || r.allowCalls
-	return o, leftOut, failed(r.cluster.put(state))
+	return o, *names, failed(r.cluster.put(state))
 }
 
 // replayNotes describe what differs from the time of the recording.

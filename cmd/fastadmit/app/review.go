@@ -95,17 +95,13 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&r.old, "old", nil, "files or folders with the objects before an UPDATE; if not set, an UPDATE changes nothing")
 	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects without one")
 	flags.BoolVar(&r.noPods, "no-workload-pods", false, "do not review the objects that controllers would create from workloads")
-	flags.StringSliceVar(&r.skipUnknown, "skip-unknown", nil,
-		"skip these unknown kinds; without a value, all of them and documents that are not Kubernetes objects")
-	flags.Lookup("skip-unknown").NoOptDefVal = review.SkipAllUnknown
-	flags.StringVar(&r.podSecurity, "pod-security", "", "enable PodSecurity and enforce this level in namespaces without labels: "+
-		"privileged, baseline or restricted, with :VERSION as in restricted:v1.36 if it is not to be the latest")
+	r.addSkipFlag(flags)
+	r.addPodSecurityFlag(cmd)
 	flags.BoolVar(&r.strict, "strict", false, "exit with 2 if no plugin checks an object that its rules select, such as a pod in a "+
 		"privileged namespace, or if nothing that is enabled checks any object")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
 	r.addTrustFlags(flags)
 	r.addSharedFlags(cmd)
-	completeValues(cmd, "pod-security", "privileged", "baseline", "restricted")
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update), string(codec.Delete))
 	completeFiles(cmd, "filename", manifestExtensions()...)
 	completeFiles(cmd, "old", manifestExtensions()...)
@@ -122,6 +118,20 @@ func (r *reviewOptions) addSharedFlags(cmd *cobra.Command) {
 	flags.BoolVar(&r.warningsAsErrors, "warnings-as-errors", false, "exit with 1 if there was a warning")
 	r.addPolicyFlags(cmd)
 	completeValues(cmd, "output", report.Formats()...)
+}
+
+// addPodSecurityFlag adds the flag that replaces a configuration of PodSecurity.
+func (r *reviewOptions) addPodSecurityFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.podSecurity, "pod-security", "", "enable PodSecurity and enforce this level in namespaces without labels: "+
+		"privileged, baseline or restricted, with :VERSION as in restricted:v1.36 if it is not to be the latest")
+	completeValues(cmd, "pod-security", "privileged", "baseline", "restricted")
+}
+
+// addSkipFlag adds the flag for objects of unknown kinds.
+func (r *reviewOptions) addSkipFlag(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&r.skipUnknown, "skip-unknown", nil,
+		"skip these unknown kinds; without a value, all of them and documents that are not Kubernetes objects")
+	flags.Lookup("skip-unknown").NoOptDefVal = review.SkipAllUnknown
 }
 
 // addUserFlags adds the flags for the user who sends objects.

@@ -40,6 +40,8 @@ type selection struct {
 	// policies are policies from --policies or the input, not from a folder of the
 	// configuration.
 	policies policies.Set
+	// defaults enables the plugins that kube-apiserver runs by default, too, except those that call webhooks.
+	defaults bool
 	// images is true for a command that also serves ImageReviews. It needs no enabled
 	// plugin.
 	images bool
@@ -146,6 +148,9 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	wrong = errors.Join(wrong, err)
 	s.options.inTree.Version = version
 	table := s.options.table()
+	if s.defaults {
+		loaded.EnableAdmissionPlugins = withDefaults(loaded.EnableAdmissionPlugins, table)
+	}
 	enabled := make(map[string]admission.Enabled)
 	for _, name := range loaded.EnableAdmissionPlugins {
 		if !slices.Contains(s.disable, name) {
@@ -190,6 +195,18 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		s.emulated.inUse.Store(&version)
 	}
 	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
+}
+
+// withDefaults adds the plugins that are on by default to names. Those that call webhooks are not: they
+// need configurations of a cluster.
+func withDefaults(names []string, table []admission.Plugin) []string {
+	names = slices.Clone(names)
+	for i := range table {
+		if p := &table[i]; p.OnByDefault && !p.Calls && !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // enforcePodSecurity enables PodSecurity with the level and version of --pod-security.

@@ -26,6 +26,9 @@ import (
 type Options struct {
 	// Review configures the reviews. Its Operation is CREATE or UPDATE. Run sets Selects.
 	Review review.Options
+	// Against, if it is set, are the options of a second review of each object. Its result is in the field
+	// Against of the first one.
+	Against *review.Options
 	// Config configures the client of the API server, and its rate limit.
 	Config *rest.Config
 	// Webhooks are the registered webhooks of fastadmit. Objects for which kube-apiserver
@@ -88,6 +91,9 @@ func Run(ctx context.Context, o Options, emit func(*report.Result) error) error 
 		}
 	}
 	a.Review.Selects = a.selects
+	if a.Against != nil {
+		a.Against.Selects = a.selects
+	}
 	resources, faults, err := a.resources(ctx)
 	if err != nil {
 		return err
@@ -157,8 +163,16 @@ func (a *audit) resource(ctx context.Context, r *resource, namespace string, emi
 	for range workers {
 		running.Go(func() {
 			live := review.NewLive(a.Review)
+			var against *review.Live
+			if a.Against != nil {
+				against = review.NewLive(*a.Against)
+			}
 			for j := range jobs {
-				j.done <- live.Review(inner, r.gvk(), r.Resource, j.text)
+				result := live.Review(inner, r.gvk(), r.Resource, j.text)
+				if against != nil {
+					result.Against = against.Review(inner, r.gvk(), r.Resource, j.text)
+				}
+				j.done <- result
 			}
 		})
 	}

@@ -92,10 +92,13 @@ type difference struct {
 	change string // "allowed to denied", or one of the constants
 	plugin string // the cause of the newer answer or, if the newer answer allows, of the older one
 	about  string // both answers
+	// isWorse says that the older answer allows, and the newer one does not.
+	isWorse bool
 }
 
-// compare returns the differences between two answers. object returns the object of the review.
-func compare(before, after *outcome, object func() []byte) (all []difference, err error) {
+// compare returns the differences between two answers. stored returns the JSON Patch from the object that
+// would have been stored to the one that would be now, nil if they are equal.
+func compare(before, after *outcome, stored func() ([]byte, error)) (all []difference, err error) {
 	both := func(a, b string) string {
 		return codec.TruncateString(a, textBytesMax) + "\nnow " + codec.TruncateString(b, textBytesMax)
 	}
@@ -104,7 +107,10 @@ func compare(before, after *outcome, object func() []byte) (all []difference, er
 		if after.decision == recording.Allowed {
 			plugin = before.plugin
 		}
-		return []difference{{fmt.Sprintf("%s to %s", before.decision, after.decision), plugin, both(before.String(), after.String())}}, nil
+		return []difference{{
+			fmt.Sprintf("%s to %s", before.decision, after.decision), plugin, both(before.String(), after.String()),
+			before.decision == recording.Allowed,
+		}}, nil
 	}
 	if before.decision != recording.Allowed {
 		same := before.message == after.message
@@ -112,7 +118,7 @@ func compare(before, after *outcome, object func() []byte) (all []difference, er
 			same = same && before.plugin == after.plugin && before.code == after.code && before.reason == after.reason
 		}
 		if !same {
-			all = append(all, difference{changedMessage, after.plugin, both(before.String(), after.String())})
+			all = append(all, difference{change: changedMessage, plugin: after.plugin, about: both(before.String(), after.String())})
 		}
 	}
 	if before.isPart {
@@ -124,24 +130,30 @@ func compare(before, after *outcome, object func() []byte) (all []difference, er
 		if !found || strings.ContainsAny(plugin, " \n") {
 			plugin = ""
 		}
-		all = append(all, difference{changedWarnings, plugin, both(fmt.Sprintf("warnings %q", from), fmt.Sprintf("%q", to))})
+		all = append(all, difference{
+			change: changedWarnings, plugin: plugin, about: both(fmt.Sprintf("warnings %q", from), fmt.Sprintf("%q", to)),
+		})
 	}
-	if before.hasNoPatch || before.decision != recording.Allowed || bytes.Equal(before.patch, after.patch) {
+	if before.hasNoPatch || before.decision != recording.Allowed {
 		return all, nil
 	}
-	patch, err := comparePatches(object(), before.patch, after.patch)
+	patch, err := stored()
 	if err != nil || patch == nil {
 		return all, err
 	}
 	return append(all, difference{
-		changedPatch, strings.Join(after.patchedBy, ", "),
-		"the stored object changes by " + codec.TruncateString(string(patch), textBytesMax),
+		change: changedPatch, plugin: strings.Join(after.patchedBy, ", "),
+		about: "the stored object changes by " + codec.TruncateString(string(patch), textBytesMax),
 	}), nil
 }
 
-// comparePatches applies both patches to the object. It returns the JSON Patch from the first result to
-// the second, nil if they are equal.
-func comparePatches(object, before, after []byte) ([]byte, error) {
+// comparePatches applies both patches to the object of a review. It returns the JSON Patch from the first
+// result to the second, nil if they are equal.
+func comparePatches(body, before, after []byte) ([]byte, error) {
+	if bytes.Equal(before, after) {
+		return nil, nil
+	}
+	object := objectOf(body)
 	a, err := patched(object, before)
 	if err != nil {
 		return nil, fmt.Errorf("the recorded patch cannot be applied: %w", err)
@@ -150,7 +162,17 @@ func comparePatches(object, before, after []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the patch cannot be applied: %w", err)
 	}
-	return diff.Documents(a, b)
+	return storedDifference(a, b)
+}
+
+// generatedName finds the names of volumes that the plugin ServiceAccount generates.
+var generatedName = regexp.MustCompile(`"kube-api-access-[a-z0-9]{5}"`)
+
+// storedDifference returns the JSON Patch from one object to another, nil if they are equal but for names that
+// are generated anew for each review.
+func storedDifference(a, b []byte) ([]byte, error) {
+	same := []byte(`"kube-api-access-xxxxx"`)
+	return diff.Documents(generatedName.ReplaceAllLiteral(a, same), generatedName.ReplaceAllLiteral(b, same))
 }
 
 func patched(object, patch []byte) ([]byte, error) {

@@ -8,10 +8,17 @@ import (
 	"github.com/fastadmit/fastadmit/internal/recording"
 )
 
+// patches returns the function that compares the patches of two outcomes.
+func patches(object string, before, after *outcome) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		return comparePatches([]byte(`{"request":{"object":`+object+`}}`), before.patch, after.patch)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	f := func(before, after outcome, want ...string) {
 		t.Helper()
-		all, err := compare(&before, &after, func() []byte { return []byte(`{"spec":{"a":1}}`) })
+		all, err := compare(&before, &after, patches(`{"spec":{"a":1}}`, &before, &after))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +63,7 @@ func TestCompare(t *testing.T) {
 	f(leftOut, replace)
 
 	bad := patched(`[{"op":"remove","path":"/none"}]`)
-	_, err := compare(&bad, &allowed, func() []byte { return []byte("{}") })
+	_, err := compare(&bad, &allowed, patches("{}", &bad, &allowed))
 	if err == nil || !strings.Contains(err.Error(), "the recorded patch cannot be applied") {
 		t.Errorf("got %v, want an error about the recorded patch", err)
 	}

@@ -63,6 +63,8 @@ type group struct{ change, plugin, policy, namespace, resource string }
 type session struct {
 	*Options
 	reviews atomic.Int64
+	// tolerates says that only what is not allowed any more is a failure.
+	tolerates bool
 
 	mu      sync.Mutex
 	counted report.Replay
@@ -71,10 +73,14 @@ type session struct {
 	lacks   map[string]int // number of reviews by what their source lacks
 }
 
+func newSession(o *Options) *session {
+	return &session{Options: o, groups: make(map[group]*report.Result), lacks: make(map[string]int)}
+}
+
 // Run repeats the reviews in the files and folders that paths name, with all processors. It calls
 // emit for each group of differences, with an example, and for reviews that could not be repeated.
 func Run(ctx context.Context, o *Options, paths []string, emit func(*report.Result) error) (*report.Replay, error) {
-	s := &session{Options: o, groups: make(map[group]*report.Result), lacks: make(map[string]int)}
+	s := newSession(o)
 	workers := runtime.GOMAXPROCS(0)
 	records := make(chan record, workers)
 	var running sync.WaitGroup
@@ -168,37 +174,48 @@ func (w *worker) take(ctx context.Context, r *record) {
 	if r.answer != nil && len(r.answer.LeftOut) > 0 {
 		w.lacks["secrets, which were left out when they were recorded; a patch is not compared then"]++
 	}
+	if skipped {
+		w.counted.Skipped++
+		return
+	}
+	w.count(result, all, err)
+}
+
+// count counts a review with its differences. err is why it could not be repeated. s.mu is locked.
+func (s *session) count(result *report.Result, all []difference, err error) {
 	switch {
 	case err != nil:
-		w.counted.NotAsked++
+		s.counted.NotAsked++
 		result.Decision, result.Message = report.Broken, err.Error()
-		if len(w.faults) < faultsMax {
-			w.faults = append(w.faults, result)
+		if len(s.faults) < faultsMax {
+			s.faults = append(s.faults, result)
 		}
-	case skipped:
-		w.counted.Skipped++
 	case len(all) == 0:
-		w.counted.Same++
+		s.counted.Same++
 	default:
-		w.counted.Differing++
+		s.counted.Differing++
+		if all[0].isWorse {
+			s.counted.Worse++
+		}
 	}
 	for i := range all {
-		w.add(&all[i], result)
+		s.add(&all[i], result)
 	}
 }
 
-// add counts a difference in its group. w.mu is locked.
-func (w *worker) add(d *difference, result *report.Result) {
+// add counts a difference in its group. s.mu is locked.
+func (s *session) add(d *difference, result *report.Result) {
 	key := group{d.change, d.plugin, result.Policy, result.Namespace, result.Resource}
-	if w.groups[key] == nil && len(w.groups) >= groupsMax {
+	if s.groups[key] == nil && len(s.groups) >= groupsMax {
 		key = group{change: d.change}
 	}
-	found := w.groups[key]
+	found := s.groups[key]
 	if found == nil {
 		example := *result
 		example.Decision, example.Change, example.Plugin, example.Message = report.Differs, d.change, d.plugin, d.about
+		example.Tolerated = s.tolerates && !d.isWorse
 		found = &example
-		w.groups[key] = found
+		s.groups[key] = found
 	}
 	found.Reviews++
 }
@@ -248,7 +265,7 @@ func (w *worker) differences(ctx context.Context, r *record, result *report.Resu
 		return nil, true, nil
 	}
 	result.Policy = policyOf(before, after)
-	all, err = compare(before, after, func() []byte { return objectOf(body) })
+	all, err = compare(before, after, func() ([]byte, error) { return comparePatches(body, before.patch, after.patch) })
 	return all, false, err
 }
 

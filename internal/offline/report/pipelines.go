@@ -50,7 +50,11 @@ func problems(root *Result) (all []problem) {
 		case Failed:
 			all = append(all, problem{levelError, rule, rule + " cannot decide on " + object, r.Message})
 		case Differs:
-			all = append(all, problem{levelError, cmp.Or(rule, ruleInput), r.Differing() + ", as " + object, r.Message})
+			severity := levelError
+			if r.Tolerated {
+				severity = levelWarning
+			}
+			all = append(all, problem{severity, cmp.Or(rule, ruleInput), r.Differing() + ", as " + object, r.Message})
 		case Broken:
 			all = append(all, problem{levelError, ruleInput, strings.TrimSpace("cannot review " + object), r.Message})
 		}
@@ -191,8 +195,10 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	s.Tests++
 	switch r.Decision {
 	case Denied, Differs:
-		c.Failure = fault
-		s.Failures++
+		if !r.Tolerated {
+			c.Failure = fault
+			s.Failures++
+		}
 	case Failed, Broken:
 		c.Error = fault
 		s.Errors++
@@ -201,6 +207,9 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 		s.Skipped++
 	}
 	var output strings.Builder
+	if r.Tolerated {
+		output.WriteString(r.Said() + "\n")
+	}
 	for _, w := range r.Warnings {
 		output.WriteString("warning: " + w.String() + "\n")
 	}

@@ -62,9 +62,15 @@ type Result struct {
 	Reviews int    `json:"reviews,omitempty"`
 	Change  string `json:"change,omitempty"`
 	Policy  string `json:"policy,omitempty"`
+	// Tolerated says that the command does not fail because of the difference.
+	Tolerated bool `json:"tolerated,omitempty"`
 
 	// Created are the results of objects that controllers create for this object.
 	Created []*Result `json:"created,omitempty"`
+
+	// Against is the result of the same review by other plugins, to compare with. It is nil if there are
+	// none.
+	Against *Result `json:"-"`
 
 	Before   []byte `json:"-"` // the object before the plugins, as JSON
 	After    []byte `json:"-"` // the object as it would be stored; nil unless it was allowed
@@ -211,17 +217,28 @@ type Replay struct {
 	Differing int64 `json:"differing"` // with another answer
 	Skipped   int64 `json:"skipped"`   // whose answer came from a plugin that is left out
 	NotAsked  int64 `json:"notAsked"`  // that could not be read or repeated, or whose recorded answer is unknown
+	// Worse are those of Differing that were allowed and would be denied or fail.
+	Worse int64 `json:"worse"`
+	// From and To are the releases of Kubernetes that upgrade-check compares.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
 	// Notes say why answers may differ from the recorded ones.
 	Notes []string `json:"notes,omitempty"`
 }
 
 func (r *Replay) String() string {
 	text := fmt.Sprintf("%s: %d with the same answer, %d with another", Counted(int(r.Reviews), "review"), r.Same, r.Differing)
+	if r.Worse > 0 {
+		text += fmt.Sprintf(", of which %d would not be allowed any more", r.Worse)
+	}
 	if r.Skipped > 0 {
 		text += fmt.Sprintf(", %d skipped", r.Skipped)
 	}
 	if r.NotAsked > 0 {
 		text += fmt.Sprintf(", %d not asked", r.NotAsked)
+	}
+	if r.From != "" {
+		text += fmt.Sprintf(", from Kubernetes %s to %s", r.From, r.To)
 	}
 	for _, note := range r.Notes {
 		text += "\nnote: " + note

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -69,4 +70,19 @@ func costsOf(v admission.Version) cel.ProgramOption {
 		}
 	}
 	return cel.CostTrackerOptions(all...)
+}
+
+// Costlier returns the names of the functions that an expression calls and that may cost more in release
+// to than in from.
+func Costlier(expression *ast.AST, from, to admission.Version) (names []string) {
+	if from.AtLeast(1, 37) || !to.AtLeast(1, 37) {
+		return nil
+	}
+	// startsWith and endsWith cost less, unless what is looked for is longer than the text.
+	ast.PostOrderVisit(expression.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == overloads.Matches && !e.AsCall().IsMemberFunction() {
+			names = []string{"matches(text, expression)"}
+		}
+	}))
+	return names
 }

@@ -1,0 +1,84 @@
+package replay
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/recording"
+)
+
+// A Comparison counts and groups the differences between results of the same objects with two sets of
+// plugins. Only one goroutine at a time may use it.
+type Comparison struct{ session *session }
+
+// NewComparison returns a Comparison without results.
+func NewComparison() *Comparison {
+	s := newSession(new(Options))
+	s.tolerates = true
+	return &Comparison{s}
+}
+
+// Add compares a result with its Against, and those of the objects that controllers create for the object.
+// An object whose creator is denied by one side only has nothing to be compared with.
+func (c *Comparison) Add(result *report.Result) {
+	before := result.Against
+	c.compare(before, result)
+	created := make(map[string][]*report.Result)
+	for _, r := range before.Created {
+		created[r.Object()] = append(created[r.Object()], r)
+	}
+	for _, r := range result.Created {
+		if same := created[r.Object()]; len(same) > 0 {
+			created[r.Object()] = same[1:]
+			r.Against, r.File, r.Line = same[0], result.File, result.Line
+			c.Add(r)
+		}
+	}
+}
+
+// compare compares two results of an object.
+func (c *Comparison) compare(before, after *report.Result) {
+	s := c.session
+	s.reviews.Add(1)
+	for _, r := range [...]*report.Result{before, after} {
+		switch r.Decision {
+		case report.Skipped:
+			s.counted.Skipped++
+			return
+		case report.Broken:
+			s.count(after, nil, errors.New(r.Message))
+			return
+		}
+	}
+	from, to := outcomeOf(before), outcomeOf(after)
+	all, err := compare(from, to, func() ([]byte, error) {
+		if before.After == nil || after.After == nil {
+			return nil, nil
+		}
+		return storedDifference(before.After, after.After)
+	})
+	described := *after
+	described.Policy = policyOf(from, to)
+	described.Warnings, described.Created, described.Against = nil, nil, nil
+	s.count(&described, all, err)
+}
+
+func outcomeOf(r *report.Result) *outcome {
+	o := &outcome{decision: recording.Allowed, plugin: r.Plugin, patchedBy: r.PatchedBy, code: r.Code, reason: r.Reason, message: r.Message}
+	switch r.Decision {
+	case report.Denied:
+		o.decision = recording.Denied
+	case report.Failed:
+		o.decision = recording.Failed
+	}
+	for _, w := range r.Warnings {
+		o.warnings = append(o.warnings, strings.Clone(w.String()))
+	}
+	return o
+}
+
+// Finish emits the differences as Run does, and returns the counts.
+func (c *Comparison) Finish(emit func(*report.Result) error) (*report.Replay, error) {
+	return c.session.finish(emit)
+}
