@@ -148,11 +148,8 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	wrong = errors.Join(wrong, err)
 	s.options.inTree.Version = version
 	table := s.options.table()
-	if s.defaults {
-		loaded.EnableAdmissionPlugins = withDefaults(loaded.EnableAdmissionPlugins, table)
-	}
 	enabled := make(map[string]admission.Enabled)
-	for _, name := range loaded.EnableAdmissionPlugins {
+	for _, name := range s.withDefaults(loaded.EnableAdmissionPlugins, table) {
 		if !slices.Contains(s.disable, name) {
 			enabled[name] = admission.Enabled{
 				Config: loaded.Configs[name], Manifests: loaded.Manifests[name], Settings: loaded.Settings[name],
@@ -197,12 +194,12 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
 }
 
-// withDefaults adds the plugins that are on by default to names. Those that call webhooks are not: they
-// need configurations of a cluster.
-func withDefaults(names []string, table []admission.Plugin) []string {
+// withDefaults adds the plugins that are on by default to names, if s.defaults is true. Those that call
+// webhooks are not: they need configurations of a cluster.
+func (s *selection) withDefaults(names []string, table []admission.Plugin) []string {
 	names = slices.Clone(names)
 	for i := range table {
-		if p := &table[i]; p.OnByDefault && !p.Calls && !slices.Contains(names, p.Name) {
+		if p := &table[i]; s.defaults && p.OnByDefault && !p.Calls && !slices.Contains(names, p.Name) {
 			names = append(names, p.Name)
 		}
 	}

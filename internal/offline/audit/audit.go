@@ -153,6 +153,22 @@ const queueLength = 8
 // errStopped ends a list whose objects are no longer wanted.
 var errStopped = errors.New("stopped")
 
+// reviewer returns a function that reviews objects of a resource. Only one goroutine at a time may call it.
+func (a *audit) reviewer(r *resource) func(ctx context.Context, text []byte) *report.Result {
+	live := review.NewLive(a.Review)
+	if a.Against == nil {
+		return func(ctx context.Context, text []byte) *report.Result {
+			return live.Review(ctx, r.gvk(), r.Resource, text)
+		}
+	}
+	against := review.NewLive(*a.Against)
+	return func(ctx context.Context, text []byte) *report.Result {
+		result := live.Review(ctx, r.gvk(), r.Resource, text)
+		result.Against = against.Review(ctx, r.gvk(), r.Resource, text)
+		return result
+	}
+}
+
 // resource reviews the objects of a resource.
 func (a *audit) resource(ctx context.Context, r *resource, namespace string, emit func(*report.Result) error) error {
 	workers := runtime.GOMAXPROCS(0)
@@ -162,17 +178,9 @@ func (a *audit) resource(ctx context.Context, r *resource, namespace string, emi
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
-			live := review.NewLive(a.Review)
-			var against *review.Live
-			if a.Against != nil {
-				against = review.NewLive(*a.Against)
-			}
+			ask := a.reviewer(r)
 			for j := range jobs {
-				result := live.Review(inner, r.gvk(), r.Resource, j.text)
-				if against != nil {
-					result.Against = against.Review(inner, r.gvk(), r.Resource, j.text)
-				}
-				j.done <- result
+				j.done <- ask(inner, j.text)
 			}
 		})
 	}
