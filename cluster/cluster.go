@@ -48,7 +48,8 @@ type State struct {
 	series  map[string]*series       // by resource
 	dynamic atomic.Int64             // the number of watches of kinds that were named at run time
 	stores  atomic.Pointer[[]*store] // of the needed kinds; with files, of all kinds
-	account *account                 // nil if there is no API server
+	groups  atomic.Pointer[[]*GroupObjects]
+	account *account // nil if there is no API server
 }
 
 // New returns a State. It reads files, but does not connect to an API server yet. The
@@ -71,11 +72,12 @@ func New(o Options) (*State, error) {
 	}
 	s := &State{options: o, kinds: Kinds(), series: make(map[string]*series)}
 	for _, kind := range o.Kinds {
-		if !slices.Contains(s.kinds, kind) && kind != discovered && kind != dynamic {
+		if !slices.Contains(s.kinds, kind) && kind != discovered && kind != dynamic && kind.group == nil {
 			s.kinds = append(s.kinds, kind)
 		}
 	}
 	s.stores.Store(new([]*store))
+	s.groups.Store(new([]*GroupObjects))
 	if o.Dir == "" && !o.Embedded && o.Objects == nil {
 		s.account = newAccount()
 		return s, s.connect()
@@ -136,6 +138,12 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 		if need.Kind == dynamic {
 			continue
 		}
+		if need.group != nil {
+			if err := s.followGroup(ctx, &need); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := s.add(need.Kind); err != nil {
 			return err
 		}
@@ -157,10 +165,15 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 // Ready returns nil when the objects of all watched kinds have been listed. From then
 // on, the State answers even if the API server is down. Before, the error names the
 // kinds that are missing, each with its last error. Returning nil does not allocate.
-func (s *State) Ready() error { return ready(*s.stores.Load()) }
+func (s *State) Ready() error { return ready(*s.stores.Load(), *s.groups.Load()) }
 
-func ready(stores []*store) error {
+func ready(stores []*store, groups []*GroupObjects) error {
 	var errs []error
+	for _, group := range groups {
+		if err := group.Err(); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	for _, store := range stores {
 		if !store.isReady() {
 			errs = append(errs, store.unsynced())
@@ -182,6 +195,13 @@ func (s *State) Wait(ctx context.Context) error {
 			return errors.Join(s.Ready(), context.Cause(ctx))
 		}
 	}
+	for _, group := range *s.groups.Load() {
+		select {
+		case <-group.synced:
+		case <-ctx.Done():
+			return errors.Join(s.Ready(), context.Cause(ctx))
+		}
+	}
 	return nil
 }
 
@@ -191,6 +211,9 @@ func (s *State) View(needs ...Need) *View {
 	for _, need := range needs {
 		if store := s.find(need.Kind); store != nil && need.isWatched() {
 			v.watched = append(v.watched, store)
+		}
+		if need.group != nil {
+			v.groups = append(v.groups, s.group(need.group))
 		}
 	}
 	return v

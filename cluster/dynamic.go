@@ -65,7 +65,7 @@ func (d *DynamicKinds) Watch(ctx context.Context, gvk schema.GroupVersionKind, w
 	kind, err := d.find(ctx, gvk)
 	if err == nil {
 		var k *DynamicKind
-		if k, err = d.state.watchDynamic(kind, wants); err == nil {
+		if k, err = d.state.watchDynamic(kind, wants, func() { d.state.dynamic.Add(-1) }); err == nil {
 			k.objects = &Objects[*JSON]{store: k.store, needs: []Need{kind.Watched()}, watched: true, plugin: d.discovery.plugin}
 			return k, nil
 		}
@@ -91,10 +91,10 @@ func (d *DynamicKinds) find(ctx context.Context, gvk schema.GroupVersionKind) (*
 }
 
 // newDynamicKind is DefineJSON for a kind that discovery found.
-func newDynamicKind(gvk schema.GroupVersionKind, r *metav1.APIResource) *Kind {
+func newDynamicKind(gvk schema.GroupVersionKind, r *metav1.APIResource, keep ...string) *Kind {
 	k := DefineJSON(Definition{
 		Group: gvk.Group, Version: gvk.Version, Resource: r.Name, Kind: gvk.Kind, Namespaced: r.Namespaced,
-	}).Kind
+	}, keep...).Kind
 	trim := k.trim
 	k.trim = func(got runtime.Object) (runtime.Object, error) {
 		trimmed, err := trim(got)
@@ -106,8 +106,8 @@ func newDynamicKind(gvk schema.GroupVersionKind, r *metav1.APIResource) *Kind {
 	return k
 }
 
-// watchDynamic starts to watch a kind.
-func (s *State) watchDynamic(kind *Kind, wants func(metav1.Object) bool) (*DynamicKind, error) {
+// watchDynamic starts to watch a kind. Stop of the result calls stopped.
+func (s *State) watchDynamic(kind *Kind, wants func(metav1.Object) bool, stopped func()) (*DynamicKind, error) {
 	client, err := s.dial(kind)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (s *State) watchDynamic(kind *Kind, wants func(metav1.Object) bool) (*Dynam
 	return &DynamicKind{store: store, stop: sync.OnceFunc(func() {
 		end()
 		s.account.remove(store)
-		s.dynamic.Add(-1)
+		stopped()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.removeMetrics(store)

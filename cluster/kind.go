@@ -17,8 +17,9 @@ type Kind struct {
 	listName   string // the kind of lists
 	resource   string // as in a path of the API
 	namespaced bool
-	optional   bool // the API server may lack the resource
-	protobuf   bool // object and list can be read from protobuf
+	optional   bool   // the API server may lack the resource
+	group      *Group // of which this is the need, nil for a kind
+	protobuf   bool   // object and list can be read from protobuf
 
 	// object and list are empty values of the Go types. list is nil for objects that
 	// are not stored, such as reviews.
@@ -136,6 +137,12 @@ func Rules(needs ...Need) []rbacv1.PolicyRule {
 		if need.Kind == dynamic {
 			continue
 		}
+		if need.group != nil {
+			for _, resource := range need.group.resources {
+				rules = addRule(rules, need.version.Group, resource, need.Verbs)
+			}
+			continue
+		}
 		if need.Kind == discovered {
 			urls := discoveryURLs
 			if need.SubResource == schemas {
@@ -150,17 +157,23 @@ func Rules(needs ...Need) []rbacv1.PolicyRule {
 		if need.SubResource != "" {
 			resource += "/" + need.SubResource
 		}
-		i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool {
-			return r.NonResourceURLs == nil && r.APIGroups[0] == need.version.Group && r.Resources[0] == resource
-		})
-		if i < 0 {
-			i = len(rules)
-			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{need.version.Group}, Resources: []string{resource}})
-		}
-		for _, verb := range need.Verbs {
-			if !slices.Contains(rules[i].Verbs, verb) {
-				rules[i].Verbs = append(rules[i].Verbs, verb)
-			}
+		rules = addRule(rules, need.version.Group, resource, need.Verbs)
+	}
+	return rules
+}
+
+// addRule adds verbs to the rule for a resource. There may be none yet.
+func addRule(rules []rbacv1.PolicyRule, group, resource string, verbs []string) []rbacv1.PolicyRule {
+	i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return r.NonResourceURLs == nil && r.APIGroups[0] == group && r.Resources[0] == resource
+	})
+	if i < 0 {
+		i = len(rules)
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}})
+	}
+	for _, verb := range verbs {
+		if !slices.Contains(rules[i].Verbs, verb) {
+			rules[i].Verbs = append(rules[i].Verbs, verb)
 		}
 	}
 	return rules

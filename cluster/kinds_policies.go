@@ -1,5 +1,7 @@
 package cluster
 
+import corev1 "k8s.io/api/core/v1"
+
 // PolicyGroup is the group of the custom resources for policies. They have the same spec
 // as the kinds with the same names in admissionregistration.k8s.io/v1.
 const PolicyGroup = "policies.fastadmit.io"
@@ -21,3 +23,8 @@ var PolicyReplicas = DefineJSON(Definition{
 func policyKind(kind, resource string) KindOf[*JSON] {
 	return DefineJSON(Definition{Group: PolicyGroup, Version: "v1", Resource: resource, Kind: kind})
 }
+
+// Events are Events about other objects. They are only created.
+var Events = Define(Definition{
+	Version: "v1", Resource: "events", Kind: "Event", Namespaced: true, NotStored: true,
+}, Type[*corev1.Event]{})

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -17,6 +18,7 @@ type View struct {
 	state   *State
 	needs   []Need
 	watched []*store // of the needs
+	groups  []*GroupObjects
 	plugin  string
 }
 
@@ -35,8 +37,11 @@ func (v *View) Ready() error {
 	if v == nil {
 		return nil
 	}
-	return ready(v.watched)
+	return ready(v.watched, v.groups)
 }
+
+// Log returns the log of the State.
+func (v *View) Log() *slog.Logger { return v.state.options.Log }
 
 // Metrics returns the set for the plugin's own metrics.
 func (v *View) Metrics() *metrics.Set { return v.state.options.Metrics }

@@ -390,6 +390,48 @@ func TestCustomResources(t *testing.T) {
 	f("webhookConfigurations: {customResources: true}", cluster.WebhookGroup, "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
 }
 
+// TestEngines compares the chart's rules with those of the plugins that read policies of other engines,
+// and has fastadmit check their configurations.
+func TestEngines(t *testing.T) {
+	t.Parallel()
+	r := render(t, somePlugins+"policies: {read: [kyverno, gatekeeper], exceptionsNamespace: exceptions}", "")
+	isOfEngines := func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.Resources, "events") || slices.ContainsFunc(rule.APIGroups, func(group string) bool {
+			return strings.HasSuffix(group, "kyverno.io") || strings.HasSuffix(group, ".gatekeeper.sh")
+		})
+	}
+	var got, wanted []rbacv1.PolicyRule
+	for _, role := range only[rbacv1.ClusterRole](t, r, "ClusterRole") {
+		wantsOnce(t, role.Rules)
+		for _, rule := range role.Rules {
+			if isOfEngines(rule) {
+				got = append(got, rule)
+			}
+		}
+	}
+	for _, name := range []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"} {
+		config := "apiVersion: fastadmit.io/v1alpha1\nexceptionsNamespace: exceptions\nkind: " + name +
+			"Configuration\nread:\n- kyverno\n- gatekeeper\n"
+		for _, rule := range cluster.Rules(needsWith(name, []byte(config))...) {
+			if isOfEngines(rule) {
+				wanted = append(wanted, rule)
+			}
+		}
+		var indented strings.Builder
+		for line := range strings.Lines(config) {
+			indented.WriteString("      " + line)
+		}
+		table := one[corev1.ConfigMap](t, r, "ConfigMap").Data["admission.yaml"]
+		if !strings.Contains(table, indented.String()) {
+			t.Errorf("got %s, want the configuration %s", table, config)
+		}
+	}
+	if got, want := permissions(got), permissions(wanted); len(want) == 0 || !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+	run(t, binary, append([]string{"config"}, files(t, r)...)...)
+}
+
 // enabled returns the plugins of a release.
 func enabled(t *testing.T, r release) []string {
 	t.Helper()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
@@ -24,13 +23,21 @@ const (
 	gatherPause = 50 * time.Millisecond
 )
 
+// Watched are objects that are listed and watched.
+type Watched interface {
+	// Synced returns a channel that is closed when all objects are known.
+	Synced() <-chan struct{}
+	// Subscribe calls changed after each change, until the returned function is called.
+	Subscribe(changed func()) (unsubscribe func())
+}
+
 // A Follower calls a plugin after changes of custom resources. Set the fields before the
 // first call of a method. Several goroutines may call its methods at the same time.
 type Follower struct {
 	// Resources are the custom resources. All of them are listed before the first Refresh.
-	Resources []*cluster.Objects[*cluster.JSON]
+	Resources []Watched
 	// Related are other objects whose changes call Refresh. They need not be listed.
-	Related []*cluster.Objects[*cluster.JSON]
+	Related []Watched
 	// Refresh takes over the current objects.
 	Refresh func(ctx context.Context)
 	// Rules returns the rules of the plugin.

@@ -37,7 +37,7 @@ func newPlugin(t *testing.T, options cluster.Options) (*plugin, *cluster.State) 
 	}
 	view, p := state.View(needs...), new(plugin)
 	policies := cluster.ValidatingAdmissionPolicies.In(view)
-	p.Resources, p.Related = []*cluster.Objects[*cluster.JSON]{policies}, []*cluster.Objects[*cluster.JSON]{cluster.PolicyReplicas.In(view)}
+	p.Resources, p.Related = []customresource.Watched{policies}, []customresource.Watched{cluster.PolicyReplicas.In(view)}
 	p.Refresh = func(context.Context) { p.refreshes.Add(1) }
 	p.Rules = func() []admission.Rule {
 		all, err := policies.List("")

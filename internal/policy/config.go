@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -20,6 +22,12 @@ type Config struct {
 	// CustomResources also enables the policies and bindings that are custom resources
 	// of the group policies.fastadmit.io.
 	CustomResources bool `json:"customResources"`
+	// Read has the names of other engines whose custom resources are translated and evaluated, too:
+	// kyverno, gatekeeper.
+	Read []string `json:"read"`
+	// ExceptionsNamespace is the namespace in which Kyverno's PolicyExceptions count, "*" for all. If
+	// it is empty, none counts.
+	ExceptionsNamespace string `json:"exceptionsNamespace"`
 }
 
 // ReadConfig reads the configuration file of the plugin for k. content is nil if there is
@@ -30,8 +38,17 @@ func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
 		return c, nil // as in kube-apiserver, there are no policies
 	}
 	return c, admission.DecodeConfig(content, c, func() field.ErrorList {
-		return customresource.ValidateConfig(c.APIVersion, c.Kind, k.Name+"Configuration",
-			customresource.ConfigField{Name: "customResources", IsSet: c.CustomResources})
+		errs := customresource.ValidateConfig(c.APIVersion, c.Kind, k.Name+"Configuration",
+			customresource.ConfigField{Name: "customResources", IsSet: c.CustomResources},
+			customresource.ConfigField{Name: "read", IsSet: c.Read != nil},
+			customresource.ConfigField{Name: "exceptionsNamespace", IsSet: c.ExceptionsNamespace != ""})
+		for i, name := range c.Read {
+			at := field.NewPath("read").Index(i)
+			if errs = append(errs, oneOf(at, name, engineNames)...); slices.Contains(c.Read[:i], name) {
+				errs = append(errs, field.Duplicate(at, name))
+			}
+		}
+		return errs
 	})
 }
 
@@ -41,13 +58,17 @@ func (k *Kind[P, B]) ReadConfig(content []byte) (*Config, error) {
 // kinds of parameters and reads schemas.
 func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
 	c := new(Config)
-	if err := yaml.Unmarshal(config, c); err != nil || !c.CustomResources {
+	if err := yaml.Unmarshal(config, c); err != nil {
 		return nil // ReadConfig reports the error
 	}
-	return []cluster.Need{
+	needs := needsOf(c.Read)
+	if !c.CustomResources {
+		return needs
+	}
+	return append([]cluster.Need{
 		k.policies.Watched(), k.bindings.Watched(), k.policies.CalledStatus("update").InBackground(),
 		cluster.PolicyReplicas.Watched(), cluster.PolicyReplicas.Called("create", "delete").InBackground(),
 		cluster.PolicyReplicas.CalledStatus("update").InBackground(),
 		cluster.Discovered(), cluster.DiscoveredSchemas(), cluster.Dynamic(),
-	}
+	}, needs...)
 }

@@ -85,8 +85,8 @@ func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.Vie
 // newFollower returns a Follower without Refresh and Rules.
 func (r *resources[P, B, E]) newFollower() *customresource.Follower {
 	return &customresource.Follower{
-		Resources: []*cluster.Objects[*cluster.JSON]{r.policies, r.bindings},
-		Related:   []*cluster.Objects[*cluster.JSON]{r.replicas.objects},
+		Resources: []customresource.Watched{r.policies, r.bindings},
+		Related:   []customresource.Watched{r.replicas.objects},
 		Background: []func(ctx context.Context, refreshed, changed wake.Signal){
 			func(ctx context.Context, refreshed, _ wake.Signal) { r.replicas.run(ctx, refreshed) }, r.runStatus,
 		},

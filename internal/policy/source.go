@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,7 +17,7 @@ import (
 )
 
 // A Source has the policies that a plugin evaluates: those of static manifests and, if the
-// configuration enables them, the current custom resources. A binding in a manifest binds
+// configuration enables them, the current custom resources and the policies of other engines. A binding in a manifest binds
 // only policies in manifests, and a custom resource binds only custom resources. Several
 // goroutines may use a Source at the same time.
 type Source[P, B metav1.Object, E any] struct {
@@ -27,7 +29,9 @@ type Source[P, B metav1.Object, E any] struct {
 	metrics   *sourceMetrics
 	static    Set[E]
 	resources *resources[P, B, E]      // nil without custom resources
-	follower  *customresource.Follower // of resources
+	foreign   *foreign[P, B, E]        // nil without policies of other engines
+	follower  *customresource.Follower // of both, nil without them
+	mu        sync.Mutex               // held while custom resources are refreshed
 
 	configured bool // the plugin has a configuration file
 	all        atomic.Pointer[Index[E]]
@@ -58,14 +62,29 @@ func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup admission.Setu
 	for _, p := range s.static {
 		p.params = GivenParams(setup.Params)
 	}
-	if !config.CustomResources {
-		s.use(nil)
-		return s, nil
-	}
-	s.resources = newResources(kind, setup.Cluster, newClusterParams(cluster.DynamicIn(setup.Cluster)), compile)
-	s.follower = s.resources.newFollower()
-	s.follower.Refresh, s.follower.Rules = s.refresh, s.rules
+	s.follow(config, setup.Cluster)
 	return s, nil
+}
+
+// follow makes what the configuration asks to follow.
+func (s *Source[P, B, E]) follow(config *Config, view *cluster.View) {
+	if !config.CustomResources && len(config.Read) == 0 {
+		s.use(nil)
+		return
+	}
+	s.follower = new(customresource.Follower)
+	if config.CustomResources {
+		s.resources = newResources(s.kind, view, newClusterParams(cluster.DynamicIn(view)), s.compile)
+		s.follower = s.resources.newFollower()
+	}
+	if len(config.Read) > 0 {
+		s.foreign = newForeign(s.kind, config, view, s.compile)
+		for _, group := range s.foreign.groups {
+			s.follower.Resources = append(s.follower.Resources, group)
+		}
+		s.follower.Background = append(s.follower.Background, s.foreign.reports.run)
+	}
+	s.follower.Refresh, s.follower.Rules = s.refresh, s.rules
 }
 
 // use sets the policies that are evaluated from now on: the static ones, then those of custom
@@ -104,14 +123,23 @@ func (s *Source[P, B, E]) refresh(ctx context.Context) { _ = s.take(ctx) }
 
 // take is refresh with the error: the policies stay as they are if not all are known.
 func (s *Source[P, B, E]) take(ctx context.Context) error {
-	r := s.resources
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	set, err := r.refresh(ctx)
-	if err == nil {
-		s.use(set)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var set Set[E]
+	if r := s.resources; r != nil {
+		r.mu.Lock()
+		own, err := r.refresh(ctx)
+		r.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		set = own
 	}
-	return err
+	if s.foreign != nil {
+		set = append(set, s.foreign.refresh(ctx, time.Now())...)
+	}
+	s.use(set)
+	return nil
 }
 
 // Handler returns the handler of the plugin without the functions Admit and Validate.
@@ -119,7 +147,7 @@ func (s *Source[P, B, E]) Handler() (h admission.Handler) {
 	if s.configured {
 		h.Rules = s.rules
 	}
-	if s.resources != nil {
+	if s.follower != nil {
 		h.Run = s.run
 	}
 	return h
@@ -128,10 +156,10 @@ func (s *Source[P, B, E]) Handler() (h admission.Handler) {
 // rules returns the rules of the policies that have bindings. With custom resources, a rule
 // also selects these, to be checked; before they are known, the rules select everything.
 func (s *Source[P, B, E]) rules() (rules []admission.Rule) {
+	if s.follower != nil && !s.follower.IsFollowing() {
+		return s.kind.narrowed([]admission.Rule{admission.Any()})
+	}
 	if s.resources != nil {
-		if !s.follower.IsFollowing() {
-			return s.kind.narrowed([]admission.Rule{admission.Any()})
-		}
 		rules = append(rules, customresource.Rule(s.kind.policies, s.kind.bindings))
 	}
 	all := s.all.Load()
@@ -160,7 +188,14 @@ func (k *Kind[P, B]) narrowed(rules []admission.Rule) []admission.Rule {
 // run follows the custom resources until ctx ends: it compiles those that change, and writes
 // their status. See admission.Handler.
 func (s *Source[P, B, E]) run(ctx context.Context, rulesChanged func()) {
-	defer s.resources.params.use(context.Background(), nil) // stops watching the kinds of parameters
+	defer func() { // stops watching the kinds of parameters
+		if s.resources != nil {
+			s.resources.params.use(context.Background(), nil)
+		}
+		if s.foreign != nil {
+			s.foreign.params.use(context.Background(), nil)
+		}
+	}()
 	s.follower.Run(ctx, rulesChanged)
 }
 

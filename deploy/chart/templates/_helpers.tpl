@@ -112,12 +112,13 @@ all without asking. */ -}}
 {{ merge $table .Values.extraPlugins | toYaml }}
 {{- end }}
 
-{{- /* The plugins that follow custom resources of fastadmit's own, with the kinds of their configurations. */ -}}
+{{- /* The plugins that follow custom resources of fastadmit's own or of other engines, with the kinds of their configurations. */ -}}
 {{- define "fastadmit.following" -}}
 {{- $table := include "fastadmit.table" . | fromYaml -}}
 {{- $following := dict -}}
 {{- range $phase := list "Mutating" "Validating" -}}
-{{- if and ($.Values.policies | default dict).customResources (hasKey $table (printf "%sAdmissionPolicy" $phase)) -}}
+{{- $policies := $.Values.policies | default dict -}}
+{{- if and (or $policies.customResources $policies.read) (hasKey $table (printf "%sAdmissionPolicy" $phase)) -}}
 {{- $_ := set $following (printf "%sAdmissionPolicy" $phase) (printf "%sAdmissionPolicyConfiguration" $phase) -}}
 {{- end -}}
 {{- if and ($.Values.webhookConfigurations | default dict).customResources (hasKey $table (printf "%sAdmissionWebhook" $phase)) -}}
@@ -127,12 +128,23 @@ all without asking. */ -}}
 {{ toYaml $following }}
 {{- end }}
 
-{{- /* The plugins to run: with customResources of policies and webhookConfigurations, those that follow them too. */ -}}
+{{- /* The plugins to run: with customResources of policies and webhookConfigurations, or policies.read, those that follow them too. */ -}}
 {{- define "fastadmit.plugins" -}}
 {{- $plugins := deepCopy .Values.plugins -}}
 {{- range $name, $kind := include "fastadmit.following" . | fromYaml -}}
 {{- $settings := get $plugins $name | default dict -}}
-{{- $configuration := merge (dict "apiVersion" "fastadmit.io/v1alpha1" "customResources" true) ($settings.configuration | default (dict "kind" $kind)) -}}
+{{- $follows := dict "apiVersion" "fastadmit.io/v1alpha1" -}}
+{{- $policies := $.Values.policies | default dict -}}
+{{- if or (hasSuffix "Webhook" $name) $policies.customResources -}}
+{{- $_ := set $follows "customResources" true -}}
+{{- end -}}
+{{- if and (hasSuffix "Policy" $name) $policies.read -}}
+{{- $_ := set $follows "read" $policies.read -}}
+{{- with $policies.exceptionsNamespace -}}
+{{- $_ := set $follows "exceptionsNamespace" . -}}
+{{- end -}}
+{{- end -}}
+{{- $configuration := merge $follows ($settings.configuration | default (dict "kind" $kind)) -}}
 {{- $_ := set $plugins $name (merge (dict "configuration" $configuration) $settings) -}}
 {{- end -}}
 {{- with (.Values.policies | default dict).shipped -}}
@@ -148,8 +160,8 @@ all without asking. */ -}}
 {{- end -}}
 {{- end -}}
 {{- $settings = merge (dict "configuration" (merge (dict "staticManifestsDir" "policies") $configuration)) $settings -}}
-{{- /* With customResources, fastadmit finds out by itself what it is to be called for. */ -}}
-{{- if not $.Values.policies.customResources -}}
+{{- /* With customResources or read, fastadmit finds out by itself what it is to be called for. */ -}}
+{{- if not (or $.Values.policies.customResources $.Values.policies.read) -}}
 {{- $settings = merge $settings (dict "rules" $rules) -}}
 {{- end -}}
 {{- $_ := set $plugins "ValidatingAdmissionPolicy" $settings -}}
@@ -214,6 +226,21 @@ configMap:
 {{- if and (include "fastadmit.registersItself" .root) (hasKey (include "fastadmit.following" .root | fromYaml) .name) }}true{{ end -}}
 {{- end }}
 
+{{- /* The resources of other engines, by engine and group: those of engines in internal/policy. A test compares. */ -}}
+{{- define "fastadmit.engines" -}}
+kyverno:
+  policies.kyverno.io: [validatingpolicies, namespacedvalidatingpolicies, mutatingpolicies, namespacedmutatingpolicies, policyexceptions,
+    imagevalidatingpolicies, namespacedimagevalidatingpolicies, generatingpolicies, namespacedgeneratingpolicies, deletingpolicies,
+    namespaceddeletingpolicies]
+  kyverno.io: [clusterpolicies, policies, policyexceptions, cleanuppolicies, clustercleanuppolicies, globalcontextentries]
+gatekeeper:
+  templates.gatekeeper.sh: [constrainttemplates]
+  constraints.gatekeeper.sh: ["*"]
+  mutations.gatekeeper.sh: [assign, assignmetadata, modifyset, assignimage]
+  expansion.gatekeeper.sh: [expansiontemplate]
+  externaldata.gatekeeper.sh: [providers]
+{{- end }}
+
 {{- /* RBAC rules for what selectors and plugins need to know of the cluster and to do in it, one for each resource. */ -}}
 {{- define "fastadmit.clusterRules" -}}
 {{- $table := include "fastadmit.table" . | fromYaml -}}
@@ -254,6 +281,18 @@ configMap:
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- range .read -}}
+{{- range $group, $resources := get (include "fastadmit.engines" $ | fromYaml) . -}}
+{{- range $resources -}}
+{{- $needs = append $needs (dict "apiGroups" (list $group) "resources" (list .) "verbs" (list "get" "list" "watch")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .read (not $.audit) -}}
+{{- $needs = append $needs (dict "apiGroups" (list "") "resources" (list "events") "verbs" (list "create")) -}}
+{{- end -}}
+{{- if or .customResources .read -}}
 {{- $needs = append $needs (dict "nonResourceURLs" (list "/api/*" "/apis/*") "verbs" (list "get")) -}}
 {{- $needs = append $needs (dict "nonResourceURLs" (list "/openapi/v3" "/openapi/v3/*") "verbs" (list "get")) -}}
 {{- range $of := .paramKinds -}}

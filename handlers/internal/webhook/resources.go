@@ -41,7 +41,7 @@ type readyResource struct {
 func newResources(s *Source, view *cluster.View) *resources {
 	r := &resources{source: s, objects: s.kind.resources.In(view), ready: make(map[string]*readyResource)}
 	r.follower = &customresource.Follower{
-		Resources: []*cluster.Objects[*cluster.JSON]{r.objects},
+		Resources: []customresource.Watched{r.objects},
 		Refresh:   func(context.Context) { r.refresh() }, Rules: s.rules,
 		Background: []func(ctx context.Context, refreshed, changed wake.Signal){r.runStatus},
 	}

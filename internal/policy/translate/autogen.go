@@ -44,7 +44,7 @@ var controllerRules = []struct{ variant, template, group, resource string }{
 // variants returns a policy and the variants that Kyverno makes from it for workloads. rewrite changes
 // the expressions so that they read the Pod template at a path.
 func (t *translator) variants(h *head, p *celPolicy, rewrite func(spec *celSpec, template string) error) []variant {
-	if t.faulty(h) {
+	if p.Spec.MatchConstraints == nil || !t.Cluster && t.faulty(h) {
 		return nil
 	}
 	base := nameOf(h.Metadata.Name)
@@ -68,7 +68,7 @@ func (t *translator) variants(h *head, p *celPolicy, rewrite func(spec *celSpec,
 			v.spec.MatchConstraints = &admissionregistrationv1.MatchResources{NamespaceSelector: match.NamespaceSelector}
 			if err := rewrite(&v.spec, rule.template); err != nil {
 				t.refuse(h, "spec", "the variant for workloads: %v; set spec.autogen.podControllers.controllers to []", err)
-				return nil
+				return all[:len(all)-1]
 			}
 		}
 		addResource(v.spec.MatchConstraints, rule.group, rule.resource, p.Spec.MatchConstraints.ResourceRules[0].Operations)

@@ -28,7 +28,12 @@ type classicPolicy struct {
 		SchemaValidation                 *bool             `json:"schemaValidation"`
 		FailurePolicy                    string            `json:"failurePolicy"`
 		WebhookTimeoutSeconds            *int32            `json:"webhookTimeoutSeconds"`
-		WebhookConfiguration             struct {
+		// These are for rules that are not translated.
+		UseServerSideApply             *bool `json:"useServerSideApply"`
+		MutateExistingOnPolicyUpdate   *bool `json:"mutateExistingOnPolicyUpdate"`
+		GenerateExisting               *bool `json:"generateExisting"`
+		GenerateExistingOnPolicyUpdate *bool `json:"generateExistingOnPolicyUpdate"`
+		WebhookConfiguration           struct {
 			FailurePolicy   string                                   `json:"failurePolicy"`
 			TimeoutSeconds  *int32                                   `json:"timeoutSeconds"`
 			MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions"`
@@ -95,18 +100,42 @@ func (t *translator) clusterPolicy(h *head) {
 	if p.Spec.ApplyRules == "One" && len(p.Spec.Rules) > 1 {
 		t.refuse(h, "spec.applyRules", "got One: Kubernetes evaluates all policies; divide the rules by match conditions")
 	}
+	all := t.errorsOf(h) // of the document itself
 	for i, text := range p.Spec.Rules {
 		path := fmt.Sprintf("spec.rules[%d]", i)
-		if r := t.rule(h, path, text); r != nil {
-			t.translateRule(h, p, r, path)
+		before, errors := len(t.Policies), t.errorsOf(h)
+		r := t.rule(h, path, text)
+		if r == nil {
+			continue
+		}
+		if t.translateRule(h, p, r, path); t.Cluster {
+			t.partial(h, p, t.Policies[before:], all+t.errorsOf(h)-errors > 0)
 		}
 	}
-	if t.faulty(h) { // a document is translated completely or not at all
+	if !t.Cluster && t.faulty(h) { // all of a document or nothing
 		t.Policies = slices.DeleteFunc(t.Policies, func(p *Policy) bool { return p.Document == h.index })
 	}
 }
 
-// rule decodes a rule. It returns nil if the rule has an error.
+// partial makes the policies of a rule independent of other rules of its document. isFaulty
+// reports whether the last error of the document concerns them.
+func (t *translator) partial(h *head, p *classicPolicy, policies []*Policy, isFaulty bool) {
+	fault := ""
+	for _, problem := range t.of[h.index] {
+		if !problem.IsNote {
+			fault = problem.Error() // the last one
+		}
+	}
+	for _, made := range policies {
+		made.partial = true
+		made.Ignores = p.Spec.FailurePolicy == "Ignore" || p.Spec.WebhookConfiguration.FailurePolicy == "Ignore"
+		if isFaulty {
+			made.Fault = fault
+		}
+	}
+}
+
+// rule decodes a rule. It returns nil after it refused it.
 func (t *translator) rule(h *head, path string, text []byte) *rule {
 	var members, validate map[string]json.RawMessage
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &members); err != nil {

@@ -35,7 +35,7 @@ type exception struct {
 
 func (t *translator) exception(h *head) {
 	e := &exception{head: h}
-	if !t.decode(h, e) {
+	if !t.decode(h, e) || t.faulty(h) { // what is unknown may narrow it
 		return
 	}
 	if len(e.Spec.PolicyRefs) == 0 {
@@ -50,13 +50,16 @@ func (t *translator) exception(h *head) {
 			t.refuse(h, "spec.expiresAt", "got %q, want a time such as 2027-01-31T00:00:00Z", at)
 			return
 		case t.Now.IsZero():
-		case end.Before(t.Now):
+		case !end.After(t.Now):
 			t.note(h, "spec.expiresAt", "the exception ended at %s, so it is left out", at)
 			for i := range e.used {
 				e.used[i] = true
 			}
 			return
 		default:
+			if t.Ends.IsZero() || end.Before(t.Ends) {
+				t.Ends = end
+			}
 			t.note(h, "spec.expiresAt", "the translation does not end at %s: translate again then", at)
 		}
 	}

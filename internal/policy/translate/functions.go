@@ -22,6 +22,15 @@ var macros = map[string]string{
 	"isImage": `[%s].exists(r, type(r) == string && r.matches('^[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$'))`,
 }
 
+const (
+	// callsMax is how many calls of macros an expression may have. One call is written out in
+	// 1 KiB, and each is searched for from the beginning.
+	callsMax = 64
+	// writtenOutBytesMax is how long an expression may become, in bytes: with it, a policy of a
+	// few variables cannot take all memory. Kubernetes' own policies have some hundred bytes.
+	writtenOutBytesMax = 128 << 10
+)
+
 var (
 	macroCall = regexp.MustCompile(`(^|[^.\w])(?:user\.)?(parseServiceAccount|parseImageReference|image|isImage)\(`)
 	imageCall = regexp.MustCompile(`(^|[^.\w])(parseImageReference|image)\(`)
@@ -59,10 +68,14 @@ func expand(expression string, images bool) (string, error) {
 		}
 		return expression, fmt.Errorf("the function %s of Kyverno has no translation: %s", unknown, reason)
 	}
-	for from := 0; ; {
+	for from, calls := 0, 0; ; calls++ {
 		at := findCall(expression, from)
 		if at == nil {
 			break
+		}
+		if calls == callsMax || len(expression) > writtenOutBytesMax {
+			return "", fmt.Errorf("the functions of Kyverno in it are written out for at most %d calls and %d bytes: divide the expression",
+				callsMax, writtenOutBytesMax)
 		}
 		begin, open, name := at.begin, at.open, at.name
 		end := skipParentheses(expression, open)

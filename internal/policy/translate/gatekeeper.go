@@ -173,12 +173,13 @@ func (t *translator) constraint(h *head) {
 	m.used = true
 	if m.source == nil || t.faulty(m.head) {
 		t.refuse(h, "kind", "the ConstraintTemplate %q, which defines the kind %s, has no translation", m.Metadata.Name, h.Kind)
-		return
+		if m.source == nil || !t.Cluster {
+			return
+		}
 	}
 	params, err := m.params(c)
 	if err != nil {
 		t.refuse(h, "spec.parameters", "%v", err)
-		return
 	}
 	name := nameOf(h.Kind, h.Metadata.Name)
 	match, conditions := t.constraintMatch(h, m, &c.Spec.Match)
@@ -238,9 +239,7 @@ func (t *translator) constraintActions(h *head, c *constraint) (all []admissionr
 			}
 		}
 	}
-	if slices.Contains(all, admissionregistrationv1.Deny) { // Kubernetes does not allow Deny with Warn in one binding
-		all = slices.DeleteFunc(all, func(a admissionregistrationv1.ValidationAction) bool { return a == admissionregistrationv1.Warn })
-	}
+	all = t.actions(h, "spec.scopedEnforcementActions", all)
 	if len(all) == 0 {
 		t.note(h, "spec.scopedEnforcementActions", "none is for %s, so it is not evaluated there", strings.Join(points, ", "))
 	}

@@ -73,7 +73,7 @@ func (t *translator) validatingPolicy(h *head) {
 	if p.Spec.FailurePolicy != nil && *p.Spec.FailurePolicy == admissionregistrationv1.Ignore {
 		t.note(h, "spec.failurePolicy", "with Ignore, Kyverno denies when an expression of validations fails; Kubernetes allows")
 	}
-	actions := p.Spec.ValidationActions
+	actions := t.actions(h, "spec.validationActions", p.Spec.ValidationActions)
 	if len(actions) == 0 {
 		actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
@@ -122,7 +122,12 @@ func (t *translator) mutatingPolicy(h *head) {
 	params := t.parameters(h, &p.Spec)
 	for i := range p.Spec.MatchConditions { // Kubernetes has no variables in them
 		c := &p.Spec.MatchConditions[i]
-		c.Expression = inlined(c.Expression, p.Spec.Variables)
+		var fits bool
+		if c.Expression, fits = inlined(c.Expression, p.Spec.Variables); !fits {
+			t.refuse(h, fmt.Sprintf("spec.matchConditions[%d].expression", i), "with the variables written out, it is made of more than %d bytes: "+
+				"Kubernetes has no variables in conditions", writtenOutBytesMax)
+			c.Expression = "false"
+		}
 	}
 	for _, v := range t.variants(h, p, ofTemplates) {
 		t.adapt(h, &v.spec)
@@ -148,9 +153,24 @@ func (t *translator) mutatingPolicy(h *head) {
 	}
 }
 
-// add adds a translation, unless its document has an error.
+// actions returns the actions of a binding, each once. Kubernetes refuses Deny and Warn in one
+// binding: who is denied has read the message.
+func (t *translator) actions(h *head, field string, given []admissionregistrationv1.ValidationAction) (all []admissionregistrationv1.ValidationAction) {
+	for _, action := range given {
+		switch {
+		case slices.Contains(all, action):
+		case action == admissionregistrationv1.Warn && slices.Contains(given, admissionregistrationv1.Deny):
+			t.note(h, field, "Warn is left out beside Deny, because Kubernetes does not warn of what it denies")
+		default:
+			all = append(all, action)
+		}
+	}
+	return all
+}
+
+// add adds a translation, unless its document has an error and is not of a cluster.
 func (t *translator) add(h *head, p *Policy) {
-	if !t.faulty(h) {
+	if t.Cluster || !t.faulty(h) {
 		t.Policies = append(t.Policies, p)
 	}
 }
@@ -163,17 +183,17 @@ func (t *translator) check(h *head, spec *celSpec) (bound bool) {
 	}
 	const targets = "it changes other objects than that of the request: keep Kyverno for it, or use a controller"
 	if len(spec.TargetMatchConstraints) > 0 {
-		t.refuse(h, "spec.targetMatchConstraints", targets)
+		t.elsewhere(h, "spec.targetMatchConstraints", targets)
 	}
 	if len(spec.TargetMatchConditions) > 0 {
-		t.refuse(h, "spec.targetMatchConditions", targets)
+		t.elsewhere(h, "spec.targetMatchConditions", targets)
 	}
 	e := spec.Evaluation
 	if e == nil {
 		return true
 	}
 	if e.Mode != "" && e.Mode != "Kubernetes" {
-		t.refuse(h, "spec.evaluation.mode", "got %q: admission has only objects of Kubernetes; keep Kyverno for other payloads", e.Mode)
+		t.elsewhere(h, "spec.evaluation.mode", "got %q: admission has only objects of Kubernetes; keep Kyverno for other payloads", e.Mode)
 	}
 	if e.UseServerSideApply != nil && *e.UseServerSideApply {
 		t.refuse(h, "spec.evaluation.useServerSideApply", "Kubernetes merges ApplyConfigurations in its own way, without atomic lists: use a JSONPatch")
@@ -281,16 +301,24 @@ func eachExpression(spec *celSpec, visit func(field string, expression *string))
 
 var variableUse = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)
 
-// inlined replaces the variables in an expression by their expressions.
-func inlined(expression string, variables []admissionregistrationv1.Variable) string {
+// inlined returns an expression with the expressions of variables in place of their names. fits is
+// false if these have more than writtenOutBytesMax together, each counted as often as it is used.
+func inlined(expression string, variables []admissionregistrationv1.Variable) (text string, fits bool) {
+	left := writtenOutBytesMax
+	text = inlineUpTo(&left, expression, variables)
+	return text, left >= 0
+}
+
+func inlineUpTo(left *int, expression string, variables []admissionregistrationv1.Variable) string {
 	return stretches(expression, func(code string) string {
+		*left -= len(code)
 		return variableUse.ReplaceAllStringFunc(code, func(use string) string {
 			name := strings.TrimPrefix(use, "variables.")
 			at := slices.IndexFunc(variables, func(v admissionregistrationv1.Variable) bool { return v.Name == name })
-			if at < 0 {
-				return use // compiling it reports the unknown variable
+			if at < 0 || *left < 0 {
+				return use // compiling it says that there is none, or inlined that there are too many
 			}
-			return "(" + inlined(variables[at].Expression, variables[:at]) + ")" // ends: only earlier variables are replaced
+			return "(" + inlineUpTo(left, variables[at].Expression, variables[:at]) + ")" // only of earlier variables, so it ends
 		})
 	})
 }

@@ -52,8 +52,12 @@ type Options struct {
 	// Point is the enforcement point of Gatekeeper's scoped actions, "" for those of an
 	// admission webhook.
 	Point string
-	// Uncovered adds bindings also to policies that are switched off for admission, so that they
-	// can be tested.
+	// Cluster is true for the documents of a cluster, which are evaluated next to each other: names
+	// may repeat, and what a document has that can be translated is, whatever else is in it. A
+	// policy that cannot be translated, but whose rules can, has a Fault.
+	Cluster bool
+	// Uncovered translates the policies that are switched off for admission as well. Tests of
+	// them run nevertheless.
 	Uncovered bool
 }
 
@@ -70,6 +74,14 @@ type Policy struct {
 	// Without bindings, the policy is not evaluated at admission.
 	ValidatingBindings []*admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	MutatingBindings   []*admissionregistrationv1.MutatingAdmissionPolicyBinding
+
+	// Fault says why the policy cannot be evaluated, "" if it can. The rules and selectors of
+	// MatchConstraints are right then, and nothing else. Ignores is true if the original admits
+	// requests if it cannot be evaluated, by its failure policy or because it never denies. Both are
+	// set with Options.Cluster only.
+	Fault   string
+	Ignores bool
+	partial bool // other rules of the document do not matter to it
 
 	// Moved are the fields of the policy that come from other fields of the document. The
 	// longest prefix counts; other fields have the same path in both.
@@ -99,6 +111,9 @@ type ProblemError struct {
 	// IsNote is true if this is no error: the document has a translation, which may decide
 	// otherwise.
 	IsNote bool
+	// IsElsewhere is true if the policy is none for the objects of requests, so that admission
+	// lacks nothing without it.
+	IsElsewhere bool
 }
 
 func (p *ProblemError) Error() string {
@@ -112,6 +127,8 @@ func (p *ProblemError) Error() string {
 type Result struct {
 	Policies []*Policy
 	Problems []*ProblemError
+	// Ends is the time at which the next exception ends, zero for never.
+	Ends time.Time
 }
 
 // A translator translates documents.
@@ -121,6 +138,7 @@ type translator struct {
 	documents  []head
 	exceptions []*exception
 	templates  map[string]*template
+	of         map[int][]*ProblemError // by the index of the document
 }
 
 // A head has the fields that all documents have.
@@ -139,7 +157,7 @@ func (h *head) group() string {
 // Constraints have the parameters of templates. It ignores documents for which IsForeign returns
 // false.
 func Translate(documents [][]byte, o Options) *Result {
-	t := &translator{Options: o, templates: make(map[string]*template)}
+	t := &translator{Options: o, templates: make(map[string]*template), of: make(map[int][]*ProblemError)}
 	for i, text := range documents {
 		h := head{text: text, index: i}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
@@ -160,11 +178,52 @@ func Translate(documents [][]byte, o Options) *Result {
 		t.document(&t.documents[i])
 	}
 	t.unused()
-	t.uniqueNames()
+	if t.Cluster {
+		t.fault()
+	} else {
+		t.uniqueNames()
+	}
 	return &t.Result
 }
 
-// uniqueNames adds an error for each policy that has the same name as an earlier one.
+// fault sets the Fault of policies whose documents have errors.
+func (t *translator) fault() {
+	t.Policies = slices.DeleteFunc(t.Policies, func(p *Policy) bool {
+		if p.Fault != "" || p.partial {
+			return false
+		}
+		for _, problem := range t.of[p.Document] {
+			switch {
+			case problem.IsNote:
+			case problem.IsElsewhere:
+				return true
+			case p.Fault == "":
+				p.Fault = problem.Error()
+			}
+		}
+		return false
+	})
+	for _, p := range t.Policies {
+		p.Ignores = p.Ignores || p.admits()
+	}
+}
+
+// admits reports whether nothing that the policy says can deny a request.
+func (p *Policy) admits() bool {
+	if m := p.Mutating; m != nil {
+		return len(p.MutatingBindings) == 0 || isIgnore(m.Spec.FailurePolicy)
+	}
+	return isIgnore(p.Validating.Spec.FailurePolicy) ||
+		!slices.ContainsFunc(p.ValidatingBindings, func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+			return slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny)
+		})
+}
+
+func isIgnore(p *admissionregistrationv1.FailurePolicyType) bool {
+	return p != nil && *p == admissionregistrationv1.Ignore
+}
+
+// uniqueNames gives policies whose names are equal different ones.
 func (t *translator) uniqueNames() {
 	known := make(map[string]int)
 	for _, p := range t.Policies {
@@ -238,24 +297,39 @@ func (t *translator) refuse(h *head, field, format string, args ...any) {
 
 // say adds a problem, unless there is an equal one: variants of a policy have the same problems.
 func (t *translator) say(p *ProblemError) {
-	if !slices.ContainsFunc(t.Problems, func(said *ProblemError) bool { return *said == *p }) {
-		t.Problems = append(t.Problems, p)
+	if !slices.ContainsFunc(t.of[p.Document], func(said *ProblemError) bool { return *said == *p }) {
+		t.Problems, t.of[p.Document] = append(t.Problems, p), append(t.of[p.Document], p)
 	}
+}
+
+// elsewhere refuses what is no policy for the objects of requests.
+func (t *translator) elsewhere(h *head, field, format string, args ...any) {
+	t.say(&ProblemError{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsElsewhere: true})
 }
 
 func (t *translator) note(h *head, field, format string, args ...any) {
 	t.say(&ProblemError{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsNote: true})
 }
 
+// errorsOf returns how many errors a document has.
+func (t *translator) errorsOf(h *head) (n int) {
+	for _, p := range t.of[h.index] {
+		if !p.IsNote {
+			n++
+		}
+	}
+	return n
+}
+
 // faulty reports whether a document has an error.
 func (t *translator) faulty(h *head) bool {
-	return slices.ContainsFunc(t.Problems, func(p *ProblemError) bool { return p.Document == h.index && !p.IsNote })
+	return t.errorsOf(h) > 0
 }
 
 var strictField = regexp.MustCompile(`field "([^"]+)"`)
 
-// decode decodes a document. It returns false, and adds errors, if the document cannot be read or has
-// unknown fields.
+// decode decodes a document. It refuses what is unknown in it, and returns false if there is no
+// use in going on.
 func (t *translator) decode(h *head, into any) bool {
 	strict, err := kjson.UnmarshalStrict(h.text, into)
 	if err != nil {
@@ -269,7 +343,7 @@ func (t *translator) decode(h *head, into any) bool {
 		}
 		t.refuse(h, path, "%v; a newer release of the engine may have it: remove it, or keep that engine for this policy", err)
 	}
-	return len(strict) == 0
+	return len(strict) == 0 || t.Cluster
 }
 
 // metadata returns the metadata of a translation: the labels and annotations of the document, except

@@ -435,3 +435,20 @@ func TestClusterPolicyRefused(t *testing.T) {
 		},
 	}, translate.Options{Now: now})
 }
+
+// TestDenyAndWarn leaves out what Kubernetes refuses in one binding, with a note.
+func TestDenyAndWarn(t *testing.T) {
+	const spec = noAuto + valid + "  validationActions: [Deny, Warn, Deny, Audit]\n"
+	const note = "note: spec.validationActions: Warn is left out beside Deny, because Kubernetes does not warn of what it denies\n"
+	if objects, problems := translated(t, celPolicy("ValidatingPolicy", spec), translate.Options{}); problems != note ||
+		!strings.Contains(objects, "validationActions:\n  - Deny\n  - Audit\n") {
+		t.Errorf("got %s\n%s", objects, problems)
+	}
+	scoped := template(source, "") + constraint("  enforcementAction: scoped\n  scopedEnforcementActions: "+
+		"[{action: warn, enforcementPoints: [{name: '*'}]}, {action: deny, enforcementPoints: [{name: '*'}]}]\n")
+	if objects, problems := translated(t, scoped, translate.Options{}); !strings.HasPrefix(problems,
+		"note: spec.scopedEnforcementActions: Warn is left out") ||
+		!strings.Contains(objects, "validationActions:\n  - Deny\n") {
+		t.Errorf("got %s\n%s", objects, problems)
+	}
+}
