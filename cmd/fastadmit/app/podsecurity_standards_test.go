@@ -121,7 +121,9 @@ func TestPodSecurityStandards(t *testing.T) {
 	}
 }
 
-func namespaceOf(level, version string) string { return level + "-" + strings.ReplaceAll(version, ".", "-") }
+func namespaceOf(level, version string) string {
+	return level + "-" + strings.ReplaceAll(version, ".", "-")
+}
 
 func enforcing(level, version string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {"+
