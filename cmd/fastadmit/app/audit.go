@@ -73,7 +73,7 @@ updated with --operation=UPDATE. All reviews are dry runs, and nothing is change
 --write-reports. The audit skips the objects for which kube-apiserver would not call fastadmit: those in
 kube-system, kube-node-lease and fastadmit's own namespace, and those that the section registration of
 --config excludes. It leaves out plugins that count or write (ResourceQuota, EventRateLimit,
-NamespaceAutoProvision), because they do not decide by the object.
+NamespaceLifecycle, NamespaceAutoProvision), because they do not decide by the object.
 
 Prints denials and warnings, and a summary of all objects.
 

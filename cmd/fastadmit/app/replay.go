@@ -44,8 +44,8 @@ Recordings are folders, files, archives of "fastadmit recordings", and standard 
 logs, events of the levels Request and RequestResponse can be asked. Manifests are asked as review
 does; they have no recorded answer and need --against-config.
 
-Plugins that count or write (ResourceQuota, EventRateLimit, NamespaceAutoProvision) are left out. The
-cluster is that of --kubeconfig, which is only read, or of --cluster-state-dir, or a new one in which
+Plugins that count or write (ResourceQuota, EventRateLimit, NamespaceLifecycle, NamespaceAutoProvision) are
+left out. The cluster is that of --kubeconfig, which is only read, or of --cluster-state-dir, or a new one in which
 every namespace exists; it is not the one at the time of the recording. No plugin calls an address of
 its configuration, except with --allow-plugin-calls.
 

@@ -48,8 +48,8 @@ changes nothing. It also says which plugins come, go, or are switched on, and wh
 With --in-tree, the plugins are those that kube-apiserver runs by default in each release, with those of
 --enable-admission-plugins, so you need no fastadmit in your cluster. Pass its policies with --policies.
 
-Plugins that count or write (ResourceQuota, EventRateLimit, NamespaceAutoProvision) are left out, as are,
-with --in-tree, those that call webhooks.
+Plugins that count or write (ResourceQuota, EventRateLimit, NamespaceLifecycle, NamespaceAutoProvision) are
+left out, as are, with --in-tree, those that call webhooks.
 
 Exits with 0 if all that is allowed stays allowed, 1 if an object would be denied, 2 if an object could
 not be reviewed, if one of the releases does not accept the configuration or a policy, or if the command
@@ -92,7 +92,8 @@ is wrong.`,
 
 // check returns the errors in the flags, and sets those of the other release.
 func (u *upgradeCheck) check(paths []string) error {
-	for flag, text := range map[string]string{"from": u.from, "to": u.to} {
+	for _, flag := range []string{"from", "to"} {
+		text := u.flags.Lookup(flag).Value.String()
 		if _, known, err := admission.ParseVersion(text); err != nil || !known {
 			return fmt.Errorf("--%s: got %q, want one of %s", flag, text, strings.Join(admission.Versions(), ", "))
 		}
