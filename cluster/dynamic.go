@@ -172,7 +172,7 @@ func (k *DynamicKind) Synced() <-chan struct{} { return k.store.synced }
 
 // Subscribe does the same as Objects.Subscribe.
 func (k *DynamicKind) Subscribe(changed func()) (unsubscribe func()) {
-	return k.store.subscribe(changed)
+	return k.store.subscribers.subscribe(changed)
 }
 
 // Get returns an object from the cache or, if it is too large for the cache, from the API

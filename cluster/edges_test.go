@@ -306,8 +306,8 @@ func TestRefused(t *testing.T) {
 // TestSubscribe checks which subscribers are notified of changes.
 func TestSubscribe(t *testing.T) {
 	s, told, others := newStore(Namespaces.Kind, nil), 0, 0
-	unsubscribe := s.subscribe(func() { told++ })
-	s.subscribe(func() { others++ })
+	unsubscribe := s.subscribers.subscribe(func() { told++ })
+	s.subscribers.subscribe(func() { others++ })
 	if err := errors.Join(s.Add(namespace("one")), s.Delete(namespace("one"))); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,9 +49,6 @@ func DefineGroup(name string, resources ...string) *Group {
 	return g
 }
 
-// Name returns the name of the group.
-func (g *Group) Name() string { return g.name }
-
 // Watched is the need to watch the group. It includes Discovered.
 func (g *Group) Watched() Need { return g.kind.Watched() }
 
@@ -82,14 +78,15 @@ type GroupObjects struct {
 	state     *State
 	discovery *Discovery // nil without an API server
 	synced    chan struct{}
-	isSynced  atomic.Bool
+	sync      sync.Once
 	events    wake.Signal // after changes of objects, for follow
 
-	mu          sync.Mutex
-	kinds       map[string]*groupKind // by resource
-	refused     []string              // resources above groupKindsMax
-	fault       error                 // of the last discovery
-	subscribers map[*func()]struct{}
+	subscribers subscribers
+
+	mu      sync.Mutex
+	kinds   map[string]*groupKind // by resource
+	refused []string              // resources above groupKindsMax
+	fault   error                 // of the last discovery
 }
 
 // A groupKind is a watched kind of a group.
@@ -103,7 +100,7 @@ type groupKind struct {
 func newGroupObjects(g *Group, s *State, discovery *Discovery) *GroupObjects {
 	return &GroupObjects{
 		of: g, state: s, discovery: discovery, synced: make(chan struct{}), events: wake.NewSignal(),
-		kinds: make(map[string]*groupKind), subscribers: make(map[*func()]struct{}),
+		kinds: make(map[string]*groupKind),
 	}
 }
 
@@ -154,7 +151,7 @@ func (o *GroupObjects) follow(ctx context.Context) {
 			o.state.options.Log.Warn("cannot find out which kinds a group has, continuing with those that are known", "group", o.of.name, "error", err.Error())
 		}
 		pause := o.discovery.store.timing.absent
-		if err != nil && !o.isSynced.Load() {
+		if err != nil && !isClosed(o.synced) {
 			pause = o.discovery.store.timing.backoff.Duration
 		}
 		for again := time.Now().Add(pause); ; {
@@ -176,9 +173,7 @@ func (o *GroupObjects) follow(ctx context.Context) {
 }
 
 func (o *GroupObjects) setSynced() {
-	if !o.isSynced.Swap(true) {
-		close(o.synced)
-	}
+	o.sync.Do(func() { close(o.synced) })
 }
 
 // stop ends all watches.
@@ -320,12 +315,7 @@ func (o *GroupObjects) settle() (all bool) {
 func (o *GroupObjects) changed() {
 	o.settle()
 	o.events.Send()
-	o.mu.Lock()
-	subscribers := slices.Collect(maps.Keys(o.subscribers))
-	o.mu.Unlock()
-	for _, notify := range subscribers {
-		(*notify)()
-	}
+	o.subscribers.notify()
 }
 
 // Synced returns a channel that is closed when the kinds are known and their objects are listed.
@@ -333,7 +323,7 @@ func (o *GroupObjects) Synced() <-chan struct{} { return o.synced }
 
 // Err returns nil if Synced is closed, and otherwise says why it is not.
 func (o *GroupObjects) Err() error {
-	if o.isSynced.Load() {
+	if isClosed(o.synced) {
 		return nil
 	}
 	o.mu.Lock()
@@ -351,14 +341,7 @@ func (o *GroupObjects) Err() error {
 // Subscribe calls changed each time after objects or kinds have changed, until the returned
 // function is called. changed must not block.
 func (o *GroupObjects) Subscribe(changed func()) (unsubscribe func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.subscribers[&changed] = struct{}{}
-	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.subscribers, &changed)
-	}
+	return o.subscribers.subscribe(changed)
 }
 
 // List returns the cached objects, sorted by resource, namespace and name, and says which

@@ -35,7 +35,7 @@ func (g *groupAPI) fail(broken bool) {
 
 // answer answers requests for the group. An object has the version with which it is read.
 func (g *groupAPI) answer(w http.ResponseWriter, r *http.Request) bool {
-	rest, ok := strings.CutPrefix(r.URL.Path, "/apis/"+animals.Name())
+	rest, ok := strings.CutPrefix(r.URL.Path, "/apis/"+animals.name)
 	if !ok {
 		return false
 	}
@@ -52,7 +52,7 @@ func (g *groupAPI) answer(w http.ResponseWriter, r *http.Request) bool {
 		for _, v := range g.order {
 			all = append(all, fmt.Sprintf(`{"groupVersion":"animals.example.com/%s","version":%q}`, v, v))
 		}
-		fmt.Fprintf(w, `{"kind":"APIGroup","apiVersion":"v1","name":%q,"versions":[%s]}`, animals.Name(), strings.Join(all, ","))
+		fmt.Fprintf(w, `{"kind":"APIGroup","apiVersion":"v1","name":%q,"versions":[%s]}`, animals.name, strings.Join(all, ","))
 	case resource == "" && served:
 		var all []string
 		for _, name := range strings.Fields(resources) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +34,7 @@ type store struct {
 
 	users []string // names of the plugins that need the kind
 
-	subscribers map[*func()]struct{} // called after each change
+	subscribers subscribers // called after each change
 
 	account *account // may be nil
 	// wants reports whether to keep an object, of which only the identity and the labels
@@ -113,7 +112,7 @@ func (s *store) Add(object any) error {
 	if err != nil {
 		return err
 	}
-	defer s.changed()
+	defer s.subscribers.notify()
 	s.mu.Lock()
 	if _, stays := s.pinned[a.objectName()]; !stays {
 		if a.unwanted {
@@ -139,7 +138,7 @@ func (s *store) Delete(got any) error {
 	if !ok {
 		return fmt.Errorf("cannot delete a %T, want an object of %s", got, s.kind)
 	}
-	defer s.changed()
+	defer s.subscribers.notify()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, stays := s.pinned[cache.MetaObjectToName(object)]; !stays {
@@ -181,7 +180,7 @@ func (s *store) Replace(objects []any, _ string) error {
 	s.account.settle()
 	s.contacted()
 	s.sync.Do(func() { close(s.synced) })
-	s.changed()
+	s.subscribers.notify()
 	return nil
 }
 
@@ -255,31 +254,6 @@ func (s *store) complete(namespace string) error {
 	return nil
 }
 
-// changed calls the subscribers after objects changed.
-func (s *store) changed() {
-	s.mu.RLock()
-	subscribers := slices.Collect(maps.Keys(s.subscribers))
-	s.mu.RUnlock()
-	for _, notify := range subscribers {
-		(*notify)()
-	}
-}
-
-// subscribe calls changed after each change, until the returned function is called.
-func (s *store) subscribe(changed func()) (unsubscribe func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.subscribers == nil {
-		s.subscribers = make(map[*func()]struct{})
-	}
-	s.subscribers[&changed] = struct{}{}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subscribers, &changed)
-	}
-}
-
 // lookup returns an object from the cache. It does not allocate.
 func (s *store) lookup(namespace, name string) (Object, bool) {
 	s.mu.RLock()
@@ -308,9 +282,11 @@ func (s *store) leftOut() (left int) {
 // isReady reports whether the objects have been listed, or need not be.
 func (s *store) isReady() bool { return !s.followed.Load() || s.isSynced() }
 
-func (s *store) isSynced() bool {
+func (s *store) isSynced() bool { return isClosed(s.synced) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-s.synced:
+	case <-c:
 		return true
 	default:
 		return false

@@ -171,7 +171,7 @@ func sorted[T Object](b *bucket) []T {
 // returned function is called. changed must not block.
 func (o *Objects[T]) Subscribe(changed func()) (unsubscribe func()) {
 	o.must("watch", "")
-	return o.store.subscribe(changed)
+	return o.store.subscribers.subscribe(changed)
 }
 
 // Synced returns a channel that is closed when the cache has all objects.
