@@ -9,8 +9,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +18,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fastadmit/fastadmit/admission"
@@ -178,19 +175,7 @@ const engineConfig = `{"apiVersion":"fastadmit.io/v1alpha1","kind":"ValidatingAd
 func (a *enginesAPI) start(more string) (*validatingSource, *metrics.Set) {
 	a.t.Helper()
 	a.watches, a.events = make(map[string][]chan string), make(map[string]corev1.Event)
-	server := httptest.NewServer(a)
-	a.t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}
-	config.CurrentContext = "x"
-	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		a.t.Fatal(err)
-	}
+	kubeconfig := kubeconfigOf(a.t, a)
 	own := []byte(fmt.Sprintf(engineConfig, more))
 	needs := append(ValidatingKind.NeedsOf(own), cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"))
 	set := metrics.NewSet()

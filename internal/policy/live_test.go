@@ -188,6 +188,20 @@ func (a *apiServer) count(name string) int {
 	return a.written[name]
 }
 
+// kubeconfigOf starts an API server, and returns a kubeconfig file for it.
+func kubeconfigOf(t *testing.T, apiServer http.Handler) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: testserver.Start(t, apiServer).URL}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}
+	config.CurrentContext = "x"
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
 // follow returns the view of a plugin with custom resources, in a cluster with this API server.
 func (a *apiServer) follow() *cluster.View {
 	a.t.Helper()
@@ -197,15 +211,7 @@ func (a *apiServer) follow() *cluster.View {
 // view does what follow does. It waits for the lists if wanted.
 func (a *apiServer) view(wait bool) *cluster.View {
 	a.t.Helper()
-	server := testserver.Start(a.t, a)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c"}
-	config.CurrentContext = "x"
-	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		a.t.Fatal(err)
-	}
+	kubeconfig := kubeconfigOf(a.t, a)
 	needs := append(ValidatingKind.NeedsOf([]byte(customConfig)), cluster.Namespaces.Watched(),
 		cluster.SubjectAccessReviews.Called("create"))
 	state, err := cluster.New(cluster.Options{Kubeconfig: kubeconfig, Kinds: cluster.KindsOf(needs...)})

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
@@ -15,15 +13,7 @@ import (
 // they have a fault, and the fault.
 func shown(t *testing.T, documents string, at time.Time) (all string, result *translate.Result) {
 	t.Helper()
-	var texts [][]byte
-	for _, document := range strings.Split(documents, "\n---\n") {
-		text, err := yaml.YAMLToJSON([]byte(document))
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts = append(texts, text)
-	}
-	result = translate.Translate(texts, translate.Options{Now: at, Cluster: true})
+	result = translate.Translate(split(t, documents), translate.Options{Now: at, Cluster: true})
 	for _, p := range result.Policies {
 		var name string
 		if p.Mutating != nil {

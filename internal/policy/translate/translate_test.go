@@ -14,10 +14,9 @@ import (
 
 var now = time.Date(2026, time.June, 1, 0, 0, 0, 0, time.UTC)
 
-// translated returns the policies and bindings as YAML, and the problems, one in each line.
-func translated(t *testing.T, documents string, o translate.Options) (objects, problems string) {
+// split returns the documents of a text in YAML as JSON.
+func split(t *testing.T, documents string) (texts [][]byte) {
 	t.Helper()
-	var texts [][]byte
 	for _, document := range strings.Split(documents, "\n---\n") {
 		text, err := yaml.YAMLToJSON([]byte(document))
 		if err != nil {
@@ -25,7 +24,13 @@ func translated(t *testing.T, documents string, o translate.Options) (objects, p
 		}
 		texts = append(texts, text)
 	}
-	result := translate.Translate(texts, o)
+	return texts
+}
+
+// translated returns the policies and bindings as YAML, and the problems, one in each line.
+func translated(t *testing.T, documents string, o translate.Options) (objects, problems string) {
+	t.Helper()
+	result := translate.Translate(split(t, documents), o)
 	var validating, mutating []admission.File
 	for _, p := range result.Policies {
 		all, err := p.Objects()
