@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/offline/audit"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
 	"github.com/fastadmit/fastadmit/internal/registration"
@@ -250,37 +250,32 @@ func (a *auditOptions) prepared(ctx context.Context, stderr io.Writer) (*audit.O
 		return nil, err
 	}
 	a.cluster.userAgent = auditUserAgent
-	var leftOut []string
-	a.keep = func(p *admission.Plugin) bool {
-		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun
-		if counts {
-			leftOut = append(leftOut, p.Name)
-		}
-		return !counts
-	}
+	leftOut := a.leaveOut(true)
 	state, err := a.readPolicies(nil)
 	if err != nil {
 		return nil, err
 	}
 	loaded, err := a.load(ctx, nil)
-	for _, name := range leftOut {
+	for _, name := range *leftOut {
 		fmt.Fprintf(stderr, "fastadmit: %s is left out: it counts or writes, and does not decide by the object alone\n", name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	a.notePolicies(stderr)
-	o, err := a.auditing(ctx, &loaded, reviewed, a.qps)
+	reviewed.TrustOwners = a.trustOwners
+	o, err := a.auditing(ctx, &loaded, reviewed, state, a.qps)
 	if err != nil {
 		return nil, err
 	}
-	o.Review.TrustOwners, o.Namespaces, o.PageSize = a.trustOwners, a.namespaces, a.chunkSize
-	return o, failed(errors.Join(a.cluster.await(ctx), a.cluster.put(state)))
+	o.Namespaces, o.PageSize = a.namespaces, a.chunkSize
+	return o, nil
 }
 
-// auditing returns the options for reviews of the objects of the cluster, with at most qps requests a second.
-// The caller waits for what plugins see of it.
-func (r *reviewOptions) auditing(ctx context.Context, loaded *selected, reviewed *review.Options, qps float32) (*audit.Options, error) {
+// auditing returns the options for reviews of the objects of the cluster, with at most qps requests a second,
+// when plugins see the cluster and the objects in state.
+func (r *reviewOptions) auditing(ctx context.Context, loaded *selected, reviewed *review.Options, state []manifest.Item, qps float32,
+) (*audit.Options, error) {
 	registered, err := loaded.register(&loaded.Registration)
 	if err != nil {
 		return nil, err
@@ -300,7 +295,7 @@ func (r *reviewOptions) auditing(ctx context.Context, loaded *selected, reviewed
 	return &audit.Options{
 		Review: *reviewed, Config: config, Webhooks: webhooksOf(registered), NamespaceLabels: &r.cluster.namespaces,
 		PageSize: audit.DefaultPageSize,
-	}, nil
+	}, failed(errors.Join(r.cluster.await(ctx), r.cluster.put(state)))
 }
 
 // webhooksOf returns the webhooks that kube-apiserver calls. Of a mutating webhook

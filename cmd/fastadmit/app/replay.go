@@ -63,17 +63,22 @@ command is wrong.`,
 	r.addFlags(cmd)
 	r.useKubeconfig("kubeconfig file of a cluster whose objects plugins see; it is only read",
 		"folder with objects in YAML or JSON that plugins see; without it and --kubeconfig, they see a new cluster")
-	flags.StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(replayFormats, ", "))
 	flags.StringVar(&r.againstConfig, "against-config", "", "configuration file whose answers to compare with, instead of the recorded ones")
 	flags.StringSliceVar(&r.againstPolicies, "against-policies", nil, "files or folders with policies that belong to --against-config, as --policies")
 	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects in manifests without one")
-	r.addTrustFlags(flags)
-	r.addUserFlags(flags)
-	r.addPolicyFlags(cmd)
-	completeValues(cmd, "output", replayFormats...)
+	r.addComparisonFlags(cmd)
 	completeFiles(cmd, "against-config", manifestExtensions()...)
 	completeFiles(cmd, "against-policies", manifestExtensions()...)
 	return cmd
+}
+
+// addComparisonFlags adds the flags that replay and upgrade-check have in common.
+func (r *reviewOptions) addComparisonFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&r.output, "output", "o", "text", "format: "+strings.Join(replayFormats, ", "))
+	completeValues(cmd, "output", replayFormats...)
+	r.addTrustFlags(cmd.Flags())
+	r.addUserFlags(cmd.Flags())
+	r.addPolicyFlags(cmd)
 }
 
 func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
@@ -92,7 +97,8 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 		return fmt.Errorf("--output: %w", err)
 	}
 	o := &replay.Options{Tree: r.trees(), Stdin: cmd.InOrStdin()}
-	before := r.before() // copies the flags before readyToReplay changes them
+	before := r.twin() // copies the flags before readyToReplay changes them
+	before.configFile, before.policyFiles = r.againstConfig, r.againstPolicies
 	prepared, leftOut, err := r.readyToReplay(cmd.Context())
 	if err != nil {
 		return err
@@ -132,24 +138,10 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// before returns the options for --against-config, with the flags for the cluster and for trust.
-func (r *replayOptions) before() *reviewOptions {
-	own := *r.options
-	before := &reviewOptions{
-		selection: selection{
-			options: &own, flags: r.flags, configFile: r.againstConfig, untrusted: r.untrusted,
-			allowCalls: r.allowCalls, allowOutside: r.allowOutside, interpretCEL: r.interpretCEL,
-		},
-		policyFiles: r.againstPolicies, bindPolicies: r.bindPolicies, namespace: r.namespace,
-	}
-	before.cluster.kubeconfig, before.cluster.dir, before.cluster.kinds = r.cluster.kubeconfig, r.cluster.dir, r.cluster.kinds
-	return before
-}
-
 // readyToReplay returns the options of reviews with all plugins, except those that count or write. leftOut
 // are the names of these.
 func (r *reviewOptions) readyToReplay(ctx context.Context) (o *review.Options, leftOut []string, err error) {
-	names := r.leaveOut()
+	names := r.leaveOut(false)
 	if o, err = r.prepared(); err != nil {
 		return nil, nil, err
 	}

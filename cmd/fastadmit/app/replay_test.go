@@ -22,7 +22,13 @@ import (
 // replayed runs replay and expects its exit code and parts of its output.
 func replayed(t *testing.T, stdin string, code int, want []string, args ...string) string {
 	t.Helper()
-	stdout, stderr, gotCode := execute(stdin, append([]string{"replay"}, args...)...)
+	return ran(t, stdin, code, want, append([]string{"replay"}, args...)...)
+}
+
+// ran runs a command and expects its exit code and parts of its output.
+func ran(t *testing.T, stdin string, code int, want []string, args ...string) string {
+	t.Helper()
+	stdout, stderr, gotCode := execute(stdin, args...)
 	if gotCode != code {
 		t.Errorf("%q: got exit code %d, want %d", args, gotCode, code)
 	}

@@ -120,6 +120,21 @@ func (r *reviewOptions) addSharedFlags(cmd *cobra.Command) {
 	completeValues(cmd, "output", report.Formats()...)
 }
 
+// twin returns options for other plugins in the same cluster, with the same flags for it, for trust, and for
+// policies without a binding.
+func (r *reviewOptions) twin() *reviewOptions {
+	own := *r.options // load changes it
+	t := &reviewOptions{
+		selection: selection{
+			options: &own, flags: r.flags, untrusted: r.untrusted, allowCalls: r.allowCalls, allowOutside: r.allowOutside,
+			interpretCEL: r.interpretCEL,
+		},
+		bindPolicies: r.bindPolicies, namespace: r.namespace,
+	}
+	t.cluster.kubeconfig, t.cluster.dir, t.cluster.kinds = r.cluster.kubeconfig, r.cluster.dir, r.cluster.kinds
+	return t
+}
+
 // addPodSecurityFlag adds the flag that replaces a configuration of PodSecurity.
 func (r *reviewOptions) addPodSecurityFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.podSecurity, "pod-security", "", "enable PodSecurity and enforce this level in namespaces without labels: "+

@@ -206,6 +206,20 @@ func (s *selection) withDefaults(names []string, table []admission.Plugin) []str
 	return names
 }
 
+// leaveOut makes load leave out the plugins that count or write, and those that call servers only if
+// alsoCalls is true: otherwise they are an error, or get dry runs. It returns their names after load.
+func (s *selection) leaveOut(alsoCalls bool) *[]string {
+	leftOut := new([]string)
+	s.keep = func(p *admission.Plugin) bool {
+		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun && (alsoCalls || !p.Calls)
+		if counts {
+			*leftOut = append(*leftOut, p.Name)
+		}
+		return !counts
+	}
+	return leftOut
+}
+
 // enforcePodSecurity enables PodSecurity with the level and version of --pod-security.
 func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled) error {
 	const name = "PodSecurity"

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/admission"
@@ -30,7 +29,6 @@ const upgradeCheckAgent = "fastadmit-upgrade-check"
 type upgradeCheck struct {
 	reviewOptions // for the newer release
 	from, to      string
-	inTree        bool
 	qps           float32
 	before        *reviewOptions // for the release that is used now
 }
@@ -68,21 +66,17 @@ is wrong.`,
 		"folder with objects in YAML or JSON that plugins see; without it and --kubeconfig, they see a new cluster")
 	flags.StringVar(&u.from, "from", "", "minor release of Kubernetes that is used now, as 1.34")
 	flags.StringVar(&u.to, "to", "", "minor release of Kubernetes to compare with, as 1.36")
-	flags.BoolVar(&u.inTree, "in-tree", false, "also enable the plugins that kube-apiserver runs by default in each release, except those that call webhooks")
-	flags.StringVarP(&u.output, "output", "o", "text", "format: "+strings.Join(replayFormats, ", "))
+	flags.BoolVar(&u.defaults, "in-tree", false, "also enable the plugins that kube-apiserver runs by default in each release, except those that call webhooks")
 	flags.StringVar(&u.operation, "operation", string(codec.Create), "operation: CREATE, or UPDATE without a change")
 	flags.StringVarP(&u.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects in files without one")
 	flags.Float32Var(&u.qps, "kube-api-qps", auditQPS, "maximum of requests a second to the API server, without the lookups of plugins")
 	u.addPodSecurityFlag(cmd)
 	u.addSkipFlag(flags)
-	u.addTrustFlags(flags)
-	u.addUserFlags(flags)
-	u.addPolicyFlags(cmd)
+	u.addComparisonFlags(cmd)
 	// The two releases are the versions that are emulated.
 	if err := errors.Join(flags.MarkHidden("emulated-version"), cmd.MarkFlagRequired("from"), cmd.MarkFlagRequired("to")); err != nil {
 		panic(err) // a flag has another name
 	}
-	completeValues(cmd, "output", replayFormats...)
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update))
 	for _, flag := range []string{"from", "to"} {
 		completeValues(cmd, flag, admission.Versions()...)
@@ -125,8 +119,12 @@ func (u *upgradeCheck) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	u.emulated.flag, u.defaults = u.to, u.inTree
-	u.before = u.twin(u.from)
+	u.emulated.flag = u.to
+	u.before = u.twin()
+	u.before.enable, u.before.disable, u.before.admissionFile, u.before.configFile = u.enable, u.disable, u.admissionFile, u.configFile
+	u.before.defaults, u.before.podSecurity, u.before.policyFiles = u.defaults, u.podSecurity, u.policyFiles
+	u.before.operation, u.before.user, u.before.extra, u.before.skipUnknown = u.operation, u.user, u.extra, u.skipUnknown
+	u.before.emulated.flag = u.from
 	compared := replay.NewComparison()
 	var notes []string
 	if len(paths) > 0 {
@@ -158,43 +156,12 @@ func (u *upgradeCheck) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// twin returns options with the same flags for another version.
-func (u *upgradeCheck) twin(version string) *reviewOptions {
-	own := *u.options
-	twin := &reviewOptions{
-		selection: selection{
-			options: &own, flags: u.flags, enable: u.enable, disable: u.disable, admissionFile: u.admissionFile, configFile: u.configFile,
-			interpretCEL: u.interpretCEL, defaults: u.defaults, podSecurity: u.podSecurity,
-			untrusted: u.untrusted, allowCalls: u.allowCalls, allowOutside: u.allowOutside,
-		},
-		policyFiles: u.policyFiles, bindPolicies: u.bindPolicies, operation: u.operation, namespace: u.namespace,
-		user: u.user, extra: u.extra, skipUnknown: u.skipUnknown,
-	}
-	twin.emulated.flag = version
-	twin.cluster.kubeconfig, twin.cluster.dir, twin.cluster.kinds = u.cluster.kubeconfig, u.cluster.dir, u.cluster.kinds
-	return twin
-}
-
-// leaveOut makes load leave out the plugins that count or write. It returns their names after load.
-func (s *selection) leaveOut() *[]string {
-	leftOut := new([]string)
-	s.keep = func(p *admission.Plugin) bool {
-		// Plugins that call servers are not left out: they are an error, or get dry runs.
-		counts := p.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun && !p.Calls
-		if counts && !slices.Contains(*leftOut, p.Name) {
-			*leftOut = append(*leftOut, p.Name)
-		}
-		return !counts
-	}
-	return leftOut
-}
-
 // files compares the results for the objects in files.
 func (u *upgradeCheck) files(cmd *cobra.Command, paths []string, compared *replay.Comparison) (notes []string, err error) {
 	stdin := cmd.InOrStdin()
 	items := manifest.Read(paths, stdin, u.trees())
-	leftOut := u.leaveOut()
-	u.before.leaveOut()
+	leftOut := u.leaveOut(false)
+	u.before.leaveOut(false)
 	before, _, err := u.before.reviewAll(cmd.Context(), items)
 	if err != nil {
 		return nil, of("--from="+u.from, err)
@@ -236,8 +203,8 @@ func (r *reviewOptions) reviewAll(ctx context.Context, items []manifest.Item) (a
 
 // objects compares the results for the objects of a cluster.
 func (u *upgradeCheck) objects(cmd *cobra.Command, compared *replay.Comparison) (notes []string, err error) {
-	leftOut := u.leaveOut()
-	u.before.leaveOut()
+	leftOut := u.leaveOut(false)
+	u.before.leaveOut(false)
 	before, err := u.before.auditable(cmd.Context(), u.qps)
 	if err != nil {
 		return nil, of("--from="+u.from, err)
@@ -249,7 +216,7 @@ func (u *upgradeCheck) objects(cmd *cobra.Command, compared *replay.Comparison) 
 	u.notePolicies(cmd.ErrOrStderr())
 	o.Against = &before.Review
 	o.Webhooks = append(o.Webhooks, before.Webhooks...)
-	if u.inTree { // kube-apiserver's plugins see all namespaces
+	if u.defaults { // kube-apiserver's plugins see all namespaces
 		for i := range o.Webhooks {
 			o.Webhooks[i].NamespaceSelector, o.Webhooks[i].ObjectSelector = nil, nil
 		}
@@ -282,11 +249,7 @@ func (r *reviewOptions) auditable(ctx context.Context, qps float32) (*audit.Opti
 	if err != nil {
 		return nil, err
 	}
-	a, err := r.auditing(ctx, &loaded, o, qps)
-	if err != nil {
-		return nil, err
-	}
-	return a, failed(errors.Join(r.cluster.await(ctx), r.cluster.put(state)))
+	return r.auditing(ctx, &loaded, o, state, qps)
 }
 
 // notes describe what an upgrade changes whatever the objects are.

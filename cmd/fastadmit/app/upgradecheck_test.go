@@ -11,16 +11,7 @@ import (
 // upgraded runs upgrade-check and expects its exit code and parts of its output.
 func upgraded(t *testing.T, code int, want []string, args ...string) string {
 	t.Helper()
-	stdout, stderr, got := execute("", append([]string{"upgrade-check"}, args...)...)
-	if got != code {
-		t.Errorf("%q: got exit code %d, want %d", args, got, code)
-	}
-	for _, part := range want {
-		if !strings.Contains(stdout+stderr, part) {
-			t.Errorf("%q: got\n%s%swant it to have %q", args, stdout, stderr, part)
-		}
-	}
-	return stdout
+	return ran(t, "", code, want, append([]string{"upgrade-check"}, args...)...)
 }
 
 const (

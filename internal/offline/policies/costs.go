@@ -29,8 +29,8 @@ func (s *Set) Costlier(from, to admission.Version) (all []string) {
 			if issues.Err() != nil {
 				return // it has macros of Kubernetes or errors, which the plugin reports
 			}
-			if names := calls.Costlier(parsed.NativeRep(), from, to); names != nil {
-				all = append(all, fmt.Sprintf("%s: %s calls %s, which costs more since 1.37", d, path, strings.Join(names, ", ")))
+			if name := calls.Costlier(parsed.NativeRep(), from, to); name != "" {
+				all = append(all, fmt.Sprintf("%s: %s calls %s, which costs more since 1.37", d, path, name))
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/recording"
@@ -41,13 +40,15 @@ func (c *Comparison) Add(result *report.Result) {
 func (c *Comparison) compare(before, after *report.Result) {
 	s := c.session
 	s.reviews.Add(1)
+	described := *after
+	described.Warnings, described.Created, described.Against = nil, nil, nil
 	for _, r := range [...]*report.Result{before, after} {
 		switch r.Decision {
 		case report.Skipped:
 			s.counted.Skipped++
 			return
 		case report.Broken:
-			s.count(after, nil, errors.New(r.Message))
+			s.count(&described, nil, errors.New(r.Message))
 			return
 		}
 	}
@@ -58,9 +59,7 @@ func (c *Comparison) compare(before, after *report.Result) {
 		}
 		return storedDifference(before.After, after.After)
 	})
-	described := *after
 	described.Policy = policyOf(from, to)
-	described.Warnings, described.Created, described.Against = nil, nil, nil
 	s.count(&described, all, err)
 }
 
@@ -73,7 +72,7 @@ func outcomeOf(r *report.Result) *outcome {
 		o.decision = recording.Failed
 	}
 	for _, w := range r.Warnings {
-		o.warnings = append(o.warnings, strings.Clone(w.String()))
+		o.warnings = append(o.warnings, w.String())
 	}
 	return o
 }

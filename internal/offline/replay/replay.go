@@ -181,7 +181,7 @@ func (w *worker) take(ctx context.Context, r *record) {
 	w.count(result, all, err)
 }
 
-// count counts a review with its differences. err is why it could not be repeated. s.mu is locked.
+// count counts a review with its differences. err is why it could not be repeated. Goroutines that share s hold s.mu.
 func (s *session) count(result *report.Result, all []difference, err error) {
 	switch {
 	case err != nil:
@@ -203,7 +203,7 @@ func (s *session) count(result *report.Result, all []difference, err error) {
 	}
 }
 
-// add counts a difference in its group. s.mu is locked.
+// add counts a difference in its group, as count does.
 func (s *session) add(d *difference, result *report.Result) {
 	key := group{d.change, d.plugin, result.Policy, result.Namespace, result.Resource}
 	if s.groups[key] == nil && len(s.groups) >= groupsMax {

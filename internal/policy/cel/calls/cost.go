@@ -72,17 +72,17 @@ func costsOf(v admission.Version) cel.ProgramOption {
 	return cel.CostTrackerOptions(all...)
 }
 
-// Costlier returns the names of the functions that an expression calls and that may cost more in release
-// to than in from.
-func Costlier(expression *ast.AST, from, to admission.Version) (names []string) {
+// Costlier returns a function that an expression calls and that costs more in release to than in from, "" if
+// there is none.
+func Costlier(expression *ast.AST, from, to admission.Version) (name string) {
 	if from.AtLeast(1, 37) || !to.AtLeast(1, 37) {
-		return nil
+		return ""
 	}
 	// startsWith and endsWith cost less, unless what is looked for is longer than the text.
 	ast.PostOrderVisit(expression.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == overloads.Matches && !e.AsCall().IsMemberFunction() {
-			names = []string{"matches(text, expression)"}
+			name = "matches(text, expression)"
 		}
 	}))
-	return names
+	return name
 }
