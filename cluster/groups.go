@@ -195,9 +195,7 @@ func (k *groupKind) stop() {
 // discover watches the kinds that the API server has, and no longer those that it has not. If
 // it returns an error, nothing changed.
 func (o *GroupObjects) discover(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, o.discovery.store.timing.absent)
-	defer cancel()
-	served, err := o.served(asking)
+	served, err := o.served(ctx)
 	if err != nil {
 		return err
 	}
