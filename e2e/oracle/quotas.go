@@ -5,12 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
@@ -79,36 +75,4 @@ type quotaUpstream struct {
 type quotaOurs struct {
 	*ours
 	known *cluster.Objects[*corev1.ResourceQuota]
-}
-
-// awaitClasses waits until the evaluators know the DeviceClasses of the world. Waiting for the informers
-// does not suffice, because the evaluators learn of the classes later.
-func awaitClasses(evaluators []quota.Evaluator, world *World) error {
-	claims := schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
-	at := slices.IndexFunc(evaluators, func(e quota.Evaluator) bool { return e.GroupResource() == claims })
-	for _, object := range world.Objects {
-		class, ok := object.(*resourcev1.DeviceClass)
-		for deadline := time.Now().Add(time.Minute); ok && !knows(evaluators[at], class); time.Sleep(20 * time.Microsecond) {
-			if time.Now().After(deadline) {
-				return fmt.Errorf("the evaluator of claims does not know %s", class.Name)
-			}
-		}
-	}
-	return nil
-}
-
-// knows reports whether the evaluator of claims knows the class and its extended resource.
-func knows(e quota.Evaluator, class *resourcev1.DeviceClass) bool {
-	if name := class.Spec.ExtendedResourceName; name != nil {
-		request := resourcev1.DeviceRequest{Exactly: &resourcev1.ExactDeviceRequest{
-			DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
-		}}
-		claim := new(resourcev1.ResourceClaim)
-		claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{request}
-		used, err := e.Usage(claim)
-		_, ok := used[corev1.ResourceName("requests."+*name)]
-		return ok && err == nil
-	}
-	return len(e.MatchingResources([]corev1.ResourceName{corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass +
-		class.Name)})) == 1
 }

@@ -1,7 +1,6 @@
 package oracle_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,25 +22,13 @@ var releasedWorlds = tally.Cases(3, 20)
 // TestReleased compares fastadmit, which emulates an older release, with the plugins of this release. It runs with
 // the releases that e2e/run has built.
 func TestReleased(t *testing.T) {
-	commands, err := filepath.Glob("../.cache/released-v*")
-	if err != nil || len(commands) == 0 {
-		t.Fatalf("got no commands, %v; make e2e builds them", err)
-	}
-	for _, command := range commands {
-		_, name, _ := strings.Cut(command, "released-v")
-		release, isKnown, err := admission.ParseVersion(name)
-		if err != nil || !isKnown {
-			t.Fatalf("%s: got release %s, %v", command, release, err)
-		}
-		t.Run(name, func(t *testing.T) {
-			for _, s := range suites() {
-				if !s.isIn(t, release) {
-					continue
-				}
+	oracle.Releases(t, func(t *testing.T, command string, release admission.Version) {
+		for _, s := range suites() {
+			if s.isIn(t, release) {
 				t.Run(s.name, func(t *testing.T) { s.released(t, command, release) })
 			}
-		})
-	}
+		}
+	})
 }
 
 // isIn reports whether the plugin can be compared with that of a release.

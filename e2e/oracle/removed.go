@@ -31,9 +31,9 @@ type Removed struct {
 	mutates bool
 }
 
-// A removedAnswer is the answer of a command whose plugin mutates. It has the object before and after, as
-// the older release decodes it. The command of a plugin that only validates writes only the Status.
-type removedAnswer struct {
+// A ReleasedAnswer is the answer of a command. It has the object before and after a mutation, as the older release
+// decodes it. A command of ../removed whose plugin only validates writes only the Status.
+type ReleasedAnswer struct {
 	Status        *metav1.Status
 	Before, After json.RawMessage
 	Warnings      []string
@@ -63,13 +63,18 @@ func (p *process) start(world World, command string, arguments ...string) (err e
 	if err := p.command.Start(); err != nil {
 		return err
 	}
-	for _, object := range world.Objects {
+	return p.Know(world.Objects)
+}
+
+// Know tells the process what its cluster has.
+func (p *process) Know(objects []runtime.Object) error {
+	for _, object := range objects {
 		encoded, err := encodeOf(object)
 		if err != nil {
 			return err
 		}
 		if _, err := p.reviews.Write(encoded); err != nil {
-			return fmt.Errorf("cannot tell %s what there is: %w", command, err)
+			return fmt.Errorf("cannot tell %s what there is: %w", p.command.Path, err)
 		}
 	}
 	return nil
@@ -113,7 +118,7 @@ func (r *Removed) answer(request *request, phase admission.Phase) (Answer, error
 	if phase == admission.Mutate && !r.mutates {
 		return Answer{Object: request.object}, nil
 	}
-	var got removedAnswer
+	var got ReleasedAnswer
 	var into any = &got
 	if !r.mutates {
 		into = &got.Status

@@ -111,7 +111,7 @@ func NewUpstream(ctx context.Context, name, config string, world World) (Impleme
 	informers.WaitForCacheSync(ctx.Done())
 	asked := &upstream{plugin, client}
 	if world.hasQuotas() {
-		if err := awaitClasses(quotas.Evaluators(), &world); err != nil {
+		if err := released.AwaitClasses(quotas.Evaluators(), objects); err != nil {
 			return nil, err
 		}
 		return &quotaUpstream{upstream: asked, client: client, lister: informers.Core().V1().ResourceQuotas().Lister()}, nil

@@ -11,9 +11,11 @@ import (
 	celgo "github.com/google/cel-go/cel"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	fastadmit "github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/internal/policy/expressions"
@@ -29,6 +31,7 @@ var features = []string{"matching", "conditions", "variables", "validations", "m
 type generator struct {
 	*expressions.Generator
 	feature  string
+	release  fastadmit.Version // accepts the expressions
 	request  map[string]json.RawMessage
 	object   any                           // of the request
 	pointers []string                      // to its fields
@@ -125,18 +128,27 @@ func (g *generator) message() string {
 	if g.IntN(2) == 0 {
 		return g.expression(expressions.String, false, celgo.StringType)
 	}
-	return pick(g, `'a\nb'`, `''`, `'  '`, `' padded '`, `'x'.replace('x', 'long').replace('', 'y')`,
+	return g.accepted(pick(g, `'a\nb'`, `''`, `'  '`, `' padded '`, `'x'.replace('x', 'long').replace('', 'y')`,
 		`[string(object.metadata.name), 'is wrong'].join(' ')`,
 		`lists.range(5200).map(i, 'a').join('')`, `lists.range(5120).map(i, 'b').join('')`, `lists.range(5121).map(i, 'c').join('')`,
 		`'ä€😀'`,
 		`string(object.nope)`, `string(object.metadata.name)`,
 		`string(namespaceObject.metadata.creationTimestamp)`, `string(namespaceObject.metadata.creationTimestamp.getFullYear())`,
-		`string(type(namespaceObject.metadata.creationTimestamp) == string)`)
+		`string(type(namespaceObject.metadata.creationTimestamp) == string)`), celgo.StringType)
+}
+
+// accepted returns a text expression, or another one if the release does not have its functions.
+func (g *generator) accepted(text string, returns ...*celgo.Type) string {
+	if g.compiles(accessor{text: text, returns: returns}, allVariables) {
+		return text
+	}
+	return "'text'"
 }
 
 func (g *generator) policy(name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
 	var err error
-	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	// As upstream: an API server accepts what the release before it has, so that it can be rolled back.
+	base := environment.MustBaseEnvSet(version.MajorMinor(1, uint(g.release.Minor()-1)))
 	if g.compiler, err = plugincel.NewCompositedCompiler(base); err != nil {
 		return nil, err
 	}
@@ -192,10 +204,10 @@ func (g *generator) annotation() string {
 	if g.IntN(2) == 0 {
 		return g.expression(expressions.String, true, celgo.StringType, celgo.NullType)
 	}
-	return pick(g, "null", "'a'", "' '", "string(object.nope)", "lists.range(10300).map(i, 'a').join('')",
+	return g.accepted(pick(g, "null", "'a'", "' '", "string(object.nope)", "lists.range(10300).map(i, 'a').join('')",
 		"lists.range(10240).map(i, 'b').join('') + 'c'",
 		"object == null ? 'gone' : 'there'", "authorizer.requestResource.check('get').reason()", "lists.range(5000).map(i, '€').join('')",
-		"string(namespaceObject.metadata.creationTimestamp)")
+		"string(namespaceObject.metadata.creationTimestamp)"), celgo.StringType, celgo.NullType)
 }
 
 func (g *generator) binding(name, policy string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
@@ -249,22 +261,15 @@ func generated(t *testing.T, r *rand.Rand, feature string) (done, denied int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := new(Documents)
-	for p := range 1 + g.IntN(2) {
-		policy, err := g.policy(fmt.Sprint("p", p))
-		if err != nil {
-			t.Fatal(err)
-		}
-		documents.Policies = append(documents.Policies, *policy)
-		for b := 0; b == 0 || g.often("actions", 4); b++ {
-			documents.Bindings = append(documents.Bindings, *g.binding(fmt.Sprintf("b%d-%d", p, b), policy.Name))
-		}
+	documents, err := g.documents(1 + g.IntN(2))
+	if err != nil {
+		t.Fatal(err)
 	}
 	upstream, err := NewUpstream(documents, readOnly{}, namespaces()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain := ours(t, documents)
+	chain := ours(t, documents, g.release)
 	for range 5 {
 		body, err := g.review()
 		if err != nil {
@@ -275,4 +280,20 @@ func generated(t *testing.T, r *rand.Rand, feature string) (done, denied int) {
 		}
 	}
 	return done, denied
+}
+
+// documents generates policies, each with one binding or more.
+func (g *generator) documents(policies int) (*Documents, error) {
+	documents := new(Documents)
+	for p := range policies {
+		policy, err := g.policy(fmt.Sprint("p", p))
+		if err != nil {
+			return nil, err
+		}
+		documents.Policies = append(documents.Policies, *policy)
+		for b := 0; b == 0 || g.often("actions", 4); b++ {
+			documents.Bindings = append(documents.Bindings, *g.binding(fmt.Sprintf("b%d-%d", p, b), policy.Name))
+		}
+	}
+	return documents, nil
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	defaults "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/internal/files"
@@ -43,7 +44,7 @@ func TestLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", item.Source, err)
 		}
-		chain := ours(t, documents)
+		chain := ours(t, documents, admission.Newest())
 		for _, name := range corpus.Names() {
 			row.Cases++
 			if compare(t, documents, upstream, chain, corpus.MustRead(name)) {

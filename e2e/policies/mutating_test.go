@@ -234,5 +234,5 @@ func oursMutating(t testing.TB, documents *MutatingDocuments) *admission.Chain {
 	for i := range documents.Bindings {
 		manifests = append(manifests, fileOf(t, "MutatingAdmissionPolicyBinding", documents.Bindings[i].Name, documents.Bindings[i]))
 	}
-	return chainOf(t, mutatingadmissionpolicy.Plugin(), manifests)
+	return chainOf(t, mutatingadmissionpolicy.Plugin(), admission.Newest(), manifests)
 }

@@ -75,7 +75,7 @@ func namespaces() (all []*corev1.Namespace) {
 			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		}
 		if i == 1 {
-			namespace.Annotations, namespace.CreationTimestamp = nil, metav1.Time{}
+			namespace.Annotations = nil
 			delete(namespace.Labels, "env")
 		}
 		if name == "staging" {
@@ -91,8 +91,8 @@ func namespaces() (all []*corev1.Namespace) {
 	return all
 }
 
-// ours evaluates documents with fastadmit's plugin.
-func ours(t testing.TB, documents *Documents) *admission.Chain {
+// ours evaluates documents with fastadmit's plugin, which emulates a release.
+func ours(t testing.TB, documents *Documents, release admission.Version) *admission.Chain {
 	t.Helper()
 	var manifests []admission.File
 	for i := range documents.Policies {
@@ -101,7 +101,7 @@ func ours(t testing.TB, documents *Documents) *admission.Chain {
 	for i := range documents.Bindings {
 		manifests = append(manifests, fileOf(t, "ValidatingAdmissionPolicyBinding", documents.Bindings[i].Name, documents.Bindings[i]))
 	}
-	return chainOf(t, validatingadmissionpolicy.Plugin(), manifests)
+	return chainOf(t, validatingadmissionpolicy.Plugin(), release, manifests)
 }
 
 // fileOf returns a document as it would be in a file, from the API.
@@ -115,7 +115,7 @@ func fileOf(t testing.TB, kind, name string, document any) admission.File {
 	return admission.File{Name: name, Content: []byte(text), FromAPI: true}
 }
 
-func chainOf(t testing.TB, plugin admission.Plugin, manifests []admission.File) *admission.Chain {
+func chainOf(t testing.TB, plugin admission.Plugin, release admission.Version, manifests []admission.File) *admission.Chain {
 	t.Helper()
 	var objects []runtime.Object
 	for _, namespace := range namespaces() {
@@ -128,8 +128,8 @@ func chainOf(t testing.TB, plugin admission.Plugin, manifests []admission.File) 
 	if err := state.Follow(t.Context(), plugin.Needs...); err != nil {
 		t.Fatal(err)
 	}
-	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {Manifests: manifests}},
-		state, nil)
+	enabled := map[string]admission.Enabled{plugin.Name: {Manifests: manifests, Version: release}}
+	chain, err := admission.NewChain([]admission.Plugin{plugin}, enabled, state, nil)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -166,8 +166,13 @@ func answerOf(t testing.TB, chain *admission.Chain, body []byte) *Answer {
 	return a
 }
 
+// A kubernetes answers requests as Kubernetes does.
+type kubernetes interface {
+	Answer(*admissionv1.AdmissionRequest) (*Answer, error)
+}
+
 // compare asks both sides about a review.
-func compare(t *testing.T, documents *Documents, upstream *Upstream, chain *admission.Chain, body []byte) (denied bool) {
+func compare(t *testing.T, documents *Documents, upstream kubernetes, chain *admission.Chain, body []byte) (denied bool) {
 	t.Helper()
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil {
@@ -212,7 +217,12 @@ var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion
 // keyTypes matches the error for a key that is no string. Kubernetes 1.37 has its own for built-in kinds (docs/versions.md).
 var keyTypes = regexp.MustCompile(`no such key: -?[0-9.]+|unsupported map key type: types\.\w+`)
 
+// collectionTypes matches the type of an audit annotation that is a map or list, as older releases write it.
+var collectionTypes = regexp.MustCompile(`unsupported return type: (map|list)\((dyn)?(, (dyn)?)?\)`)
+
 func normal(a *Answer) string {
 	text, _ := json.Marshal(a)
-	return keyTypes.ReplaceAllString(goTypes.ReplaceAllString(string(text), "$1 GO TYPE"), "NO SUCH KEY")
+	short := goTypes.ReplaceAllString(string(text), "$1 GO TYPE")
+	short = collectionTypes.ReplaceAllString(short, "unsupported return type: $1")
+	return keyTypes.ReplaceAllString(short, "NO SUCH KEY")
 }

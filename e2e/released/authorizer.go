@@ -3,9 +3,12 @@ package released
 import (
 	"context"
 	"errors"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/client-go/kubernetes"
@@ -40,7 +43,7 @@ func (c *command) authorizer() (authorizer.Authorizer, error) {
 	}), nil
 }
 
-// reviewOf returns the question for a user's permission. No plugin asks with selectors.
+// reviewOf returns the question for a user's permission.
 func reviewOf(a authorizer.Attributes) *authorizationv1.SubjectAccessReview {
 	u := a.GetUser()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -56,6 +59,29 @@ func reviewOf(a authorizer.Attributes) *authorizationv1.SubjectAccessReview {
 	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
 		Namespace: a.GetNamespace(), Verb: a.GetVerb(), Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource(),
 		Subresource: a.GetSubresource(), Name: a.GetName(),
+		FieldSelector: fieldsOf(a), LabelSelector: labelsOf(a),
 	}
 	return review
+}
+
+// fieldsOf returns the field selector; nil for none, or for one that cannot be parsed.
+func fieldsOf(a authorizer.Attributes) *authorizationv1.FieldSelectorAttributes {
+	parsed, err := a.GetFieldSelector()
+	if err != nil || len(parsed) == 0 {
+		return nil
+	}
+	terms := make([]string, len(parsed))
+	for i, r := range parsed {
+		terms[i] = r.Field + string(r.Operator) + fields.EscapeValue(r.Value)
+	}
+	return &authorizationv1.FieldSelectorAttributes{RawSelector: strings.Join(terms, ",")}
+}
+
+// labelsOf does the same for the label selector.
+func labelsOf(a authorizer.Attributes) *authorizationv1.LabelSelectorAttributes {
+	parsed, err := a.GetLabelSelector()
+	if err != nil || len(parsed) == 0 {
+		return nil
+	}
+	return &authorizationv1.LabelSelectorAttributes{RawSelector: labels.NewSelector().Add(parsed...).String()}
 }

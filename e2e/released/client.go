@@ -3,7 +3,9 @@ package released
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -68,6 +72,37 @@ func Quotas(client kubernetes.Interface, lister listers.ResourceQuotaLister) ([]
 		}
 	}
 	return quotas, nil
+}
+
+// implicitClaims is the prefix of the resources in quotas that count the claims of a DeviceClass which the scheduler
+// makes: ResourceImplicitExtendedClaimsPerClass of k8s.io/api core/v1, since v0.34.
+const implicitClaims = "requests.deviceclass.resource.kubernetes.io/"
+
+// AwaitClasses waits until the evaluator of ResourceClaims knows the DeviceClasses among the objects. Waiting for the
+// informers does not suffice, because the evaluator learns of the classes later.
+func AwaitClasses(evaluators []quota.Evaluator, objects []runtime.Object) error {
+	claims := schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}
+	at := slices.IndexFunc(evaluators, func(e quota.Evaluator) bool { return e.GroupResource() == claims })
+	for _, object := range objects {
+		kinds, _, err := scheme.Scheme.ObjectKinds(object)
+		if err != nil {
+			return err
+		}
+		if kinds[0].Kind != "DeviceClass" {
+			continue
+		}
+		class, err := meta.Accessor(object)
+		if err != nil {
+			return err
+		}
+		implicit := []corev1.ResourceName{corev1.ResourceName(implicitClaims + class.GetName())}
+		for deadline := time.Now().Add(time.Minute); len(evaluators[at].MatchingResources(implicit)) == 0; time.Sleep(20 * time.Microsecond) {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("the evaluator of claims does not know the DeviceClass %s", class.GetName())
+			}
+		}
+	}
+	return nil
 }
 
 // Discovered returns the resources of all kinds that the release has, as discovery does.

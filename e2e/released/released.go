@@ -4,7 +4,8 @@
 //
 // A command has one argument, [Settings] as JSON. It reads JSON from standard input as package removed says: first
 // the objects of the cluster, then AdmissionReviews with a member "phase". To the phase "reencode" it answers with
-// [Reencoded], to "mutate" and "validate" with [removed.Answer]. Package oracle starts it.
+// [Reencoded], to "mutate" and "validate" with [removed.Answer]. An object after a review is the first one of another
+// cluster, with a plugin of its own. Package oracle starts it.
 package released
 
 import (
@@ -15,6 +16,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -33,6 +35,8 @@ import (
 	"k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -50,10 +54,12 @@ import (
 // A Release has the functions whose signatures are not the same in all releases.
 type Release struct {
 	// Initializer returns the initializer of k8s.io/apiserver pkg/admission/initializer.
-	Initializer func(kubernetes.Interface, informers.SharedInformerFactory, authorizer.Authorizer, <-chan struct{}, meta.RESTMapper,
-	) admission.PluginInitializer
+	Initializer func(kubernetes.Interface, dynamic.Interface, informers.SharedInformerFactory, authorizer.Authorizer,
+		<-chan struct{}, meta.RESTMapper) admission.PluginInitializer
 	// Quotas is NewQuotaConfigurationForAdmission of k8s.io/kubernetes pkg/quota/v1/install.
 	Quotas func(informers.SharedInformerFactory) (quota.Configuration, error)
+	// ReadsClasses reports whether quotas depend on DeviceClasses, as they do with the feature gate DRAExtendedResource.
+	ReadsClasses bool
 	// Flags has kube-apiserver's flags for DefaultTolerationSeconds: a FlagSet of package flag or pflag.
 	Flags interface {
 		Set(name, value string) error
@@ -89,7 +95,7 @@ func Run(r Release) {
 	utilruntime.ErrorHandlers = nil
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	c := &command{Release: r, ends: make(chan struct{})}
+	c := &command{Release: r}
 	if len(os.Args) != 2 {
 		log.Fatalf("got %d arguments, want the settings", len(os.Args)-1)
 	}
@@ -105,13 +111,17 @@ type command struct {
 	Release
 	settings Settings
 	objects  []runtime.Object
-	plugin   admission.Interface // nil before the first review
+	plugin   admission.Interface // nil before the first review of the cluster
 	settled  func() error        // waits until the plugin can read what it has written
-	ends     chan struct{}       // is never closed: plugins end with the process
+	ends     chan struct{}       // ends the plugin when it is closed
 }
 
 // know keeps an object of the cluster, unless the release has no such kind.
 func (c *command) know(_ string, object []byte) error {
+	if c.plugin != nil {
+		close(c.ends)
+		c.plugin, c.objects = nil, nil
+	}
 	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(object, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
 		return nil
@@ -135,6 +145,7 @@ func (c *command) start() error {
 			return err
 		}
 	}
+	c.ends = make(chan struct{})
 	plugins := admission.NewPlugins()
 	options.RegisterAllAdmissionPlugins(plugins)
 	server.RegisterAllAdmissionPlugins(plugins)
@@ -155,7 +166,7 @@ func (c *command) start() error {
 		return err
 	}
 	c.plugin, err = plugins.InitPlugin(c.settings.Plugin, config, admission.PluginInitializers{
-		c.Initializer(client, informers, authorizes, c.ends, RESTMapper()),
+		c.Initializer(client, dynamicfake.NewSimpleDynamicClient(scheme.Scheme), informers, authorizes, c.ends, RESTMapper()),
 		kubeadmission.NewPluginInitializer(quotas, exclusion.Excluded()),
 	})
 	if err != nil {
@@ -168,6 +179,21 @@ func (c *command) start() error {
 	}
 	informers.Start(c.ends)
 	informers.WaitForCacheSync(c.ends)
+	if c.settings.Plugin == "ResourceQuota" && c.ReadsClasses {
+		return AwaitClasses(quotas.Evaluators(), c.objects)
+	}
+	return c.awaitPlugin()
+}
+
+// awaitPlugin waits until the plugin is ready. A plugin that is not refuses requests after 10 s, which are not enough on
+// every machine.
+func (c *command) awaitPlugin() error {
+	handler, ok := c.plugin.(interface{ WaitForReady() bool })
+	for deadline := time.Now().Add(3 * time.Minute); ok && !handler.WaitForReady(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is not ready", c.settings.Plugin)
+		}
+	}
 	return nil
 }
 

@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
@@ -23,10 +25,10 @@ import (
 
 func main() {
 	released.Run(released.Release{
-		Initializer: func(c kubernetes.Interface, i informers.SharedInformerFactory, a authorizer.Authorizer, ends <-chan struct{},
-			m meta.RESTMapper,
+		Initializer: func(c kubernetes.Interface, d dynamic.Interface, i informers.SharedInformerFactory, a authorizer.Authorizer,
+			ends <-chan struct{}, m meta.RESTMapper,
 		) admission.PluginInitializer {
-			return initializer.New(c, nil, i, a, utilfeature.DefaultFeatureGate, ends, m)
+			return initializer.New(c, d, i, a, utilfeature.DefaultFeatureGate, ends, m)
 		},
 		Quotas: func(informers.SharedInformerFactory) (quota.Configuration, error) {
 			return install.NewQuotaConfigurationForAdmission(), nil
@@ -34,7 +36,10 @@ func main() {
 		Flags: flag.CommandLine, // where package defaulttolerationseconds registers them
 		Audit: func(ctx context.Context) (context.Context, func() map[string]string) {
 			ctx = audit.WithAuditContext(ctx)
-			return ctx, func() map[string]string { return audit.AuditContextFrom(ctx).Event.Annotations }
+			audited := audit.AuditContextFrom(ctx)
+			audited.RequestAuditConfig.Level = auditinternal.LevelMetadata
+			audited.Event.Level = auditinternal.LevelMetadata
+			return ctx, func() map[string]string { return audited.Event.Annotations }
 		},
 	})
 }

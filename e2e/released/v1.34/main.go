@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
@@ -26,10 +27,10 @@ func main() {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	defaulttolerationseconds.RegisterFlags(flags)
 	released.Run(released.Release{
-		Initializer: func(c kubernetes.Interface, i informers.SharedInformerFactory, a authorizer.Authorizer, ends <-chan struct{},
-			m meta.RESTMapper,
+		Initializer: func(c kubernetes.Interface, d dynamic.Interface, i informers.SharedInformerFactory, a authorizer.Authorizer,
+			ends <-chan struct{}, m meta.RESTMapper,
 		) admission.PluginInitializer {
-			return initializer.New(c, nil, i, a, utilfeature.DefaultFeatureGate, ends, m)
+			return initializer.New(c, d, i, a, utilfeature.DefaultFeatureGate, ends, m)
 		},
 		Quotas: func(informers.SharedInformerFactory) (quota.Configuration, error) {
 			return install.NewQuotaConfigurationForAdmission(), nil

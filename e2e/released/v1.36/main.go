@@ -15,6 +15,7 @@ import (
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
@@ -27,15 +28,16 @@ func main() {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	defaulttolerationseconds.RegisterFlags(flags)
 	released.Run(released.Release{
-		Initializer: func(c kubernetes.Interface, i informers.SharedInformerFactory, a authorizer.Authorizer, ends <-chan struct{},
-			m meta.RESTMapper,
+		Initializer: func(c kubernetes.Interface, d dynamic.Interface, i informers.SharedInformerFactory, a authorizer.Authorizer,
+			ends <-chan struct{}, m meta.RESTMapper,
 		) admission.PluginInitializer {
-			return initializer.New(c, nil, i, a, utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), ends, m)
+			return initializer.New(c, d, i, a, utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), ends, m)
 		},
 		Quotas: func(i informers.SharedInformerFactory) (quota.Configuration, error) {
 			return install.NewQuotaConfigurationForAdmission(i, nil)
 		},
-		Flags: flags,
+		ReadsClasses: true,
+		Flags:        flags,
 		Audit: func(ctx context.Context) (context.Context, func() map[string]string) {
 			ctx = audit.WithAuditContext(ctx)
 			event := audit.AuditContextFrom(ctx)
