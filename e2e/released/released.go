@@ -111,16 +111,19 @@ type command struct {
 	Release
 	settings Settings
 	objects  []runtime.Object
-	plugin   admission.Interface // nil before the first review of the cluster
+	reviewed bool                // the cluster has all its objects
+	plugin   admission.Interface // nil before its first review
 	settled  func() error        // waits until the plugin can read what it has written
 	ends     chan struct{}       // ends the plugin when it is closed
 }
 
 // know keeps an object of the cluster, unless the release has no such kind.
 func (c *command) know(_ string, object []byte) error {
-	if c.plugin != nil {
-		close(c.ends)
-		c.plugin, c.objects = nil, nil
+	if c.reviewed {
+		if c.plugin != nil {
+			close(c.ends)
+		}
+		c.reviewed, c.plugin, c.objects = false, nil, nil
 	}
 	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(object, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
@@ -198,6 +201,7 @@ func (c *command) awaitPlugin() error {
 }
 
 func (c *command) answer(r *admissionv1.AdmissionRequest, phase string) (any, error) {
+	c.reviewed = true
 	object, served, err := decode(r.Object.Raw, r.Kind)
 	if err != nil {
 		return nil, err
