@@ -126,18 +126,13 @@ func (f *foreign[P, B, E]) refresh(ctx context.Context, now time.Time) Set[E] {
 		f.problems = f.translate(documents, now)
 	}
 	f.reports.use(slices.Concat(missing, f.problems))
-	used := make(map[schema.GroupVersionKind]wanted)
+	used := make(wantedKinds)
 	var set Set[E]
 	for _, c := range f.policies {
 		own := *c.policy
 		own.params = f.params
 		if c.paramKind != nil {
-			w := used[*c.paramKind]
-			if w == nil {
-				w = make(wanted)
-				used[*c.paramKind] = w
-			}
-			w.add(own.bindings())
+			used.add(*c.paramKind, own.bindings())
 		}
 		set = append(set, &own)
 	}
@@ -205,7 +200,7 @@ func (d *foreignDocument) problem(format string, args ...any) foreignProblem {
 	return foreignProblem{document: d, text: "it is not evaluated: " + fmt.Sprintf(format, args...)}
 }
 
-// typeOf returns apiVersion and kind of a document.
+// typeOf returns apiVersion and kind of a document, none if it cannot be read.
 func typeOf(text []byte) schema.GroupVersionKind {
 	var kind metav1.TypeMeta
 	if kjson.UnmarshalCaseSensitivePreserveInts(text, &kind) != nil {
@@ -331,29 +326,14 @@ func (f *foreign[P, B, E]) compileForeign(p *translate.Policy) *foreignPolicy[E]
 		}
 	}
 	slices.SortFunc(bindings, func(a, b *Binding) int { return strings.Compare(a.Name, b.Name) })
-	checked := f.kind.checkPolicy(document).ToAggregate()
-	policy, err := newPolicy[E](document)
-	if err != nil {
-		policy.matcher = policy.matcher.WithoutSelectors()
+	var fault error
+	if p.Fault != "" {
+		fault = errors.New(p.Fault)
 	}
-	switch {
-	case p.Fault != "":
-		err = errors.New(p.Fault)
-	case checked != nil:
-		err = checked
-	}
-	policy.bound, policy.err = newBoundBy(bindings), err
-	c := &foreignPolicy[E]{policy: policy, err: err}
-	switch {
-	case err == nil:
-		if kind := f.kind.paramKind(document); kind != nil {
-			c.paramKind = new(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
-		}
-		policy.Evaluator, policy.compileErr = f.compile(document)
-	case len(policy.matcher.rules) == 0:
-		c.policy = nil // without rules, it would fail on every request
-	default:
-		policy.Ignores = p.Ignores
+	c := new(foreignPolicy[E])
+	if c.policy, c.paramKind, c.err = compileChecked(f.kind, document, fault, f.compile); c.policy != nil {
+		c.policy.bound, c.policy.err = newBoundBy(bindings), c.err
+		c.policy.Ignores = c.err != nil && p.Ignores
 	}
 	return c
 }

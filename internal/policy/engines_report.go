@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -166,9 +166,5 @@ func cutText(text string) string {
 	if len(text) <= eventMessageMax {
 		return text
 	}
-	runes := []rune(text[:eventMessageMax-len(mark)])
-	for len(runes) > 0 && runes[len(runes)-1] == '\uFFFD' {
-		runes = runes[:len(runes)-1]
-	}
-	return string(slices.Clip(runes)) + mark
+	return strings.ToValidUTF8(text[:eventMessageMax-len(mark)], "") + mark
 }

@@ -8,10 +8,7 @@ import (
 	"io"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/admission"
@@ -74,11 +71,7 @@ func divide(content []byte) (rest []byte, foreign [][]byte) {
 			return rest, foreign
 		}
 		text, err := yaml.YAMLToJSONStrict(document)
-		var kind metav1.TypeMeta
-		if err == nil {
-			err = kjson.UnmarshalCaseSensitivePreserveInts(text, &kind)
-		}
-		if err == nil && translate.IsForeign(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)) {
+		if err == nil && translate.IsForeign(typeOf(text)) {
 			foreign = append(foreign, text)
 			continue
 		}

@@ -104,7 +104,7 @@ func newClusterParams(kinds *cluster.DynamicKinds) *clusterParams {
 
 // use watches these kinds and no others, and keeps the objects that are wanted. It returns
 // why some of them are not watched. Ctx bounds how long the API server is asked for each.
-func (p *clusterParams) use(ctx context.Context, kinds map[schema.GroupVersionKind]wanted) map[schema.GroupVersionKind]error {
+func (p *clusterParams) use(ctx context.Context, kinds wantedKinds) map[schema.GroupVersionKind]error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, now := *p.watched.Load(), make(map[schema.GroupVersionKind]*watchedKind)

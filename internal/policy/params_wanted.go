@@ -4,6 +4,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // A paramRef is the paramRef of a binding, with its selector compiled.
@@ -40,6 +41,19 @@ func (p printed) String() string { return p.text }
 // wanted are the parameters of a kind that bindings can name. Other objects of the kind are not
 // cached, so that users who may write them cannot fill the memory.
 type wanted map[reference]struct{}
+
+// wantedKinds are the wanted parameters by their kind.
+type wantedKinds map[schema.GroupVersionKind]wanted
+
+// add adds the references of bindings to parameters of a kind.
+func (k wantedKinds) add(kind schema.GroupVersionKind, bindings []*Binding) {
+	w := k[kind]
+	if w == nil {
+		w = make(wanted)
+		k[kind] = w
+	}
+	w.add(bindings)
+}
 
 // A reference is a paramRef: it names an object, or selects some by their labels. Without a
 // namespace, it is of the namespace of the request, which can be any.

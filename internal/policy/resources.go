@@ -105,7 +105,7 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) (Set[E], error) {
 		return nil, err
 	}
 	known := make(map[string]*compiledPolicy[E])
-	used := make(map[schema.GroupVersionKind]wanted)
+	used := make(wantedKinds)
 	var set Set[E]
 	for _, object := range policies {
 		c := r.refreshPolicy(object)
@@ -118,12 +118,7 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) (Set[E], error) {
 		own := *c.policy
 		own.params, own.bound, own.err = r.params, c.boundBy(bound), c.err
 		if len(bound) > 0 && c.paramKind != nil {
-			w := used[*c.paramKind]
-			if w == nil {
-				w = make(wanted)
-				used[*c.paramKind] = w
-			}
-			w.add(bound)
+			used.add(*c.paramKind, bound)
 		}
 		set = append(set, &own)
 	}
@@ -197,26 +192,34 @@ func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy
 		c.err = err // it is unknown which requests it selects
 		return c
 	}
-	checked := r.kind.checkPolicy(document).ToAggregate()
-	policy, err := newPolicy[E](document)
+	c.policy, c.paramKind, c.err = compileChecked(r.kind, document, nil, r.compile)
+	return c
+}
+
+// compileChecked compiles a policy. err says why it is invalid: fault, or what the checks find. The policy
+// then fails on the requests that its rules select; it is nil if it has none.
+func compileChecked[P, B metav1.Object, E any](kind *Kind[P, B], document P, fault error, compile func(P) (E, error),
+) (policy *Policy[E], paramKind *schema.GroupVersionKind, err error) {
+	policy, err = newPolicy[E](document)
 	if err != nil {
 		policy.matcher = policy.matcher.WithoutSelectors()
 	}
-	c.policy = policy
-	if checked != nil {
+	if checked := kind.checkPolicy(document).ToAggregate(); checked != nil {
 		err = checked
 	}
-	if err != nil {
-		if c.err = err; len(policy.matcher.rules) == 0 {
-			c.policy = nil // without rules, it would fail on every request
+	if fault != nil {
+		err = fault
+	}
+	switch {
+	case err == nil:
+		if k := kind.paramKind(document); k != nil {
+			paramKind = new(schema.FromAPIVersionAndKind(k.APIVersion, k.Kind))
 		}
-		return c
+		policy.Evaluator, policy.compileErr = compile(document)
+	case len(policy.matcher.rules) == 0:
+		policy = nil // without rules, it would fail on every request
 	}
-	if kind := r.kind.paramKind(document); kind != nil {
-		c.paramKind = new(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
-	}
-	policy.Evaluator, policy.compileErr = r.compile(document)
-	return c
+	return policy, paramKind, err
 }
 
 // refreshBindings returns the bindings by the names of their policies.
