@@ -20,7 +20,6 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/handlers/mutatingadmissionpolicy"
 	"github.com/fastadmit/fastadmit/internal/seed"
@@ -144,8 +143,7 @@ func answerOrPanic(u *UpstreamMutating, request *admissionv1.AdmissionRequest) (
 // generatedMutating compares both sides with some policies on some requests.
 func generatedMutating(t *testing.T, r *rand.Rand, feature string, all *outcomes) {
 	t.Helper()
-	names := corpus.Names()
-	g, err := newGenerator(r, feature, corpus.MustRead(names[r.IntN(len(names))]))
+	g, err := newGenerator(r, feature)
 	if err != nil {
 		t.Fatal(err)
 	}
