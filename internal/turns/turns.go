@@ -43,8 +43,6 @@ type caller struct{ user, namespace string }
 
 // Turns are the turns of a process. Several goroutines may use them at the same time.
 type Turns struct {
-	now func() time.Time
-
 	waited, givenUp *metrics.Counter
 
 	mu      sync.Mutex
@@ -62,11 +60,11 @@ type queue struct {
 
 // New returns the turns of a process: one fewer than its processors, but at least one. It adds their
 // metrics to set.
-func New(set *metrics.Set) *Turns { return newTurns(max(runtime.GOMAXPROCS(0)-1, 1), time.Now, set) }
+func New(set *metrics.Set) *Turns { return newTurns(max(runtime.GOMAXPROCS(0)-1, 1), set) }
 
-func newTurns(n int, now func() time.Time, set *metrics.Set) *Turns {
+func newTurns(n int, set *metrics.Set) *Turns {
 	return &Turns{
-		now: now, free: n, queues: make(map[caller]*queue), held: make(map[*Work]time.Time),
+		free: n, queues: make(map[caller]*queue), held: make(map[*Work]time.Time),
 		waited: set.NewCounter("fastadmit_turns_waited_total"), givenUp: set.NewCounter("fastadmit_turns_given_up_total"),
 	}
 }
@@ -134,7 +132,7 @@ func (t *Turns) release(w *Work) {
 // takeBackLocked takes back the turns of work that has not called Continue in time, and gives them
 // to waiting callers.
 func (t *Turns) takeBackLocked() {
-	now := t.now()
+	now := time.Now()
 	for w, until := range t.held {
 		if now.After(until) {
 			delete(t.held, w)
@@ -251,7 +249,7 @@ func (w *Work) Continue(ctx context.Context) error {
 	if err := ctx.Err(); err != nil || w == nil || w.turns == nil {
 		return err
 	}
-	now := w.turns.now()
+	now := time.Now()
 	if !w.looked.IsZero() {
 		gap := min(now.Sub(w.looked), gapMax)
 		w.ran += gap
@@ -279,7 +277,7 @@ func (w *Work) Begin(ctx context.Context, bytes int) error {
 // turn waits until the work has a turn. The work keeps it for the duration takes plus idleMax without
 // calling Continue.
 func (w *Work) turn(ctx context.Context, takes time.Duration) (err error) {
-	w.hasTurn = w.hasTurn && w.turns.hold(w, w.turns.now().Add(takes+idleMax), false)
+	w.hasTurn = w.hasTurn && w.turns.hold(w, time.Now().Add(takes+idleMax), false)
 	if w.hasTurn && w.slice <= sliceMax {
 		return nil
 	}
@@ -290,7 +288,7 @@ func (w *Work) turn(ctx context.Context, takes time.Duration) (err error) {
 		err = w.turns.take(ctx, of)
 	}
 	if w.hasTurn, w.slice = err == nil, 0; w.hasTurn {
-		w.looked = w.turns.now()
+		w.looked = time.Now()
 		w.turns.hold(w, w.looked.Add(takes+idleMax), true)
 	}
 	return err
