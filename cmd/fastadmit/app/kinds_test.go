@@ -19,7 +19,7 @@ import (
 func executeOwn(stdin string, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	cmd := NewCommand(WithVersion("v9.8.7"), WithPlugin(creator.Plugin()), WithPlugin(teamlabel.Plugin()))
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // of nil, it takes those of the test binary
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)

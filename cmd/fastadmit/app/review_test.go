@@ -15,7 +15,7 @@ import (
 func execute(stdin string, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	cmd := NewCommand(WithVersion("v1.2.3"))
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // of nil, it takes those of the test binary
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
