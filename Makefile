@@ -102,7 +102,7 @@ e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated ca
 	@echo "FASTADMIT_SEED=$(FASTADMIT_SEED)"
 	@# In these modules, reading other releases of Kubernetes and its clients of the clouds takes minutes.
 	$(call tools,)
-	@linter=$$PWD/bin/tools/golangci-lint; for module in e2e/removed e2e/removed/v* e2e/released e2e/released/v*; do (cd "$$module" && "$$linter" run ./...); done
+	@linter=$$PWD/bin/tools/golangci-lint; for module in e2e/collector e2e/removed e2e/removed/v* e2e/released e2e/released/v*; do (cd "$$module" && "$$linter" run ./...); done
 	cd adapters/volumelabels && FASTADMIT_E2E_FULL=1 go test -vet=off -count 1 -timeout 60m -run TestUpstream -v .
 	FASTADMIT_E2E_FULL=1 e2e/run
 	cd e2e && go test -vet=off -count 1 -timeout 60m -v ./scale -namespaces=10000 -nodes=5000 -pods=50000

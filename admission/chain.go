@@ -2,6 +2,7 @@ package admission
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,7 +60,8 @@ func (o Outcome) String() string {
 
 // Run describes a plugin's run, for Chain.Observe.
 type Run struct {
-	Plugin  int // the index of the plugin in the chain that NewChain returned
+	Context context.Context // of the review, also if the plugin has a timeout of its own
+	Plugin  int             // the index of the plugin in the chain that NewChain returned
 	Phase   Phase
 	Outcome Outcome
 	Elapsed time.Duration

@@ -154,7 +154,8 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 	}
 	if r.chain.Observe != nil {
 		r.chain.Observe(Run{
-			Plugin: e.index, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start, Err: result.Err, Unchecked: result.Unchecked,
+			Context: r.ctx, Plugin: e.index, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start,
+			Err: result.Err, Unchecked: result.Unchecked,
 		})
 	}
 	response := &r.review.Response
@@ -273,7 +274,8 @@ func (r *round) call(ctx context.Context, e *entry) (result Result, ran bool) {
 			result, ran = Errored(&PanicError{Value: v, Stack: debug.Stack()}), true
 		} else if r.chain.Observe != nil {
 			r.chain.Observe(Run{
-				Plugin: e.index, Phase: r.phase, Outcome: OutcomeErrored, Elapsed: time.Since(epoch) - r.now, Err: errGoexit,
+				Context: r.ctx, Plugin: e.index, Phase: r.phase, Outcome: OutcomeErrored, Elapsed: time.Since(epoch) - r.now,
+				Err: errGoexit,
 			})
 		}
 	}()

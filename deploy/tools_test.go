@@ -214,6 +214,7 @@ imagePullSecrets: [{name: pull}]
 podLabels: {a: b}
 podAnnotations: {a: b}
 record: {enabled: true, resources: [pods, deployments.apps, pods/exec]}
+tracing: {endpoint: "collector.monitoring:4317", samplingRatePerMillion: 100}
 serviceAccount: {annotations: {a: b}}
 affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: ` +
 			`Exists}]}]}}}

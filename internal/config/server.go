@@ -22,6 +22,8 @@ type Server struct {
 	ShutdownDelayDuration metav1.Duration `json:"shutdownDelayDuration" flag:"shutdown-delay-duration" min:"0" usage:"time to keep serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes"`
 	Profiling             bool            `json:"profiling" flag:"profiling" usage:"serve profiles of the process under /debug/pprof/ on the metrics port, to callers on the same machine"`
 
+	TracingConfigFile string `json:"tracingConfigFile" flag:"tracing-config-file" usage:"file with a TracingConfiguration, as kube-apiserver has it: the OpenTelemetry collector that gets spans of reviews and plugins; if empty, none are made"`
+
 	MaxRequestsInflight     int64           `json:"maxRequestsInflight" flag:"max-requests-inflight" min:"1" usage:"maximum of requests in flight; further requests get 429 with Retry-After, and kube-apiserver retries"`
 	MaxRequestBytesInflight int64           `json:"maxRequestBytesInflight" flag:"max-request-bytes-inflight" min:"0" usage:"maximum memory, in bytes, for the bodies of requests in flight, each rounded up to a power of two, and large headers; further requests get 429;\n0 for a fifth of the memory"`
 	MaxReviewMemoryBytes    int64           `json:"maxReviewMemoryBytes" flag:"max-review-memory-bytes" min:"0" usage:"maximum memory, in bytes, for large reviews (more than 64 KiB, or with many elements), in addition to their bodies; further ones get 429;\n0 for a quarter of the memory"`

@@ -69,6 +69,8 @@ var help = map[string]string{
 
 	"fastadmit_unserved_rules": "Resources that pass without a plugin that is for them, because the API server serves them in versions that no rule of it names.",
 
+	"fastadmit_traces_dropped_total": "Reviews without a span though they were sampled, because there were more than 100 per second.",
+
 	"fastadmit_turns_given_up_total": "Long work for reviews whose time ended while it waited for its turn on a processor.",
 	"fastadmit_turns_waited_total":   "How often long work for reviews waited for its turn on a processor.",
 

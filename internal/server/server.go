@@ -23,6 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
+	"github.com/fastadmit/fastadmit/internal/tracing"
 	"github.com/fastadmit/fastadmit/internal/turns"
 )
 
@@ -65,6 +66,7 @@ type Server struct {
 	callers      *Callers
 	turns        *turns.Turns
 	recorder     *recording.Recorder       // nil if no reviews are recorded
+	tracer       *tracing.Tracer           // nil if no reviews are traced
 	connections  atomic.Pointer[connTable] // nil before listen
 	looked       atomic.Int64              // the time of the last check for unread answers, as of sinceStart
 
@@ -103,6 +105,8 @@ type Options struct {
 	ConnectionAgeMax time.Duration
 	// Recorder records reviews and their answers. It may be nil.
 	Recorder *recording.Recorder
+	// Tracer makes spans of reviews. It may be nil.
+	Tracer *tracing.Tracer
 }
 
 // New returns a server without plugins; see Use. It returns an error if the process may not
@@ -112,7 +116,10 @@ func New(o *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{callers: o.Callers, recorder: o.Recorder, log: o.Log, strangersLog: newStrangersLog(o.Log), timeouts: defaultTimeouts, limits: limits}
+	s := &Server{
+		callers: o.Callers, recorder: o.Recorder, tracer: o.Tracer, log: o.Log, strangersLog: newStrangersLog(o.Log),
+		timeouts: defaultTimeouts, limits: limits,
+	}
 	s.timeouts.maxAge = o.ConnectionAgeMax
 	s.load.requestsMax, s.load.bytesMax = o.RequestsMax, cmp.Or(o.RequestBytesMax, requestBytes())
 	s.load.grace, s.load.pace = arrivalGrace, arrivalPace
@@ -146,6 +153,7 @@ func (s *Server) Use(chain *admission.Chain, digest string) {
 	chain.Observe = func(run admission.Run) {
 		counted[run.Plugin].observe(run)
 		s.logFailure(plugins[run.Plugin].Name, &run)
+		s.tracer.Plugin(plugins[run.Plugin].Name, run)
 	}
 	n := &serving{chain: chain, digest: digest, endpoints: make(map[string]*endpoint)}
 	add := func(name string, phase admission.Phase, keep func(*admission.Plugin, *admission.Settings) bool) {
@@ -270,7 +278,9 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		return
 	}
 	e := call.endpoint
-	outcome, err := e.chain.Review(callCtx, review, e.phase)
+	reviewCtx, span := s.tracer.Start(callCtx, &ctx.Request.Header, e.name, review, call.start)
+	outcome, err := e.chain.Review(reviewCtx, review, e.phase)
+	span.End(outcome, review.Response.DeniedBy, err)
 	if !s.end(c) {
 		return // it took so long that it was answered without
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/server"
+	"github.com/fastadmit/fastadmit/internal/tracing"
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
@@ -89,6 +90,7 @@ func (o *serveOptions) addFlags(cmd *cobra.Command) {
 	addServerFlags(cmd.Flags(), &o.given)
 	addServerFlags(cmd.Flags(), &o.givenRecord)
 	completeFiles(cmd, "record-dir")
+	completeFiles(cmd, "tracing-config-file", manifestExtensions()...)
 }
 
 // use takes the settings of the configuration file and of the flags.
@@ -129,7 +131,12 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if o.recorder = newRecorder(o.record, log, set); o.recorder != nil {
 		defer o.recorder.Close()
 	}
-	if err := o.newServer(log, set); err != nil {
+	tracer, err := newTracer(o.settings.TracingConfigFile, o.options.shownVersion(), log, set)
+	if err != nil {
+		return failed(err)
+	}
+	defer tracer.Close()
+	if err := o.newServer(log, set, tracer); err != nil {
 		return err
 	}
 	o.serveSelected(&in)
@@ -162,7 +169,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 }
 
 // newServer creates the server, without plugins.
-func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set) (err error) {
+func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set, tracer *tracing.Tracer) (err error) {
 	o.server, err = server.New(&server.Options{
 		Log: log, Metrics: set, Callers: o.callers,
 		RequestsMax:              o.settings.MaxRequestsInflight,
@@ -172,6 +179,7 @@ func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set) (err error)
 		ConnectionsPerAddressMax: o.settings.MaxConnectionsPerAddress,
 		ConnectionAgeMax:         o.settings.MaxConnectionAge.Duration,
 		Recorder:                 o.recorder,
+		Tracer:                   tracer,
 	})
 	return err
 }

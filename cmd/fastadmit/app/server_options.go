@@ -13,6 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/server"
+	"github.com/fastadmit/fastadmit/internal/tracing"
 )
 
 // addServerFlags adds a flag for each setting, with its value as the default. settings points to
@@ -85,6 +86,18 @@ func newRecorder(r *config.Record, log *slog.Logger, set *metrics.Set) *recordin
 		FilesMax: r.MaxFiles, BytesMax: r.MaxBytes, AgeMax: r.MaxAge.Duration, Secrets: r.Secrets,
 		Log: log, Metrics: set,
 	})
+}
+
+// newTracer returns a Tracer with the configuration in file, nil if there is no file.
+func newTracer(file, version string, log *slog.Logger, set *metrics.Set) (*tracing.Tracer, error) {
+	if file == "" {
+		return nil, nil
+	}
+	c, err := tracing.Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read --tracing-config-file: %w", err)
+	}
+	return tracing.New(c, version, log, set)
 }
 
 // callersOf returns who may call according to the settings.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/internal/config"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestServerSettings sets each setting, in the file or by its flag, to another value
@@ -16,7 +18,7 @@ import (
 func TestServerSettings(t *testing.T) {
 	file := config.Server{
 		BindAddress: "127.0.0.1", SecurePort: 443, TLSCertFile: "a", TLSPrivateKeyFile: "b", MetricsBindAddress: ":80",
-		ShutdownDelayDuration: metav1.Duration{Duration: time.Second}, Profiling: true,
+		ShutdownDelayDuration: metav1.Duration{Duration: time.Second}, Profiling: true, TracingConfigFile: "l",
 		MaxRequestsInflight: 2, MaxRequestBytesInflight: 3, MaxReviewMemoryBytes: 4,
 		MaxConnectionAge: metav1.Duration{Duration: time.Minute}, MaxConnections: 5, MaxConnectionsPerAddress: 6,
 		CertSecretName: "k", CertSecretNamespace: "c", WebhookOwner: "d", EventDeployment: "e", ManagedPathToken: false,
@@ -91,4 +93,20 @@ func TestServerSettingsFaults(t *testing.T) {
 	f("--tls-cert-file and --tls-private-key-file must be set together", "--tls-cert-file=a")
 	f("--tls-cert-file and --tls-private-key-file must be set together", "--tls-private-key-file=a")
 	f("--webhook-configurations needs --cert-secret-name", "--webhook-configurations=mutating/a")
+}
+
+// TestTracingFile tests that the server does not start with a file that it cannot use.
+func TestTracingFile(t *testing.T) {
+	bad := servertest.TempFile(t, "tracing.yaml",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: -1\n")
+	for file, want := range map[string]string{
+		"/nosuch": "cannot read --tracing-config-file: open /nosuch: no such file or directory",
+		bad:       "cannot read --tracing-config-file: " + bad + ":3: samplingRatePerMillion: Invalid value: -1: sampling rate must be positive",
+	} {
+		_, errs, code := execute("", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=",
+			"--enable-admission-plugins=AlwaysAdmit", "--tracing-config-file="+file)
+		if code != 1 || !strings.Contains(errs, want) {
+			t.Errorf("got exit code %d and %q, want 1 and %q", code, errs, want)
+		}
+	}
 }

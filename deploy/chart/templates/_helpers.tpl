@@ -206,6 +206,14 @@ binding:
     {{- end }}
 {{- end }}
 
+{{- /* The configuration of tracing. */ -}}
+{{- define "fastadmit.tracing" -}}
+apiVersion: apiserver.config.k8s.io/v1
+kind: TracingConfiguration
+endpoint: {{ .Values.tracing.endpoint | quote }}
+samplingRatePerMillion: {{ int64 .Values.tracing.samplingRatePerMillion }}
+{{- end }}
+
 {{- /* The volume with the configuration: the policies are in a folder below. */ -}}
 {{- define "fastadmit.configurationVolume" -}}
 name: configuration
@@ -215,6 +223,9 @@ configMap:
   items:
   - {key: configuration.yaml, path: configuration.yaml}
   - {key: admission.yaml, path: admission.yaml}
+  {{- if $.Values.tracing.endpoint }}
+  - {key: tracing.yaml, path: tracing.yaml}
+  {{- end }}
   {{- range $name, $_ := . }}
   - {key: policy.{{ $name }}.yaml, path: policies/{{ $name }}.yaml}
   {{- end }}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
@@ -202,6 +204,28 @@ func TestRequestFields(t *testing.T) {
 	f(`"operation":"DELETE","kind":`+kind+`,"resource":`+resource+`,"subResource":"","name":"","oldObject":{"a":1}`,
 		`"kind":`+kind+`,"resource":`+resource+`,"requestKind":`+kind+`,"requestResource":`+resource+
 			`,"operation":"DELETE","userInfo":{},"object":null,"oldObject":{"a":1},"dryRun":false,"options":null`)
+}
+
+// TestPropagation tests that the calls of a sampled review belong to its trace.
+func TestPropagation(t *testing.T) {
+	var got string
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		got = r.Header.Get("Traceparent")
+		answer(w, a.Request.UID, `"allowed":true`)
+	})
+	chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
+	f := func(flags trace.TraceFlags, want string) {
+		t.Helper()
+		ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags,
+		}))
+		if r := askIn(ctx, t, chain, admission.Validate, pod); r.message != "" || got != want {
+			t.Errorf("%s: got %q, %s, want %q", flags, got, r.message, want)
+		}
+	}
+	f(trace.FlagsSampled, "00-01000000000000000000000000000000-0200000000000000-01")
+	f(0, "")
 }
 
 // TestExemptSince calls webhooks for reviews that are not stored until 1.36 (k8s.io/apiserver pkg/admission/plugin/

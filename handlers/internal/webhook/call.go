@@ -9,11 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/internal/answers"
@@ -104,10 +107,14 @@ func (c *call) traced(ctx context.Context) context.Context {
 	})
 }
 
-// detached returns a context that ends when ctx ends or at a deadline, but has no values of ctx:
-// package net/http may use the context after the review was released.
+// detached returns a context that ends when ctx ends or at a deadline. Of the values of ctx it has the trace of a sampled
+// review only: package net/http may use the context after the review was released.
 func detached(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
-	own, cancel := context.WithDeadline(context.Background(), deadline)
+	values := context.Background()
+	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
+		values = trace.ContextWithSpanContext(values, span)
+	}
+	own, cancel := context.WithDeadline(values, deadline)
 	stop := context.AfterFunc(ctx, cancel)
 	return own, func() {
 		stop()
@@ -141,6 +148,7 @@ func (c *call) send(ctx context.Context) (*Answer, error) {
 		return nil, c.failed(fmt.Errorf("could not get REST client: %w", err), http.StatusInternalServerError)
 	}
 	request := client.Post().SetHeader("Content-Type", runtime.ContentTypeJSON)
+	propagate(ctx, request)
 	deadline, _ := ctx.Deadline()
 	if left := time.Until(deadline); left > 0 {
 		request.Timeout((left + time.Second - 1).Truncate(time.Second)) // whole seconds, as upstream
@@ -164,6 +172,15 @@ func (c *call) send(ctx context.Context) (*Answer, error) {
 		return got, &DenialError{denial(c.Name, result)}
 	}
 	return got, nil
+}
+
+// propagate makes a call part of the trace of its review, as upstream does, if the review is sampled.
+func propagate(ctx context.Context, request *rest.Request) {
+	headers := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, headers)
+	for name, value := range headers {
+		request.SetHeader(name, value)
+	}
 }
 
 // verify checks an answer, and returns the status of one that denies (k8s.io/apiserver
