@@ -101,7 +101,8 @@ func TestTracingFile(t *testing.T) {
 		"apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: -1\n")
 	for file, want := range map[string]string{
 		"/nosuch": "cannot read --tracing-config-file: open /nosuch: no such file or directory",
-		bad:       "cannot read --tracing-config-file: " + bad + ":3: samplingRatePerMillion: Invalid value: -1: sampling rate must be positive",
+		bad: "cannot read --tracing-config-file: " + bad +
+			":3: samplingRatePerMillion: Invalid value: -1: sampling rate must be positive",
 	} {
 		_, errs, code := execute("", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=",
 			"--enable-admission-plugins=AlwaysAdmit", "--tracing-config-file="+file)
