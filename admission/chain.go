@@ -225,6 +225,13 @@ func (c *Chain) Plugins() []*Plugin {
 	return plugins
 }
 
+// Each calls f with each plugin of the chain and its settings, in their order.
+func (c *Chain) Each(f func(*Plugin, *Settings)) {
+	for i := range c.entries {
+		f(c.entries[i].plugin, &c.entries[i].Settings)
+	}
+}
+
 // Select returns a chain of the plugins for which keep returns true, in the same
 // order. Both chains share the handlers and their state.
 func (c *Chain) Select(keep func(*Plugin, *Settings) bool) *Chain {

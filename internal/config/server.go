@@ -22,6 +22,8 @@ type Server struct {
 	ShutdownDelayDuration metav1.Duration `json:"shutdownDelayDuration" flag:"shutdown-delay-duration" min:"0" usage:"time to keep serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes"`
 	Profiling             bool            `json:"profiling" flag:"profiling" usage:"serve profiles of the process under /debug/pprof/ on the metrics port, to callers on the same machine"`
 
+	RecentDenials int32 `json:"recentDenials" flag:"recent-denials" min:"0" usage:"how many of the last denials and failures the status page on the metrics port shows, to callers on the same machine; they have the names of objects and users; 0 for none"`
+
 	TracingConfigFile string `json:"tracingConfigFile" flag:"tracing-config-file" usage:"file with a TracingConfiguration, as kube-apiserver has it: the OpenTelemetry collector that gets spans of reviews and plugins; if empty, none are made"`
 
 	MaxRequestsInflight     int64           `json:"maxRequestsInflight" flag:"max-requests-inflight" min:"1" usage:"maximum of requests in flight; further requests get 429 with Retry-After, and kube-apiserver retries"`
@@ -57,6 +59,7 @@ func DefaultServer() Server {
 		MetricsBindAddress:    ":8080",
 		MaxRequestsInflight:   server.RequestsInFlightMax,
 		MaxConnectionAge:      metav1.Duration{Duration: server.ConnectionAgeMax},
+		RecentDenials:         server.RecentDenials,
 		ManagedPathToken:      true,
 		WebhookConfigurations: []string{},
 		ClientAllowedNames:    []string{},

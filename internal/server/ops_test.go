@@ -17,7 +17,7 @@ import (
 // TestProfilesAreLocal requests profiles from another machine: port 8080 is open to metrics
 // scrapers.
 func TestProfilesAreLocal(t *testing.T) {
-	handler := newOpsServer(newServerMetrics(metrics.NewSet(), new(load)), nil, nil, true).Handler
+	handler := newOpsServer(newServerMetrics(metrics.NewSet(), new(load)), nil, nil, nil, true).Handler
 	f := func(from, path string, want int) {
 		t.Helper()
 		request := httptest.NewRequest(http.MethodGet, path, nil)
@@ -100,7 +100,7 @@ func TestProbesDuringMetrics(t *testing.T) {
 		return 0
 	})
 	live := Check{Name: "live", Ask: func() (bool, string) { return true, "" }}
-	handler := newOpsServer(newServerMetrics(set, new(load)), []Check{live}, nil, false).Handler
+	handler := newOpsServer(newServerMetrics(set, new(load)), []Check{live}, nil, nil, false).Handler
 	ask := func(path string) *httptest.ResponseRecorder {
 		response := httptest.NewRecorder()
 		handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))

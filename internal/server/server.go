@@ -23,6 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/memory"
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
+	"github.com/fastadmit/fastadmit/internal/server/status"
 	"github.com/fastadmit/fastadmit/internal/tracing"
 	"github.com/fastadmit/fastadmit/internal/turns"
 )
@@ -37,6 +38,9 @@ const (
 	// 245 bytes; tracing headers, which its clients choose, and a bearer token
 	// add to them. It is also the size of each connection's read buffer.
 	headerBytesMax = 16 << 10
+
+	// RecentDenials is how many of the last denials and failures the status page shows by default. One takes up to 4 KB.
+	RecentDenials = 50
 
 	// shortMessageMax is the longest message of a refusal if there is no memory for a longer one.
 	shortMessageMax = 1 << 10
@@ -65,8 +69,10 @@ type Server struct {
 	retainedMax  int64
 	callers      *Callers
 	turns        *turns.Turns
-	recorder     *recording.Recorder       // nil if no reviews are recorded
-	tracer       *tracing.Tracer           // nil if no reviews are traced
+	recorder     *recording.Recorder // nil if no reviews are recorded
+	tracer       *tracing.Tracer     // nil if no reviews are traced
+	recent       *status.Recent      // nil if no denials are kept
+	started      time.Time
 	connections  atomic.Pointer[connTable] // nil before listen
 	looked       atomic.Int64              // the time of the last check for unread answers, as of sinceStart
 
@@ -105,6 +111,8 @@ type Options struct {
 	ConnectionAgeMax time.Duration
 	// Recorder records reviews and their answers. It may be nil.
 	Recorder *recording.Recorder
+	// RecentDenials is how many denials and failures the status page shows.
+	RecentDenials int
 	// Tracer makes spans of reviews. It may be nil.
 	Tracer *tracing.Tracer
 }
@@ -118,7 +126,7 @@ func New(o *Options) (*Server, error) {
 	}
 	s := &Server{
 		callers: o.Callers, recorder: o.Recorder, tracer: o.Tracer, log: o.Log, strangersLog: newStrangersLog(o.Log),
-		timeouts: defaultTimeouts, limits: limits,
+		timeouts: defaultTimeouts, limits: limits, recent: status.NewRecent(o.RecentDenials), started: time.Now(),
 	}
 	s.timeouts.maxAge = o.ConnectionAgeMax
 	s.load.requestsMax, s.load.bytesMax = o.RequestsMax, cmp.Or(o.RequestBytesMax, requestBytes())
@@ -139,6 +147,7 @@ func New(o *Options) (*Server, error) {
 type serving struct {
 	chain     *admission.Chain
 	digest    string // of the configuration
+	since     time.Time
 	endpoints map[string]*endpoint
 }
 
@@ -155,7 +164,7 @@ func (s *Server) Use(chain *admission.Chain, digest string) {
 		s.logFailure(plugins[run.Plugin].Name, &run)
 		s.tracer.Plugin(plugins[run.Plugin].Name, run)
 	}
-	n := &serving{chain: chain, digest: digest, endpoints: make(map[string]*endpoint)}
+	n := &serving{chain: chain, digest: digest, since: time.Now(), endpoints: make(map[string]*endpoint)}
 	add := func(name string, phase admission.Phase, keep func(*admission.Plugin, *admission.Settings) bool) {
 		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name, phase)}
 		// In lower case as well: the path of a webhook's service must have no
@@ -291,6 +300,10 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	if failure, ok := errors.AsType[*admission.FailureError](err); ok {
 		s.refuse(ctx, fasthttp.StatusInternalServerError, "InternalError", failure.Error())
 		e.metrics.observe(call.operation, outcome, call.start, call.deadline)
+		s.recent.Add(status.Decision{
+			Time: call.start, Endpoint: e.name, Plugin: failure.Plugin, Decision: outcome.String(),
+			Code: fasthttp.StatusInternalServerError, Message: failure.Error(),
+		}, review)
 		s.record(e, review, body, &recording.Answer{Decision: recording.Failed, Plugin: failure.Plugin, Message: failure.Error()})
 		return
 	}
@@ -308,6 +321,12 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	}
 	if outcome == admission.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
 		s.logDenial(ctx, e, review)
+	}
+	if outcome == admission.OutcomeDenied {
+		s.recent.Add(status.Decision{
+			Time: call.start, Endpoint: e.name, Plugin: review.Response.DeniedBy, Decision: outcome.String(),
+			Code: int(review.Response.Status.Code), Message: review.Response.Status.Message,
+		}, review)
 	}
 	if s.recorder != nil {
 		s.recordDecision(e, review, body)

@@ -180,6 +180,7 @@ func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set, tracer *tra
 		ConnectionAgeMax:         o.settings.MaxConnectionAge.Duration,
 		Recorder:                 o.recorder,
 		Tracer:                   tracer,
+		RecentDenials:            int(o.settings.RecentDenials),
 	})
 	return err
 }

@@ -1,0 +1,270 @@
+package status_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/server/status"
+)
+
+var update = flag.Bool("update", false, "write the picture of the page for the documents")
+
+// picture is the picture of the page in the documents.
+const picture = "../../../docs/status-page.png"
+
+// noon is when the page of the tests was made.
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+// exampleMetrics are metrics of example.
+const exampleMetrics = `# HELP x y
+fastadmit_build_info{version="v1.0.0",goversion="go1.26"} 1
+fastadmit_requests_total{webhook="validate",operation="CREATE",decision="denied"} 3
+fastadmit_requests_total{webhook="validate",operation="UPDATE",decision="denied"} 4
+fastadmit_requests_total{webhook="mutate",operation="CREATE",decision="denied"} 0
+fastadmit_policy_checks_total{policy="replicas",policy_binding="all",enforcement_action="deny",error_type="no_error"} 5
+fastadmit_policy_checks_total{policy="owners",policy_binding="owners",enforcement_action="audit",error_type="invalid_error"} 9
+fastadmit_policy_checks_total{policy="none"} 0
+`
+
+// example returns a page in which everything occurs.
+func example() (*status.Page, string) {
+	p := &status.Page{
+		Now: noon, Started: noon.Add(-26 * time.Hour), Since: noon.Add(-90 * time.Minute), Digest: "053e015b65c2f84b1e85e9a6f9b2",
+		Checks: []status.Check{
+			{Name: "serving", State: "ok"}, {Name: "version", State: "ok", About: "1.36"},
+			{Name: "configuration", State: "failed", About: "" +
+				`configuration.yaml:7: plugins[1].failurePolicy: got "Ignor", want Fail or Ignore`},
+		},
+		Plugins: []status.Plugin{
+			{Name: "AlwaysPullImages", FailurePolicy: "Fail"},
+			{Name: "PodSecurity", FailurePolicy: "Ignore", Enforcement: ", enforcement warn"},
+		},
+		RecentMax: 50,
+		Recent: []status.Decision{{
+			Time: noon.Add(-time.Minute), Endpoint: "validate", Plugin: "ValidatingAdmissionPolicy", Decision: "denied",
+			UID: "7f64415c-afa3", User: "jane",
+			Operation: "CREATE", Resource: "deployments.apps", Subresource: "scale", Namespace: "shop", Name: "web",
+			Code:    422,
+			Message: "ValidatingAdmissionPolicy: deployments.apps \"web\" is forbidden: replicas must be no more than 5",
+		}},
+		Limits: []status.Limit{
+			{Name: "Requests in flight", Used: 3, Max: 1000}, {Name: "Memory for reviews", Used: 85 << 20, Max: 90 << 20, Bytes: true},
+			{Name: "Without a maximum", Used: 7},
+		},
+	}
+	var m strings.Builder
+	m.WriteString(exampleMetrics)
+	for i, labels := range []string{`plugin="PodSecurity",phase="validate"`, `plugin="AlwaysPullImages",phase="mutate"`,
+		`plugin="AlwaysPullImages",phase="validate"`, `plugin="Gone",phase="mutate"`} {
+		for j, decision := range p.Outcomes() {
+			fmt.Fprintf(&m, "fastadmit_plugin_decisions_total{%s,decision=%q} %d\n", labels, decision, (i+1)*100>>(2*j))
+		}
+		for j, most := range []string{"5e-05", "0.0001", "0.001", "30", "+Inf"} {
+			fmt.Fprintf(&m, "fastadmit_plugin_duration_seconds_bucket{%s,le=%q} %d\n", labels, most, []int{0, 60, 98, 100, 100}[j])
+		}
+	}
+	return p, m.String()
+}
+
+func write(t *testing.T, p *status.Page, metrics string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := p.Write(&b, metrics); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// rows returns the text of the rows of a table, with cells divided by " | ".
+func rows(t *testing.T, page, id string) (all []string) {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range root.Descendants() {
+		if n.Data != "table" || n.Attr[len(n.Attr)-1].Val != id {
+			continue
+		}
+		for row := range n.Descendants() {
+			if row.Data != "tr" {
+				continue
+			}
+			var cells []string
+			for cell := range row.ChildNodes() {
+				var words []string
+				for text := range cell.Descendants() {
+					if text.Type == html.TextNode {
+						words = append(words, strings.TrimSpace(text.Data))
+					}
+				}
+				cells = append(cells, strings.Join(words, " "))
+			}
+			all = append(all, strings.Join(cells, " | "))
+		}
+	}
+	return all
+}
+
+func TestPage(t *testing.T) {
+	p, metrics := example()
+	page := write(t, p, metrics)
+	for _, want := range []string{
+		"v1.0.0, go1.26. Started 2026-11-25 10:00:00 UTC, 26h0m0s ago. ",
+		"Configuration <code>053e015b65c2</code> since 2026-11-26 10:30:00 UTC, 1h30m0s ago.",
+		"1 of the checks below fail.", "The last 50.",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("got no %q", want)
+		}
+	}
+	f := func(id string, want ...string) {
+		t.Helper()
+		if got := rows(t, page, id); strings.Join(got[1:], "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s: got\n%s\nwant\n%s", id, strings.Join(got[1:], "\n"), strings.Join(want, "\n"))
+		}
+	}
+	f("checks", "serving | ok | ", "version | ok | 1.36",
+		`configuration | failed | configuration.yaml:7: plugins[1].failurePolicy: got "Ignor", want Fail or Ignore`)
+	f("plugins", // in the order of the plugins, without those that are no longer enabled
+		"AlwaysPullImages mutate, failure policy Fail | 200 | 50 | 12 | 3 | 0 | 0 | 0 | ≤ 100µs | ≤ 30s",
+		"AlwaysPullImages validate, failure policy Fail | 300 | 75 | 18 | 4 | 1 | 0 | 0 | ≤ 100µs | ≤ 30s",
+		"PodSecurity validate, failure policy Ignore, enforcement warn | 100 | 25 | 6 | 1 | 0 | 0 | 0 | ≤ 100µs | ≤ 30s")
+	f("endpoints", "/validate | 0 | 0 | 7 | 0 | 0 | 0 | 0 |  | ")
+	f("policies", "owners | audit, invalid_error | 9", "replicas, binding all | deny | 5")
+	f("recent", "11:59:00 | denied by ValidatingAdmissionPolicy /validate | CREATE deployments.apps/scale shop/web by jane, "+
+		`UID 7f64415c-afa3 | ValidatingAdmissionPolicy: deployments.apps "web" is forbidden: replicas must be no more than 5`)
+	f("limits", "Requests in flight | 3 of 1000 | 1 %", "Memory for reviews | 85.0 MiB of 90.0 MiB | 95 %", "Without a maximum | 7 | ")
+	page = write(t, new(status.Page), "nonsense{\na{b} 1\na{b=\"c} 1\n x 1\na{b=\"c\"} d\n")
+	if !strings.Contains(page, "No review was answered yet") || !strings.Contains(page, "<code>--recent-denials</code> is 0") {
+		t.Errorf("of an empty server: got %s", page)
+	}
+}
+
+// TestHostile has texts of a tenant in all fields: they stay texts, and are visible.
+func TestHostile(t *testing.T) {
+	const evil = "</td><script>alert(1)</script><img src=x onerror=alert(1)>\"'\u202e\u200b\x1b[31m\u3164"
+	p, _ := example()
+	p.Digest = evil
+	p.Checks = []status.Check{{Name: evil, State: evil, About: evil}}
+	p.Plugins = []status.Plugin{{Name: "a", FailurePolicy: evil, Enforcement: evil}}
+	p.Recent = []status.Decision{{
+		Time: noon, Endpoint: evil, Plugin: evil, Decision: evil, UID: evil, User: evil, Operation: evil, Resource: evil,
+		Subresource: evil, Namespace: evil, Name: evil, Message: evil,
+	}}
+	p.Limits = []status.Limit{{Name: evil, Used: math.NaN(), Max: math.Inf(1)}}
+	page := write(t, p, fmt.Sprintf("fastadmit_policy_checks_total{policy=%q,enforcement_action=%[1]q} 1\n"+
+		"fastadmit_build_info{version=%[1]q} 1\n", evil))
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range root.Descendants() {
+		if n.Type == html.ElementNode && (n.Data == "script" || n.Data == "img") {
+			t.Errorf("got the element %s", n.Data)
+		}
+	}
+	recent := rows(t, page, "recent")[1]
+	if strings.ContainsFunc(recent, func(r rune) bool { return !codec.IsPrintable(r) }) || !strings.Contains(recent, `\u202e`) {
+		t.Errorf("got %q, want all characters visible", recent)
+	}
+}
+
+// TestRecent tests that the last decisions are kept, that they are short, and that they do not refer to the review.
+func TestRecent(t *testing.T) {
+	if none := status.NewRecent(0); none != nil || none.All() != nil || none.Max() != 0 {
+		t.Errorf("got %v, want none", none)
+	}
+	kept := status.NewRecent(3)
+	add := func(uid, message string) {
+		review := codec.Acquire()
+		defer review.Release() // with the tag poison, this overwrites what must not be kept
+		if err := review.Decode(fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":%q,`+
+			`"operation":"CREATE","resource":{"group":"apps","version":"v1","resource":"deployments"},"name":"n"}}`, uid)); err != nil {
+			t.Fatal(err)
+		}
+		kept.Add(status.Decision{Message: message}, review)
+	}
+	for i := range 5 {
+		add(fmt.Sprintf("uid-%d", i), strings.Repeat("m", 5000))
+		var got []string
+		for _, d := range kept.All() {
+			got = append(got, d.UID)
+			if len(d.Message) > 1024 || d.Resource != "deployments.apps" || d.Name != "n" || d.Operation != "CREATE" {
+				t.Errorf("got %+v", d)
+			}
+		}
+		var want []string
+		for j := i; j >= max(i-2, 0); j-- {
+			want = append(want, fmt.Sprintf("uid-%d", j))
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	add(strings.Repeat("u", 5000), "")
+	if got := len(kept.All()[0].UID); got > 253 {
+		t.Errorf("kept a UID of %d bytes", got)
+	}
+}
+
+// probe reports what a browser shows: whether the page is wider than the window, and the height of each table.
+const probe = `<script>
+const heights = [...document.querySelectorAll("table")].map(t => t.id + "=" + (t.getBoundingClientRect().height > 20));
+document.body.dataset.probe = heights.join(" ") + " wide=" + (document.documentElement.scrollWidth > window.innerWidth);
+</script>`
+
+// TestBrowser looks at the page in a browser, as wide as a screen and as a phone. With -update, it takes the picture for the documents.
+func TestBrowser(t *testing.T) {
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("chromium is not installed: on Debian, apt-get install chromium")
+	}
+	if testing.Short() {
+		t.Skip("a browser takes seconds to start")
+	}
+	p, metrics := example()
+	page := write(t, p, metrics)
+	file := filepath.Join(t.TempDir(), "page.html")
+	run := func(content string, flags ...string) string {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags = append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+			"--enable-logging=stderr", "--log-level=0", "--user-data-dir="+t.TempDir(), "file://"+file)
+		cmd := exec.CommandContext(t.Context(), browser, flags...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		dom, err := cmd.Output()
+		if err != nil || strings.Contains(stderr.String(), "CONSOLE") {
+			t.Fatalf("%v: %s", err, &stderr)
+		}
+		return string(dom)
+	}
+	for _, width := range []int{1100, 500} { // a window has at least 500
+		dom := run(strings.Replace(page, "</body>", probe+"</body>", 1), fmt.Sprintf("--window-size=%d,900", width), "--dump-dom")
+		want := `data-probe="checks=true plugins=true endpoints=true policies=true recent=true limits=true wide=false"`
+		if !strings.Contains(dom, want) {
+			_, got, _ := strings.Cut(dom, "data-probe=")
+			t.Errorf("%d pixels wide: got %.200s, want %s", width, got, want)
+		}
+	}
+	if *update {
+		run(page, "--window-size=1100,1500", "--screenshot="+picture)
+	}
+	if _, err := os.Stat(picture); err != nil {
+		t.Errorf("%v: go test -run TestBrowser -update takes it", err)
+	}
+}
