@@ -13,8 +13,11 @@ import (
 
 // newOpsServer returns the server of the ops port: metrics, health and, if
 // wanted, profiles, in plain HTTP. It is net/http: nothing here is hot.
-func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool) *http.Server {
+func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool, pages ...opsPage) *http.Server {
 	mux := http.NewServeMux()
+	for _, page := range pages {
+		mux.HandleFunc("GET "+page.path, local(page.answer))
+	}
 	mux.HandleFunc("GET /metrics", newMetricsPages(m).serve)
 	mux.HandleFunc("GET /healthz", health(live))
 	mux.HandleFunc("GET /livez", health(live))
@@ -37,15 +40,21 @@ func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool) *http.S
 	}
 }
 
+// An opsPage is answered to callers on the same machine.
+type opsPage struct {
+	path   string
+	answer http.HandlerFunc
+}
+
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// local answers those on the same machine only, kubectl port-forward among them:
-// a profile costs processor time and says what is in memory.
+// local answers those on the same machine only, kubectl port-forward and kubectl exec among them:
+// a profile costs processor time, and pages say what is in memory and who was denied what.
 func local(answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, request *http.Request) {
 		if !isLocal(request) {
-			http.Error(w, fmt.Sprintf("profiles: got a call from %s, want one over the loopback interface, as by kubectl port-forward", request.RemoteAddr),
+			http.Error(w, fmt.Sprintf("%s: got a call from %s, want one over the loopback interface, as by kubectl port-forward", request.URL.Path, request.RemoteAddr),
 				http.StatusForbidden)
 			return
 		}

@@ -40,7 +40,8 @@ func (s *Server) Serve(ctx context.Context, p *Ports) error {
 	stopped := make(chan error, 2)
 	s.accepting.Store(true)
 	if p.Ops != nil {
-		ops := newOpsServer(s.metrics, []Check{s.check()}, append([]Check{s.checkServing()}, p.Ready...), p.Profiling)
+		ops := newOpsServer(s.metrics, []Check{s.check()}, append([]Check{s.checkServing()}, p.Ready...), p.Profiling,
+			opsPage{ShadowPath, s.shadowPage})
 		defer ops.Close()
 		limited := newOpsListener(p.Ops, s.metrics.ops, s.limits.ops, s.log)
 		go func() {
