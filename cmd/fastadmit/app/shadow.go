@@ -109,12 +109,20 @@ func (t *tried) check(table []admission.Plugin) error {
 	return t.locate(checkPlugins(table, t.enabled))
 }
 
-// locate says that an error is about the shadow.
+// locate adds the file and line to errors of plugins. Of others, it says that they are about the shadow.
 func (t *tried) locate(err error) error {
-	if err == nil {
-		return nil
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, err := range joined.Unwrap() {
+			all = append(all, t.locate(err))
+		}
+		return errors.Join(all...)
 	}
-	return fmt.Errorf("shadow: %w", t.loaded.Locate(err))
+	located := t.loaded.Locate(err)
+	if enable, ok := errors.AsType[*admission.EnableError](located); ok {
+		return fmt.Errorf("shadow: %w", enable)
+	}
+	return located
 }
 
 // needs returns what the plugins read from the cluster. Nobody else waits for it.
