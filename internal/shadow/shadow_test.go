@@ -347,10 +347,10 @@ func TestShare(t *testing.T) {
 			give(t, trial, bodyOf("pods", "a", "b", ""), allowed)
 		}
 		time.Sleep(time.Minute)
+		s.Close()
 		if fmt.Sprint(at) != "[0s 10s 20s]" {
 			t.Errorf("got reviews at %v", at)
 		}
-		s.Close()
 	})
 }
 

@@ -3,7 +3,6 @@ package app
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/server"
@@ -85,7 +85,7 @@ func askShadow(ctx context.Context, address string) ([]byte, error) {
 // printShadow prints the page in a format.
 func printShadow(w io.Writer, format string, text []byte) error {
 	var all shadow.Report
-	if err := json.Unmarshal(text, &all); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &all); err != nil {
 		return fmt.Errorf("cannot read the answer of the server: %w", err)
 	}
 	if format == "json" {
