@@ -45,7 +45,8 @@ func TestShadow(t *testing.T) {
 	servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n")
 	s := serve(t, nil, "--config="+file)
 	address := strings.TrimPrefix(s.Ops, "http://")
-	if _, stderr, code := execute("", "shadow", "--metrics-address="+address); code != 1 || !strings.Contains(stderr, "the configuration has no shadow") {
+	if _, stderr, code := execute("", "shadow", "--metrics-address="+address); code != 1 ||
+		!strings.Contains(stderr, "the configuration has no shadow") {
 		t.Errorf("without a shadow: got %d %s", code, stderr)
 	}
 	if strings.Contains(s.Get(t, "/metrics", 200), "fastadmit_shadow") {
@@ -64,7 +65,8 @@ func TestShadow(t *testing.T) {
 	if len(report.Differences) != 1 || report.Differing != 3 {
 		t.Fatalf("got %+v", report)
 	}
-	if d := report.Differences[0]; d.Plugin != "AlwaysDeny" || d.From != "allowed" || d.To != "denied" || d.Reviews != 3 || d.Resource != "pods" {
+	if d := report.Differences[0]; d.Plugin != "AlwaysDeny" || d.From != "allowed" || d.To != "denied" || d.Reviews != 3 ||
+		d.Resource != "pods" {
 		t.Errorf("got %+v", d)
 	}
 	servertest.Until(t, "it is counted", func() bool {
@@ -76,7 +78,8 @@ func TestShadow(t *testing.T) {
 		!strings.Contains(stdout, ": 3 reviews, 3 with another answer\n") {
 		t.Errorf("got %d %s %s, want %s", code, stdout, stderr, want)
 	}
-	if stdout, _, code := execute("", "shadow", "--metrics-address="+address, "-o", "json"); code != 0 || stdout != s.Get(t, "/shadow", 200) {
+	if stdout, _, code := execute("", "shadow", "--metrics-address="+address, "-o", "json"); code != 0 ||
+		stdout != s.Get(t, "/shadow", 200) {
 		t.Errorf("got %d %s", code, stdout)
 	}
 
@@ -97,9 +100,11 @@ func TestShadowRefused(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %s", text, code, stderr, want)
 		}
 	}
-	f("shadow: MutatingAdmissionWebhook cannot run there, because it calls other servers", "  enableAdmissionPlugins: [MutatingAdmissionWebhook]\n")
+	f("shadow: MutatingAdmissionWebhook cannot run there, because it calls other servers",
+		"  enableAdmissionPlugins: [MutatingAdmissionWebhook]\n")
 	f("config.yaml:10: shadow.admissionConfiguration.plugins[0].configuration.limits: plugin EventRateLimit: ",
-		"  enableAdmissionPlugins: [EventRateLimit]\n  admissionConfiguration:\n    plugins:\n    - name: EventRateLimit\n      configuration: "+
+		"  enableAdmissionPlugins: [EventRateLimit]\n  admissionConfiguration:\n    plugins:\n    - name: EventRateLimit\n"+
+			"      configuration: "+
 			"{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration,\n        limits: []}\n")
 	f(`unknown plugin "AlwaysAdmits"`, "  enableAdmissionPlugins: [AlwaysAdmits]\n")
 }
@@ -166,7 +171,8 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	default:
 		items := ""
 		if resource == "resourcequotas" {
-			items = `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"shop","resourceVersion":"1"},"spec":{"hard":{"pods":"9"}},` +
+			items = `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"shop","resourceVersion":"1"},` +
+				`"spec":{"hard":{"pods":"9"}},` +
 				`"status":{"hard":{"pods":"9"},"used":{"pods":"0"}}}`
 		}
 		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, apiVersion, items)
@@ -201,7 +207,8 @@ func TestShadowWritesNothing(t *testing.T) {
 		server := testserver.Start(t, api)
 		kubeconfig := servertest.TempFile(t, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL))
-		args := []string{"--config=" + servertest.TempFile(t, "config.yaml", configHead+config), "--kubeconfig=" + kubeconfig, "--allow-unauthenticated-writes"}
+		file := servertest.TempFile(t, "config.yaml", configHead+config)
+		args := []string{"--config=" + file, "--kubeconfig=" + kubeconfig, "--allow-unauthenticated-writes"}
 		if admissionConfig != "" {
 			args = append(args, "--admission-control-config-file="+servertest.TempFile(t, "admission.yaml", admissionConfig))
 		}
@@ -209,7 +216,8 @@ func TestShadowWritesNothing(t *testing.T) {
 		servertest.Until(t, "all is listed", func() bool {
 			_, about := s.Ask(t, "/readyz?verbose")
 			series := s.Get(t, "/metrics", 200)
-			return strings.Contains(about, "[+]cluster ok\n") && strings.Contains(series, `fastadmit_cluster_synced{resource="resourcequotas"} 1`) &&
+			return strings.Contains(about, "[+]cluster ok\n") &&
+				strings.Contains(series, `fastadmit_cluster_synced{resource="resourcequotas"} 1`) &&
 				!unsynced.MatchString(series)
 		})
 		x := s.Open(t)
@@ -239,7 +247,8 @@ func TestShadowWritesNothing(t *testing.T) {
 		_, api := f(t, plugins, "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+configuration)
 		servertest.Until(t, "all write", func() bool {
 			all := strings.Join(api.wrote(), "\n") + "\n"
-			return strings.Contains(all, "POST /api/v1/namespaces\n") && strings.Contains(all, "PUT /api/v1/namespaces/shop/resourcequotas/q/status\n") &&
+			return strings.Contains(all, "POST /api/v1/namespaces\n") &&
+				strings.Contains(all, "PUT /api/v1/namespaces/shop/resourcequotas/q/status\n") &&
 				strings.Contains(all, "POST /apis/policies.fastadmit.io/v1/policyreplicas\n")
 		})
 	})
@@ -266,7 +275,8 @@ func TestShadowHarmsNobody(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	config := func(n int) string {
-		return fmt.Sprintf(configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nshadow: {enableAdmissionPlugins: [Bad], processorPercent: %d}\n", 100-n)
+		return fmt.Sprintf(configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n"+
+			"shadow: {enableAdmissionPlugins: [Bad], processorPercent: %d}\n", 100-n)
 	}
 	servertest.WriteFile(t, file, config(0))
 	s := serve(t, []admission.Plugin{bad}, "--config="+file)
@@ -303,12 +313,14 @@ func TestShadowHarmsNobody(t *testing.T) {
 func TestShadowHostile(t *testing.T) {
 	file := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n"+triedDeny)
 	s := serve(t, nil, "--config="+file)
-	body := strings.ReplaceAll(string(corpus.MustRead(servertest.PodCreate)), `"namespace":"shop"`, `"namespace":"sh\u202eop\u001b[31m\n::error::"`)
+	body := strings.ReplaceAll(string(corpus.MustRead(servertest.PodCreate)), `"namespace":"shop"`,
+		`"namespace":"sh\u202eop\u001b[31m\n::error::"`)
 	s.Open(t).Send(servertest.Request("/validate", []byte(body)))
 	s.compared(t, 1)
 	stdout, stderr, code := execute("", "shadow", "--metrics-address="+strings.TrimPrefix(s.Ops, "http://"))
 	for _, text := range []string{s.Get(t, "/shadow", 200), stdout} {
-		if code != 0 || strings.ContainsAny(text, "\u202e\x1b") || strings.Contains(text, "\n::error") || !strings.Contains(text, `\u202e`) {
+		if code != 0 || strings.ContainsAny(text, "\u202e\x1b") || strings.Contains(text, "\n::error") ||
+			!strings.Contains(text, `\u202e`) {
 			t.Errorf("got %d %s %s", code, text, stderr)
 		}
 	}
