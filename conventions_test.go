@@ -111,6 +111,7 @@ var layers = []string{
 	"cluster",
 	"internal/turns",
 	"admission",
+	"internal/compare",
 	"admission/podspec",
 	"admission/match",
 	"internal/tracing/...",
@@ -123,6 +124,7 @@ var layers = []string{
 	"handlers/*",
 	"handlers",
 	"internal/imagereview",
+	"internal/shadow",
 	"internal/server/...",
 	"internal/config", // knows the defaults of the server's settings
 	"internal/offline/...",
@@ -213,9 +215,9 @@ func TestConventionsImportsBanned(t *testing.T) {
 // fastadmit audit, which bounds them. Operators choose the names of policies and
 // bindings, and their number is bounded.
 var metricLabels = []string{
-	"code", "decision", "enforcement_action", "error_type", "goversion",
+	"code", "decision", "enforcement_action", "error_type", "from", "goversion",
 	"namespace", "operation", "phase", "plugin", "policy", "policy_binding", "port",
-	"reason", "resource", "result", "verb", "version", "webhook",
+	"reason", "resource", "result", "to", "verb", "version", "webhook",
 }
 
 var metricWord = regexp.MustCompile(`\bfastadmit(_[a-z]+)+`)

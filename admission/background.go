@@ -55,6 +55,20 @@ func (c *Chain) RulesVary() bool {
 	return false
 }
 
+// KnowsRules reports whether a plugin of the chain knows which reviews it handles.
+func (c *Chain) KnowsRules(plugin string) bool {
+	e := c.find(plugin)
+	if e == nil || e.background == nil {
+		return true
+	}
+	select {
+	case <-e.background.rulesKnown:
+		return true
+	default:
+		return false
+	}
+}
+
 // AwaitRules waits until all started handlers know which reviews they handle, or
 // ctx ends.
 func (c *Chain) AwaitRules(ctx context.Context) {

@@ -405,3 +405,32 @@ func TestCluster(t *testing.T) {
 	}
 	admissiontest.CheckOutcome(t, chain, admission.Validate, admission.OutcomeErrored, admissiontest.Body(codec.Create, "v1/pods", "{}"))
 }
+
+// TestKnowsRules asks before and after a plugin knows which reviews it handles.
+func TestKnowsRules(t *testing.T) {
+	known := make(chan struct{})
+	create := func(run func(context.Context, func())) func(admission.Setup) (admission.Handler, error) {
+		return func(admission.Setup) (admission.Handler, error) {
+			return admission.Handler{Run: run, Validate: func(context.Context, *codec.Review) admission.Result { return admission.Allowed() }}, nil
+		}
+	}
+	chain, err := admission.NewChain([]admission.Plugin{
+		{Name: "A", Validates: true, New: create(nil)},
+		{Name: "B", Validates: true, New: create(func(_ context.Context, rulesChanged func()) {
+			<-known
+			rulesChanged()
+		})},
+	}, map[string]admission.Enabled{"A": {}, "B": {}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain.Start(t.Context(), nil, func() {})
+	if !chain.KnowsRules("A") || chain.KnowsRules("B") {
+		t.Error("before: got the wrong plugin")
+	}
+	close(known)
+	chain.AwaitRules(t.Context())
+	if !chain.KnowsRules("B") {
+		t.Error("after: the plugin does not know its rules")
+	}
+}

@@ -55,7 +55,7 @@ func AccessIn(v *View) *Access {
 	reviews := SubjectAccessReviews.In(v)
 	reviews.must("create", "")
 	refused := func(reason string) *metrics.Counter {
-		return v.state.options.Metrics.GetOrCreateCounter(fmt.Sprintf(`fastadmit_cluster_access_refusals_total{reason=%q}`, reason))
+		return v.Metrics().GetOrCreateCounter(fmt.Sprintf(`fastadmit_cluster_access_refusals_total{reason=%q}`, reason))
 	}
 	return &Access{reviews: reviews, answers: cache.NewLRUExpireCache(accessMax), long: refused("long"), many: refused("many")}
 }

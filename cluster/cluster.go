@@ -44,9 +44,11 @@ type State struct {
 	// requests with all others; nil if there is no API server.
 	dial func(kind *Kind) (rest.Interface, error)
 
-	mu      sync.Mutex               // held while stores are added
-	series  map[string]*series       // by resource
-	dynamic atomic.Int64             // the number of watches of kinds that were named at run time
+	mu     sync.Mutex         // held while stores are added
+	series map[string]*series // by resource
+	// The numbers of watches of kinds that were named at run time. The second one is of Views that are read-only.
+	dynamic, dynamicReadOnly atomic.Int64
+
 	stores  atomic.Pointer[[]*store] // of the needed kinds; with files, of all kinds
 	groups  atomic.Pointer[[]*GroupObjects]
 	account *account // nil if there is no API server
@@ -158,6 +160,9 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 				go store.follow(ctx)
 			}
 		}
+		if need.isWatched() && !need.aside {
+			store.required.Store(true)
+		}
 	}
 	return nil
 }
@@ -165,17 +170,19 @@ func (s *State) Follow(ctx context.Context, needs ...Need) error {
 // Ready returns nil when the objects of all watched kinds have been listed. From then
 // on, the State answers even if the API server is down. Before, the error names the
 // kinds that are missing, each with its last error. Returning nil does not allocate.
-func (s *State) Ready() error { return ready(*s.stores.Load(), *s.groups.Load()) }
+func (s *State) Ready() error { return ready(*s.stores.Load(), *s.groups.Load(), false) }
 
-func ready(stores []*store, groups []*GroupObjects) error {
+// ready returns the errors of those that are not listed. aside says whether those count that only needs
+// which are Aside have.
+func ready(stores []*store, groups []*GroupObjects, aside bool) error {
 	var errs []error
 	for _, group := range groups {
-		if err := group.Err(); err != nil {
+		if err := group.Err(); err != nil && (aside || group.required.Load()) {
 			errs = append(errs, err)
 		}
 	}
 	for _, store := range stores {
-		if !store.isReady() {
+		if !store.isReady() && (aside || store.required.Load()) {
 			errs = append(errs, store.unsynced())
 		}
 	}
@@ -186,7 +193,7 @@ func ready(stores []*store, groups []*GroupObjects) error {
 // Ready and of ctx.
 func (s *State) Wait(ctx context.Context) error {
 	for _, store := range *s.stores.Load() {
-		if store.isReady() {
+		if store.isReady() || !store.required.Load() {
 			continue
 		}
 		select {
@@ -196,6 +203,9 @@ func (s *State) Wait(ctx context.Context) error {
 		}
 	}
 	for _, group := range *s.groups.Load() {
+		if !group.required.Load() {
+			continue
+		}
 		select {
 		case <-group.synced:
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/VictoriaMetrics/metrics"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,9 @@ const (
 	// Of Kubernetes' own kinds, two are used for parameters (ConfigMap, Secret), by two
 	// plugins.
 	dynamicKindsMax = 32
+
+	// dynamicReadOnlyMax is the same for Views that are read-only: they do not take watches from others.
+	dynamicReadOnlyMax = 8
 )
 
 // dynamic is the kind of the need for kinds that are named at run time.
@@ -36,6 +40,8 @@ func Dynamic() Need { return dynamic.Called("get", "list") }
 type DynamicKinds struct {
 	state     *State
 	discovery *Discovery
+	used      *atomic.Int64 // the number of watches
+	max       int64
 }
 
 // DynamicIn returns the DynamicKinds of a cluster. It panics if Dynamic and Discovered
@@ -43,34 +49,34 @@ type DynamicKinds struct {
 func DynamicIn(v *View) *DynamicKinds {
 	for _, need := range v.needs {
 		if need.Kind == dynamic {
-			return &DynamicKinds{v.state, DiscoveryIn(v)}
+			if v.readOnly {
+				return &DynamicKinds{v.state, DiscoveryIn(v), &v.state.dynamicReadOnly, dynamicReadOnlyMax}
+			}
+			return &DynamicKinds{v.state, DiscoveryIn(v), &v.state.dynamic, dynamicKindsMax}
 		}
 	}
 	panic("cluster state: the plugin watches kinds that are named at run time, but does not declare Dynamic in its Needs")
 }
-
-// errTooManyKinds is the error if too many kinds are watched.
-var errTooManyKinds = fmt.Errorf("%d kinds are watched already, the maximum", dynamicKindsMax)
 
 // Watch watches a kind until Stop is called. wants reports which objects to keep; of the
 // object it gets, only name, namespace and labels are known. Watch waits for discovery of
 // the kind, but not for its objects; ctx limits the wait. If the API server does not have
 // the kind, meta.IsNoMatchError is true for the error.
 func (d *DynamicKinds) Watch(ctx context.Context, gvk schema.GroupVersionKind, wants func(metav1.Object) bool) (*DynamicKind, error) {
-	if d.state.dynamic.Add(1) > dynamicKindsMax {
-		d.state.dynamic.Add(-1)
+	if d.used.Add(1) > d.max {
+		d.used.Add(-1)
 		d.state.dynamicRefusals("kinds").Inc()
-		return nil, fmt.Errorf("cluster state: cannot watch %s: %w", gvk, errTooManyKinds)
+		return nil, fmt.Errorf("cluster state: cannot watch %s: %d kinds are watched already, the maximum", gvk, d.max)
 	}
 	kind, err := d.find(ctx, gvk)
 	if err == nil {
 		var k *DynamicKind
-		if k, err = d.state.watchDynamic(kind, wants, func() { d.state.dynamic.Add(-1) }); err == nil {
+		if k, err = d.state.watchDynamic(kind, wants, func() { d.used.Add(-1) }); err == nil {
 			k.objects = &Objects[*JSON]{store: k.store, needs: []Need{kind.Watched()}, watched: true, plugin: d.discovery.plugin}
 			return k, nil
 		}
 	}
-	d.state.dynamic.Add(-1)
+	d.used.Add(-1)
 	return nil, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,6 +80,7 @@ type GroupObjects struct {
 	discovery *Discovery // nil without an API server
 	synced    chan struct{}
 	sync      sync.Once
+	required  atomic.Bool // a need is not Aside
 	events    wake.Signal // after changes of objects, for follow
 
 	subscribers subscribers
@@ -116,7 +118,8 @@ func (s *State) group(g *Group) *GroupObjects {
 
 // followGroup watches a group until ctx ends. The caller holds s.mu.
 func (s *State) followGroup(ctx context.Context, need *Need) error {
-	if s.group(need.group) != nil {
+	if o := s.group(need.group); o != nil {
+		o.require(need)
 		return nil
 	}
 	var discovery *Discovery
@@ -128,6 +131,7 @@ func (s *State) followGroup(ctx context.Context, need *Need) error {
 		discovery.store.addLiveMetrics(s.options.Metrics, []string{"get"})
 	}
 	o := newGroupObjects(need.group, s, discovery)
+	o.require(need)
 	all := append(slices.Clip(*s.groups.Load()), o)
 	s.groups.Store(&all)
 	if discovery == nil { // files have no objects of others' kinds
@@ -136,6 +140,12 @@ func (s *State) followGroup(ctx context.Context, need *Need) error {
 	}
 	go o.follow(ctx)
 	return nil
+}
+
+func (o *GroupObjects) require(need *Need) {
+	if !need.aside {
+		o.required.Store(true)
+	}
 }
 
 // follow asks the API server for the kinds of the group, again and again until ctx ends.

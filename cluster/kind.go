@@ -85,7 +85,16 @@ type Need struct {
 
 	plugin string // the name of the plugin with the need, for messages
 
-	background bool
+	background, aside bool
+}
+
+// Aside returns the need without the verbs that write, for a plugin with a View of ReadOnly. Ready and Wait of the
+// State do not wait for its objects, unless somebody else needs them, too.
+func (n Need) Aside() Need {
+	n.background, n.aside = false, true
+	writes := n.Writes()
+	n.Verbs = slices.DeleteFunc(slices.Clone(n.Verbs), func(verb string) bool { return slices.Contains(writes, verb) })
+	return n
 }
 
 // InBackground returns the need for requests that no review causes. A plugin that
@@ -134,7 +143,7 @@ func (n *Need) isWatched() bool { return n.SubResource == "" && slices.Contains(
 func Rules(needs ...Need) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, need := range needs {
-		if need.Kind == dynamic {
+		if need.Kind == dynamic || len(need.Verbs) == 0 {
 			continue
 		}
 		if need.group != nil {

@@ -44,6 +44,7 @@ type store struct {
 	client     rest.Interface
 	files      *fileAPI // set if client is nil
 	followed   atomic.Bool
+	required   atomic.Bool        // a need is not Aside
 	endReflect context.CancelFunc // of an optional kind: ends following it
 	timing     timing
 	pace       pace

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -20,7 +22,26 @@ type View struct {
 	watched []*store // of the needs
 	groups  []*GroupObjects
 	plugin  string
+
+	readOnly bool
+	log      *slog.Logger // nil for that of the State
+	metrics  *metrics.Set // nil for that of the State
 }
+
+// ErrReadOnly is the error of a write through a View that ReadOnly returned.
+var ErrReadOnly = errors.New("cluster state: a plugin that only reads tried to write")
+
+// ReadOnly returns v for a plugin whose answers nobody gets. Create, UpdateStatus and Delete send nothing
+// and return ErrReadOnly. Only SubjectAccessReviews are created, because they store nothing. The plugin gets this log
+// and this set of metrics.
+func (v *View) ReadOnly(log *slog.Logger, set *metrics.Set) *View {
+	own := *v
+	own.readOnly, own.log, own.metrics = true, log, set
+	return &own
+}
+
+// IsReadOnly reports whether ReadOnly returned the View. Then a plugin starts nothing that writes.
+func (v *View) IsReadOnly() bool { return v.readOnly }
 
 // For returns v for the plugin with this name. Each plugin gets its share of the
 // requests to the API server.
@@ -37,14 +58,14 @@ func (v *View) Ready() error {
 	if v == nil {
 		return nil
 	}
-	return ready(v.watched, v.groups)
+	return ready(v.watched, v.groups, true)
 }
 
-// Log returns the log of the State.
-func (v *View) Log() *slog.Logger { return v.state.options.Log }
+// Log returns the log for the plugin.
+func (v *View) Log() *slog.Logger { return cmp.Or(v.log, v.state.options.Log) }
 
 // Metrics returns the set for the plugin's own metrics.
-func (v *View) Metrics() *metrics.Set { return v.state.options.Metrics }
+func (v *View) Metrics() *metrics.Set { return cmp.Or(v.metrics, v.state.options.Metrics) }
 
 // Object is the interface of all objects of the API. The type parameter T of Objects is a
 // pointer type that implements it.
@@ -66,6 +87,8 @@ type Objects[T Object] struct {
 	needs   []Need // of this kind
 	watched bool
 	plugin  string
+
+	readOnly bool
 }
 
 // In returns the objects of the kind. It panics if the kind is not among the needs of
@@ -74,7 +97,7 @@ func (k KindOf[T]) In(v *View) *Objects[T] {
 	if v == nil {
 		panic(fmt.Sprintf("cluster state: the plugin reads %s, but declares no Needs", k))
 	}
-	o := &Objects[T]{plugin: v.plugin}
+	o := &Objects[T]{plugin: v.plugin, readOnly: v.readOnly}
 	for _, need := range v.needs {
 		if need.Kind == k.Kind {
 			o.needs = append(o.needs, need)
@@ -96,6 +119,14 @@ func (o *Objects[T]) must(verb, subResource string) {
 		}
 		panic(fmt.Sprintf("cluster state: the plugin calls %s for %s, but does not declare it in its Needs", verb, resource))
 	}
+}
+
+// mayWrite returns ErrReadOnly if the objects are stored and the View is read-only.
+func (o *Objects[T]) mayWrite() error {
+	if o.readOnly && o.store.kind.list != nil {
+		return ErrReadOnly
+	}
+	return nil
 }
 
 // Cached returns an object from the cache; ok is false if the cache does not have it. It
@@ -228,6 +259,9 @@ func (o *Objects[T]) ListLive(ctx context.Context, namespace string) ([]T, error
 // strings may be views of the request.
 func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error) {
 	o.must("create", "")
+	if err := o.mayWrite(); err != nil {
+		return created, err
+	}
 	answer, err := o.store.create(asCaller(ctx, o.plugin, object.GetNamespace()), object)
 	if err != nil {
 		return created, err
@@ -240,6 +274,9 @@ func (o *Objects[T]) Create(ctx context.Context, object T) (created T, err error
 // resource version is not the current one, apierrors.IsConflict is true for the error.
 func (o *Objects[T]) UpdateStatus(ctx context.Context, object T) (updated T, err error) {
 	o.must("update", "status")
+	if err := o.mayWrite(); err != nil {
+		return updated, err
+	}
 	answer, err := o.store.updateStatus(asCaller(ctx, o.plugin, object.GetNamespace()), object)
 	if err != nil {
 		return updated, err
@@ -250,6 +287,9 @@ func (o *Objects[T]) UpdateStatus(ctx context.Context, object T) (updated T, err
 // Delete deletes an object. The error is one for apierrors.IsNotFound if there is none.
 func (o *Objects[T]) Delete(ctx context.Context, namespace, name string) error {
 	o.must("delete", "")
+	if err := o.mayWrite(); err != nil {
+		return err
+	}
 	return o.store.remove(asCaller(ctx, o.plugin, namespace), namespace, name)
 }
 

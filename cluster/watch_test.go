@@ -627,3 +627,34 @@ func TestViewsWaitForTheirOwn(t *testing.T) {
 		t.Errorf("got %v for what is not listed", err)
 	}
 }
+
+// TestAside follows a kind whose list hangs, for a plugin whose answers nobody gets: the State is ready without
+// it, until somebody else needs it.
+func TestAside(t *testing.T) {
+	a := newAPIServer(t)
+	a.intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/configmaps") {
+			<-r.Context().Done()
+		}
+		return false
+	})
+	s := a.newState(Options{})
+	aside := configMap.Watched().Aside()
+	if err := s.Follow(t.Context(), Namespaces.Watched(), aside); err != nil {
+		t.Fatal(err)
+	}
+	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.Wait(waiting); err != nil || s.Ready() != nil {
+		t.Errorf("got %v, %v, want it ready", err, s.Ready())
+	}
+	if err := s.View(aside).Ready(); err == nil {
+		t.Error("the plugin is ready without its objects")
+	}
+	if err := s.Follow(t.Context(), configMap.Watched()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "configmaps are not known yet") {
+		t.Errorf("after another need: got %v", err)
+	}
+}

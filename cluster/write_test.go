@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/VictoriaMetrics/metrics"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -159,5 +161,42 @@ func TestWrites(t *testing.T) {
 	a.put(namespace("two"))
 	if got, err := n.ListLive(t.Context(), ""); err != nil || len(got) != 2 || got[0].Spec.Finalizers == nil && got[0].UID == "" {
 		t.Errorf("got %v, %v, want both, whole", got, err)
+	}
+}
+
+// TestReadOnly writes through a View that is read-only: nothing is written but a SubjectAccessReview is asked.
+func TestReadOnly(t *testing.T) {
+	asked := 0
+	s, err := New(Options{Embedded: true, Authorize: func(context.Context, *authorizationv1.SubjectAccessReview) { asked++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, set := slog.New(slog.DiscardHandler), metrics.NewSet()
+	view := s.View(ResourceQuotas.Watched(), ResourceQuotas.Called("create", "delete"), ResourceQuotas.CalledStatus("update"),
+		SubjectAccessReviews.Called("create"))
+	ctx := t.Context()
+	created, err := ResourceQuotas.In(view).Create(ctx, quota("q"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := view.ReadOnly(log, set)
+	if view.IsReadOnly() || !reads.IsReadOnly() || reads.Log() != log || reads.Metrics() != set || view.Metrics() == set {
+		t.Error("got the wrong View, log or set")
+	}
+	quotas := ResourceQuotas.In(reads)
+	changed := created.DeepCopy()
+	changed.Status.Used["pods"] = *resource.NewQuantity(2, resource.DecimalSI)
+	_, createErr := quotas.Create(ctx, quota("p"))
+	_, updateErr := quotas.UpdateStatus(ctx, changed)
+	for what, err := range map[string]error{"create": createErr, "update": updateErr, "delete": quotas.Delete(ctx, "one", "q")} {
+		if !errors.Is(err, ErrReadOnly) {
+			t.Errorf("%s: got %v, want ErrReadOnly", what, err)
+		}
+	}
+	if all, err := quotas.List(""); err != nil || len(all) != 1 || all[0].Status.Used.Pods().Value() != 1 {
+		t.Errorf("got %v, %v, want the quota unchanged", all, err)
+	}
+	if _, err := AccessIn(reads).ReviewUncached(ctx, &authorizationv1.SubjectAccessReviewSpec{User: "a"}); err != nil || asked != 1 {
+		t.Errorf("got %v, asked %d times, want once", err, asked)
 	}
 }

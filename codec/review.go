@@ -51,6 +51,7 @@ type Review struct {
 	fields     [fieldCount]string // the JSON text of the request's fields
 	invalid    string             // the error in one of them, "" if none
 	decoded    bool               // the fields below and above may be set
+	asDryRun   bool
 
 	// Results that several plugins read, filled by the first read.
 	texts       [fieldCount]string // the fields that are strings, unescaped
@@ -94,6 +95,7 @@ func (r *Review) Release() {
 }
 
 func (r *Review) reset() {
+	r.asDryRun = false
 	r.envelope.reset("")
 	r.Object.reset("")
 	r.OldObject.reset("")
@@ -361,7 +363,11 @@ func (r *Review) Namespace() string { return r.text(fieldNamespace) }
 func (r *Review) Operation() Operation { return Operation(r.text(fieldOperation)) }
 
 // DryRun reports whether nothing will be persisted.
-func (r *Review) DryRun() bool { return r.value(fieldDryRun).Bool() }
+func (r *Review) DryRun() bool { return r.asDryRun || r.value(fieldDryRun).Bool() }
+
+// AsDryRun makes DryRun return true, whatever the request says, until it is called with false. RequestField
+// returns what the request says.
+func (r *Review) AsDryRun(dryRun bool) { r.asDryRun = dryRun }
 
 // UserInfo is the user of the API request: username, uid, groups and extra, as in
 // UserInfo of authentication.k8s.io/v1.

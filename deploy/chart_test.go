@@ -269,6 +269,11 @@ func TestRBAC(t *testing.T) {
 		for _, name := range enabled(t, r) {
 			wanted = append(wanted, needs(name)...)
 		}
+		for _, name := range configured(t, r).Shadow.EnableAdmissionPlugins {
+			for _, need := range needs(name) {
+				wanted = append(wanted, need.Aside())
+			}
+		}
 		wantCluster = append(wantCluster, cluster.Rules(wanted...)...)
 		var gotRole, gotCluster []rbacv1.PolicyRule
 		for _, role := range only[rbacv1.Role](t, r, "Role") {

@@ -177,6 +177,21 @@ const (
 `
 )
 
+// triedValues try a plugin with side effects, another configuration and other settings.
+const triedValues = `
+shadow:
+  plugins:
+    NamespaceAutoProvision: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}
+    PodSecurity: {namespaceSelector: {matchLabels: {a: b}}}
+    DenyServiceExternalIPs: {failurePolicy: Ignore}
+    EventRateLimit:
+      configuration:
+        apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+        kind: Configuration
+        limits: [{type: Server, qps: 5, burst: 10}]
+  processorPercent: 5
+`
+
 // ownCertificate returns the values for a certificate of the user's own.
 var ownCertificate = sync.OnceValue(func() string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -227,6 +242,7 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 			`"!authorizer.requestResource.check('approve').allowed()"}]}}`, ""},
 		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, " +
 			"DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
+		{"shadow", somePlugins + triedValues, ""},
 		{"least", somePlugins + "podDisruptionBudget: {enabled: false}\ntopologySpreadConstraints: []\npriorityClassName: ''\n" +
 			"serviceAccount: {create: false}\nwebhooks: {create: false}\nserver: {profiling: true}\n", "cert-manager.yaml"},
 	}

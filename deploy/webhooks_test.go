@@ -48,6 +48,7 @@ func TestWebhooks(t *testing.T) {
 		f(name, fmt.Sprintf("plugins: {%s: {%s}}", name, settingsOf(name, h)), false)
 	}
 	f("several", somePlugins, false)
+	f("shadow", somePlugins+"shadow: {plugins: {PodSecurity: {}, DenyServiceExternalIPs: {failurePolicy: Fail}}}", false)
 	f("registration", somePlugins+`
 service: {port: 1234}
 webhooks: {name: a.b.c, timeoutSeconds: 30, excludedNamespaces: [x], namespaceSelector: {matchLabels: {a: b}}, objectSelector: `+

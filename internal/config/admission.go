@@ -18,13 +18,17 @@ import (
 type admissionConfiguration struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
-	Plugins    []admissionPlugin `json:"plugins"`
+	Plugins    []AdmissionPlugin `json:"plugins"`
 }
 
-type admissionPlugin struct {
-	Name          string          `json:"name"`
-	Path          string          `json:"path"`
-	Configuration json.RawMessage `json:"configuration"`
+// AdmissionPlugin has the own configuration of a plugin, as an AdmissionConfiguration has it.
+type AdmissionPlugin struct {
+	// Name is the name of the plugin.
+	Name string `json:"name"`
+	// Path is the path of a file with the configuration. If it is relative, it begins at the folder of this file.
+	Path string `json:"path,omitempty"`
+	// Configuration is the configuration. It has precedence over Path.
+	Configuration json.RawMessage `json:"configuration,omitempty"`
 }
 
 const admissionKind = "AdmissionConfiguration"
@@ -45,19 +49,24 @@ func (r *reader) readAdmission(file string) map[string][]byte {
 	for i, plugin := range a.Plugins {
 		path := fmt.Sprintf("plugins[%d]", i)
 		if r.checkName(document, path+".name", plugin.Name, configs) {
-			config, dir := r.readPlugin(document, path, &plugin, filepath.Dir(file))
-			configs[plugin.Name] = config
-			r.readManifests(plugin.Name, config, dir)
-			r.readKubeconfig(plugin.Name, config, dir)
+			configs[plugin.Name] = r.readConfig(document, path, &plugin, filepath.Dir(file))
 		}
 	}
 	return configs
 }
 
+// readConfig returns a plugin's configuration, nil if it has none, and reads the files that it names.
+func (r *reader) readConfig(document *strictyaml.Document, path string, plugin *AdmissionPlugin, dir string) []byte {
+	config, dir := r.readPlugin(document, path, plugin, dir)
+	r.readManifests(plugin.Name, config, dir)
+	r.readKubeconfig(plugin.Name, config, dir)
+	return config
+}
+
 // readPlugin returns a plugin's configuration, nil if it has none, and the folder of
 // the file that has it. What stands inside the file goes before a file that it names,
 // as upstream.
-func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *admissionPlugin, dir string) (content []byte, in string) {
+func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *AdmissionPlugin, dir string) (content []byte, in string) {
 	if len(plugin.Configuration) > 0 && !bytes.Equal(plugin.Configuration, []byte("null")) {
 		r.place(plugin.Name, document, path+".configuration")
 		return plugin.Configuration, dir

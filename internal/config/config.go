@@ -49,6 +49,9 @@ type Configuration struct {
 	Server Server `json:"server,omitzero"`
 	// Record has the settings for recording reviews and their answers. Changes take effect at the next start.
 	Record Record `json:"record,omitzero"`
+	// Shadow has plugins and settings to try: what would be answered with them is compared with the answers, and
+	// decides nothing.
+	Shadow Shadow `json:"shadow,omitzero"`
 	// Plugins has settings for single plugins. An entry does not enable its plugin.
 	Plugins []Plugin `json:"plugins,omitempty"`
 	// Registration has settings of the webhook configurations that "fastadmit manifests" prints and that fastadmit
@@ -152,6 +155,10 @@ type Loaded struct {
 	Digest string
 
 	places map[string]place // of Configs
+
+	// Shadowed is the configuration with the lines of Shadow in their places, nil if there are none. Its
+	// EnableAdmissionPlugins do not include those of Shadow.
+	Shadowed *Loaded
 }
 
 // Read reads all files. The error joins all errors in all files. If there is one,
@@ -161,19 +168,29 @@ func Read(source Source) (*Loaded, error) {
 		source.ReadFile = source.Tree.Read
 	}
 	r := &reader{source: &source, digest: sha256.New()}
-	loaded := &Loaded{Configuration: Configuration{Server: DefaultServer(), Record: DefaultRecord()}}
+	loaded := &Loaded{Configuration: Configuration{Server: DefaultServer(), Record: DefaultRecord(), Shadow: DefaultShadow()}}
+	var document *strictyaml.Document
 	if source.File != "" {
-		if document := r.read(source.File, Kind, &loaded.Configuration); document != nil {
+		if document = r.read(source.File, Kind, &loaded.Configuration); document != nil {
 			loaded.Settings = r.checkConfiguration(document, &loaded.Configuration)
 		}
 	}
 	if source.AdmissionFile != "" {
 		loaded.Configs = r.readAdmission(source.AdmissionFile)
 	}
-	loaded.NeedsNamespaces, loaded.NeedsAccess, loaded.places = r.needsNamespaces, r.needsAccess, r.places
-	loaded.Files, loaded.Folders, loaded.Manifests, loaded.Kubeconfigs = r.files, r.folders, r.manifests, r.kubeconfigs
+	r.finish(loaded)
+	if document != nil {
+		loaded.Shadowed = r.readShadow(document, loaded)
+	}
+	loaded.Files, loaded.Folders = r.files, r.folders
 	loaded.Digest = hex.EncodeToString(r.digest.Sum(nil))
 	return loaded, errors.Join(r.errs...)
+}
+
+// finish sets what was read besides the Configuration.
+func (r *reader) finish(l *Loaded) {
+	l.NeedsNamespaces, l.NeedsAccess, l.places = r.needsNamespaces, r.needsAccess, r.places
+	l.Manifests, l.Kubeconfigs = r.manifests, r.kubeconfigs
 }
 
 // A reader gathers what is wrong.
@@ -279,13 +296,18 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	}
 	r.locate(document, c.Registration.Validate(field.NewPath("registration")))
 	r.locate(document, c.ImageReview.Validate(field.NewPath("imageReview")))
+	return r.allSettings(document, c.Plugins, field.NewPath("plugins"))
+}
+
+// allSettings makes the settings of plugins ready.
+func (r *reader) allSettings(document *strictyaml.Document, plugins []Plugin, path *field.Path) map[string]admission.Settings {
 	configured := make(map[string][]byte)
 	settings := make(map[string]admission.Settings)
-	for i := range c.Plugins {
-		path := field.NewPath("plugins").Index(i)
-		name := c.Plugins[i].Name
+	for i := range plugins {
+		path := path.Index(i)
+		name := plugins[i].Name
 		r.checkName(document, path.Child("name").String(), name, configured)
-		settings[name] = r.settings(document, &c.Plugins[i], path)
+		settings[name] = r.settings(document, &plugins[i], path)
 	}
 	return settings
 }

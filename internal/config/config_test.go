@@ -260,7 +260,7 @@ func TestReadRefuses(t *testing.T) {
 		"own.yaml:3: plugins[0].rules: Required value: omit it to match everything that the plugin handles")
 	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing, "+
 		"path: /none/y.yaml}\n- {name: EventRateLimit, path: /none/x.yaml}\n- {name: Gone, path: /none/z.yaml}",
-		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, emulatedVersion, server, record, "+
+		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, emulatedVersion, server, record, shadow, "+
 			"plugins, registration, imageReview",
 		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
 		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory",

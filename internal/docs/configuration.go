@@ -84,6 +84,8 @@ func (c *configurationSchema) of(goType reflect.Type) map[string]any {
 	switch goType {
 	case reflect.TypeFor[metav1.Duration]():
 		return map[string]any{"type": "string", "pattern": durationPattern}
+	case reflect.TypeFor[json.RawMessage]():
+		return map[string]any{"type": "object"}
 	case reflect.TypeFor[[]byte]():
 		return map[string]any{"type": "string", "contentEncoding": "base64"}
 	}

@@ -41,6 +41,10 @@ const (
 	// StateShare is the part for the cached objects of the cluster: 60 MiB in a container with
 	// 512 MiB.
 	StateShare = 1.0 / 6
+
+	// ShadowShare is the part for reviews in the shadow, if there is one: 30 MiB in a container with 512 MiB. It is of
+	// the room for garbage.
+	ShadowShare = 1.0 / 12
 )
 
 // Limit returns how much memory the Go runtime may take, if that has a limit.

@@ -84,6 +84,9 @@ func (s *Source[P, B, E]) follow(config *Config, view *cluster.View) {
 		}
 		s.follower.Background = append(s.follower.Background, s.foreign.reports.run)
 	}
+	if view.IsReadOnly() {
+		s.follower.Background = nil // it writes statuses, PolicyReplicas and Events
+	}
 	s.follower.Refresh, s.follower.Rules = s.refresh, s.rules
 }
 

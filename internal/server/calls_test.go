@@ -234,7 +234,7 @@ func TestStacksAreRare(t *testing.T) {
 // TestLiveness checks that liveness fails if too many plugins do not return.
 func TestLiveness(t *testing.T) {
 	s := newIdleServer(new(servertest.Buffer))
-	handler := newOpsServer(s.metrics, []Check{s.check()}, nil, nil, false).Handler
+	handler := newOpsServer(s.metrics, []Check{s.check()}, nil, false).Handler
 	f := func(stuck int64, code int, want string) {
 		t.Helper()
 		s.stuck.Store(stuck)

@@ -65,6 +65,10 @@ const (
 	arrivalPace  = 128 << 10
 	arrivalPause = 100 * time.Millisecond
 
+	// shadowPart is the part of the calls in flight above which the shadow does nothing: one of so many, 100 by
+	// default. They wait for each other then, and the shadow must not make them wait longer.
+	shadowPart = 10
+
 	// retryAfter is after how many seconds kube-apiserver tries again by itself,
 	// up to ten times within its timeout (k8s.io/client-go rest/request.go).
 	retryAfter = "1"
@@ -85,6 +89,9 @@ func (l *load) begin() bool {
 }
 
 func (l *load) end() { l.requests.Add(-1) }
+
+// isBusy reports whether a tenth of the calls that may be in flight are. Then the shadow does nothing.
+func (l *load) isBusy() bool { return l.requests.Load() > l.requestsMax/shadowPart }
 
 // reserve reserves memory for a body. If there is too little, it first drops bodies that take
 // too long to arrive. Every reservation is released.

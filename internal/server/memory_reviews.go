@@ -245,8 +245,12 @@ func (r *reservation) grow(p *memoryPart, n int64) bool {
 
 // needs returns how much memory a review may take.
 func (m *reviewMemory) needs(body []byte) int64 {
-	sum := memoryOfByte*len(body) + memoryOfObject*bytes.Count(body, []byte("{")) + memoryOfElement*bytes.Count(body, []byte(","))
-	return min(int64(sum), reviewMemoryMax, m.large.max)
+	return min(memoryOf(body), reviewMemoryMax, m.large.max)
+}
+
+// memoryOf returns how much memory a review may take according to its body.
+func memoryOf(body []byte) int64 {
+	return int64(memoryOfByte*len(body) + memoryOfObject*bytes.Count(body, []byte("{")) + memoryOfElement*bytes.Count(body, []byte(",")))
 }
 
 // split takes up to so many bytes out of r, for who releases them later.

@@ -13,19 +13,21 @@ import (
 
 // newOpsServer returns the server of the ops port: metrics, health and, if
 // wanted, profiles, in plain HTTP. It is net/http: nothing here is hot.
-func newOpsServer(m *serverMetrics, live, ready []Check, statusPage http.HandlerFunc, profiling bool) *http.Server {
+func newOpsServer(m *serverMetrics, live, ready []Check, profiling bool, pages ...opsPage) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", local("status page", statusPage))
+	for _, page := range pages {
+		mux.HandleFunc("GET "+page.path, local(page.answer))
+	}
 	mux.HandleFunc("GET /metrics", newMetricsPages(m).serve)
 	mux.HandleFunc("GET /healthz", health(live))
 	mux.HandleFunc("GET /livez", health(live))
 	mux.HandleFunc("GET /readyz", health(ready))
 	if profiling {
-		mux.HandleFunc("GET /debug/pprof/", local("profiles", pprof.Index)) // and all profiles by name
-		mux.HandleFunc("GET /debug/pprof/cmdline", local("profiles", pprof.Cmdline))
-		mux.HandleFunc("GET /debug/pprof/profile", local("profiles", pprof.Profile))
-		mux.HandleFunc("GET /debug/pprof/symbol", local("profiles", pprof.Symbol))
-		mux.HandleFunc("GET /debug/pprof/trace", local("profiles", pprof.Trace))
+		mux.HandleFunc("GET /debug/pprof/", local(pprof.Index)) // and all profiles by name
+		mux.HandleFunc("GET /debug/pprof/cmdline", local(pprof.Cmdline))
+		mux.HandleFunc("GET /debug/pprof/profile", local(pprof.Profile))
+		mux.HandleFunc("GET /debug/pprof/symbol", local(pprof.Symbol))
+		mux.HandleFunc("GET /debug/pprof/trace", local(pprof.Trace))
 	}
 	return &http.Server{
 		Handler:           mux,
@@ -38,16 +40,22 @@ func newOpsServer(m *serverMetrics, live, ready []Check, statusPage http.Handler
 	}
 }
 
+// An opsPage is answered to callers on the same machine.
+type opsPage struct {
+	path   string
+	answer http.HandlerFunc
+}
+
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// local answers those on the same machine only, kubectl port-forward among them:
-// a profile costs processor time and says what is in memory, and the status page names objects and users.
-func local(what string, answer http.HandlerFunc) http.HandlerFunc {
+// local answers those on the same machine only, kubectl port-forward and kubectl exec among them:
+// a profile costs processor time, and pages say what is in memory and who was denied what.
+func local(answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, request *http.Request) {
 		if !isLocal(request) {
-			http.Error(w, fmt.Sprintf("%s: got a call from %s, want one over the loopback interface, as by kubectl port-forward", what,
-				request.RemoteAddr), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("%s: got a call from %s, want one over the loopback interface, as by kubectl port-forward", request.URL.Path, request.RemoteAddr),
+				http.StatusForbidden)
 			return
 		}
 		answer(w, request)

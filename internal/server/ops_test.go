@@ -14,10 +14,11 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
-// TestProfilesAreLocal requests profiles from another machine: port 8080 is open to metrics
+// TestProfilesAreLocal requests profiles, and the page of the shadow, from another machine: port 8080 is open to metrics
 // scrapers.
 func TestProfilesAreLocal(t *testing.T) {
-	handler := newOpsServer(newServerMetrics(metrics.NewSet(), new(load)), nil, nil, nil, true).Handler
+	page := opsPage{ShadowPath, func(http.ResponseWriter, *http.Request) {}}
+	handler := newOpsServer(newServerMetrics(metrics.NewSet(), new(load)), nil, nil, true, page).Handler
 	f := func(from, path string, want int) {
 		t.Helper()
 		request := httptest.NewRequest(http.MethodGet, path, nil)
@@ -28,7 +29,7 @@ func TestProfilesAreLocal(t *testing.T) {
 			t.Errorf("%s from %q: got %d %s, want %d", path, from, response.Code, response.Body, want)
 		}
 	}
-	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/symbol"} {
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/symbol", ShadowPath} {
 		for _, here := range []string{"127.0.0.1:1", "127.8.9.10:1", "[::1]:1", "[::ffff:127.0.0.1]:1"} {
 			f(here, path, http.StatusOK)
 		}
@@ -100,7 +101,7 @@ func TestProbesDuringMetrics(t *testing.T) {
 		return 0
 	})
 	live := Check{Name: "live", Ask: func() (bool, string) { return true, "" }}
-	handler := newOpsServer(newServerMetrics(set, new(load)), []Check{live}, nil, nil, false).Handler
+	handler := newOpsServer(newServerMetrics(set, new(load)), []Check{live}, nil, false).Handler
 	ask := func(path string) *httptest.ResponseRecorder {
 		response := httptest.NewRecorder()
 		handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))

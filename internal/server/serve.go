@@ -41,7 +41,8 @@ func (s *Server) Serve(ctx context.Context, p *Ports) error {
 	s.accepting.Store(true)
 	if p.Ops != nil {
 		ready := append([]Check{s.checkServing()}, p.Ready...)
-		ops := newOpsServer(s.metrics, []Check{s.check()}, ready, s.statusPage(append([]Check{s.check()}, ready...)), p.Profiling)
+		ops := newOpsServer(s.metrics, []Check{s.check()}, ready, p.Profiling,
+			opsPage{"/{$}", s.statusPage(append([]Check{s.check()}, ready...))}, opsPage{ShadowPath, s.shadowPage})
 		defer ops.Close()
 		limited := newOpsListener(p.Ops, s.metrics.ops, s.limits.ops, s.log)
 		go func() {

@@ -24,6 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
 	"github.com/fastadmit/fastadmit/internal/server/status"
+	"github.com/fastadmit/fastadmit/internal/shadow"
 	"github.com/fastadmit/fastadmit/internal/tracing"
 	"github.com/fastadmit/fastadmit/internal/turns"
 )
@@ -52,6 +53,7 @@ type endpoint struct {
 	phase   admission.Phase
 	chain   *admission.Chain // the plugins that run
 	metrics *endpointMetrics
+	shadow  *shadow.Trial // nil if nothing is tried
 }
 
 // Server answers admission reviews over HTTPS.
@@ -73,6 +75,7 @@ type Server struct {
 	tracer       *tracing.Tracer     // nil if no reviews are traced
 	recent       *status.Recent      // nil if no denials are kept
 	started      time.Time
+	shadow       *shadow.Shadow
 	connections  atomic.Pointer[connTable] // nil before listen
 	looked       atomic.Int64              // the time of the last check for unread answers, as of sinceStart
 
@@ -132,6 +135,9 @@ func New(o *Options) (*Server, error) {
 	s.load.requestsMax, s.load.bytesMax = o.RequestsMax, cmp.Or(o.RequestBytesMax, requestBytes())
 	s.load.grace, s.load.pace = arrivalGrace, arrivalPace
 	s.turns = turns.New(o.Metrics)
+	s.shadow = shadow.New(&shadow.Options{
+		Turns: s.turns, Busy: s.load.isBusy, MemoryOf: memoryOf, Log: newStrangersLog(o.Log), Metrics: o.Metrics,
+	})
 	s.memory = newReviewMemory(cmp.Or(o.ReviewMemoryMax, memory.Share(memory.ReviewsShare, reviewMemoryDefault)))
 	s.retainedMax = memory.Share(memory.RetainedShare, retainedDefault)
 	s.memory.makeRoom = s.dropUnread
@@ -156,7 +162,14 @@ func (s *Server) Chain() *admission.Chain { return s.serving.Load().chain }
 
 // Use makes the server run the chain's plugins. Requests that have begun keep the previous
 // chain. The chain must not be in use yet. digest identifies the configuration.
-func (s *Server) Use(chain *admission.Chain, digest string) {
+func (s *Server) Use(chain *admission.Chain, digest string) { s.UseWithShadow(chain, digest, nil) }
+
+// Shadow returns the shadow of the server.
+func (s *Server) Shadow() *shadow.Shadow { return s.shadow }
+
+// UseWithShadow is Use with what the shadow tries, nil for nothing.
+func (s *Server) UseWithShadow(chain *admission.Chain, digest string, tried *shadow.Config) {
+	trial := s.shadow.Use(tried, digest)
 	plugins := chain.Plugins()
 	counted := s.metrics.plugins(plugins)
 	chain.Observe = func(run admission.Run) {
@@ -166,7 +179,7 @@ func (s *Server) Use(chain *admission.Chain, digest string) {
 	}
 	n := &serving{chain: chain, digest: digest, since: time.Now(), endpoints: make(map[string]*endpoint)}
 	add := func(name string, phase admission.Phase, keep func(*admission.Plugin, *admission.Settings) bool) {
-		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name, phase)}
+		e := &endpoint{name: name, phase: phase, chain: chain.Select(keep), metrics: s.metrics.endpoint(name, phase), shadow: trial}
 		// In lower case as well: the path of a webhook's service must have no
 		// capitals (k8s.io/apiserver pkg/util/webhook/validation.go).
 		n.endpoints["/"+name] = e
@@ -328,12 +341,12 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 			Code: int(review.Response.Status.Code), Message: review.Response.Status.Message,
 		}, review)
 	}
-	if s.recorder != nil {
+	if s.recorder != nil || e.shadow != nil {
 		s.recordDecision(e, review, body)
 	}
 }
 
-// recordDecision records a review that was allowed or denied.
+// recordDecision is record for a review that was allowed or denied.
 func (s *Server) recordDecision(e *endpoint, review *codec.Review, body []byte) {
 	answer := recording.Answer{Decision: recording.Denied, Plugin: review.Response.DeniedBy}
 	if review.Response.Allowed {
@@ -342,11 +355,14 @@ func (s *Server) recordDecision(e *endpoint, review *codec.Review, body []byte) 
 	s.record(e, review, body, &answer)
 }
 
-// record records a review and its answer, if reviews are recorded.
+// record hands a review and its answer to who records reviews, and to the shadow.
 func (s *Server) record(e *endpoint, review *codec.Review, body []byte, answer *recording.Answer) {
+	answer.Endpoint, answer.Configuration = e.name, s.serving.Load().digest
 	if s.recorder != nil {
-		answer.Endpoint, answer.Configuration = e.name, s.serving.Load().digest
 		s.recorder.Take(answer, review, body)
+	}
+	if e.shadow != nil {
+		e.shadow.Take(answer, review, body)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestStatusPage(t *testing.T) {
 				t.Errorf("got no %s in\n%s", text, body)
 			}
 		}
-		handler := newOpsServer(s.server.metrics, nil, nil, s.server.statusPage(nil), false).Handler
+		handler := newOpsServer(s.server.metrics, nil, nil, false, opsPage{"/{$}", s.server.statusPage(nil)}).Handler
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = "127.0.0.1:1234"
 		if handler.ServeHTTP(w, r); w.Header().Get("Content-Type") != "text/html; charset=utf-8" ||
@@ -48,7 +48,7 @@ func TestStatusPage(t *testing.T) {
 		}
 		w, r.RemoteAddr = httptest.NewRecorder(), "192.0.2.1:1234"
 		if handler.ServeHTTP(w, r); w.Code != http.StatusForbidden ||
-			!strings.HasPrefix(w.Body.String(), "status page: got a call from 192.0.2.1:1234") {
+			!strings.HasPrefix(w.Body.String(), "/: got a call from 192.0.2.1:1234") {
 			t.Errorf("from another machine: got %d %s", w.Code, w.Body)
 		}
 	}

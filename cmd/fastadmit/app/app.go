@@ -81,7 +81,7 @@ clusters whose API server flags you cannot set. Also evaluates admission policie
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(explainFlag)
 	root.AddCommand(newServeCommand(o), newReviewCommand(o), newAuditCommand(o), newTestCommand(o), newReplayCommand(o),
-		newUpgradeCheckCommand(o), newConvertCommand(o), newRecordingsCommand(), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(),
+		newUpgradeCheckCommand(o), newConvertCommand(o), newRecordingsCommand(), newShadowCommand(), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(),
 		newVersionCommand(o))
 	return root
 }

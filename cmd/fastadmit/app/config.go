@@ -67,7 +67,7 @@ func (o *serveOptions) onlyFlags() string {
 func (o *serveOptions) effective(in *selected) *config.Configuration {
 	c := &config.Configuration{
 		APIVersion: config.APIVersion, Kind: config.Kind,
-		EnableAdmissionPlugins: in.names(), Server: *o.settings, Record: *o.record, Registration: *in.Registration.WithDefaults(),
+		EnableAdmissionPlugins: in.names(), Server: *o.settings, Record: *o.record, Shadow: in.Shadow, Registration: *in.Registration.WithDefaults(),
 		ImageReview: in.ImageReview,
 	}
 	fillSelectors(&c.Registration.NamespaceSelector, &c.Registration.ObjectSelector)

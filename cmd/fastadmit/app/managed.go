@@ -95,7 +95,7 @@ func (m *managed) options(kubeconfig string, in *selected, callers *server.Calle
 		Hosts:           hosts(mutating, validating),
 		Owner:           m.settings.WebhookOwner,
 		Deployment:      m.settings.EventDeployment,
-		RulesVary:       in.chain.RulesVary(),
+		RulesVary:       in.chain.RulesVary() || in.shadow != nil && in.shadow.Chain.RulesVary(),
 	}
 	if len(m.settings.WebhookConfigurations) == 0 {
 		o.Configurations = []runtime.Object{mutating, validating}

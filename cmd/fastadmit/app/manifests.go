@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/registration"
 	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 )
@@ -37,7 +39,7 @@ const (
 )
 
 func newManifestsCommand(o *options) *cobra.Command {
-	m := &manifestsOptions{selection: selection{options: o}}
+	m := &manifestsOptions{selection: selection{options: o, shadow: newShadowed()}}
 	cmd := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print the webhook configurations, or the ClusterRole, for the enabled plugins",
@@ -105,6 +107,7 @@ func (m *manifestsOptions) run(ctx context.Context, stdout, stderr io.Writer) er
 // selectors need.
 func (m *manifestsOptions) printRole(stdout io.Writer, in *selected) error {
 	needs, _ := needed(m.options.table(), in.enabled, in.Loaded)
+	needs = append(needs, in.tried.needs(m.options.table())...)
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: roleKind},
 		ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(in.Registration.Name, registration.DefaultName)},
@@ -125,23 +128,29 @@ func (m *manifestsOptions) printRole(stdout io.Writer, in *selected) error {
 
 // register returns the webhook configurations for the selected plugins.
 func (s *selected) register(options *registration.Options) (*registration.Registration, error) {
-	var plugins []registration.Plugin
-	for _, plugin := range s.chain.Plugins() {
+	plugins := registered(s.chain, s.Plugins)
+	plugins = append(plugins, s.tried.registered(s.shadow)...)
+	r, err := registration.New(plugins, options, field.NewPath("registration"))
+	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		return nil, errors.Join(all.Errors()...) // a line each
+	}
+	return r, err
+}
+
+// registered returns the plugins of a chain with the settings that select their reviews.
+func registered(chain *admission.Chain, settings []config.Plugin) (plugins []registration.Plugin) {
+	for _, plugin := range chain.Plugins() {
 		narrowed := *plugin
-		narrowed.Rules = s.chain.RulesOf(plugin.Name)
+		narrowed.Rules = chain.RulesOf(plugin.Name)
 		p := registration.Plugin{Plugin: &narrowed}
-		for _, configured := range s.Plugins {
+		for _, configured := range settings {
 			if configured.Name == plugin.Name {
 				p.Criteria, p.FailurePolicy = configured.Criteria, configured.FailurePolicy
 			}
 		}
 		plugins = append(plugins, p)
 	}
-	r, err := registration.New(plugins, options, field.NewPath("registration"))
-	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
-		return nil, errors.Join(all.Errors()...) // a line each
-	}
-	return r, err
+	return plugins
 }
 
 // marshal returns the configurations of the requested kind, or both, as YAML documents.

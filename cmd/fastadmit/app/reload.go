@@ -233,6 +233,7 @@ func (o *serveOptions) configPart(in selected) *part {
 			}
 			o.serveSelected(&next)
 			next.chain.Start(ctx, in.chain, o.rules.Send)
+			o.shadow.start(ctx, next.shadow, o.rules.Send)
 			o.served.changed.Send()
 			in = next
 			return nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/VictoriaMetrics/metrics"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/policy/matchconditions"
+	"github.com/fastadmit/fastadmit/internal/shadow"
 )
 
 // A selection has the flags that select and configure plugins. All commands that run
@@ -53,6 +55,8 @@ type selection struct {
 	tree files.Tree
 	// keep, if it is set, returns whether an enabled plugin runs.
 	keep func(*admission.Plugin) bool
+	// shadow is the part for the shadow, nil for commands that have none.
+	shadow *shadowed
 }
 
 func (s *selection) addFlags(cmd *cobra.Command) {
@@ -110,6 +114,8 @@ type selected struct {
 	*config.Loaded
 	enabled map[string]admission.Enabled
 	chain   *admission.Chain
+	tried   *tried
+	shadow  *shadow.Config // of tried
 }
 
 // names returns the names of the plugins in order.
@@ -148,25 +154,14 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	wrong = errors.Join(wrong, err)
 	s.options.inTree.Version = version
 	table := s.options.table()
-	enabled := make(map[string]admission.Enabled)
-	for _, name := range s.withDefaults(loaded.EnableAdmissionPlugins, table) {
-		if !slices.Contains(s.disable, name) {
-			enabled[name] = admission.Enabled{
-				Config: loaded.Configs[name], Manifests: loaded.Manifests[name], Settings: loaded.Settings[name],
-				Kubeconfig: loaded.Kubeconfigs[name], Metrics: s.cluster.metrics,
-			}
-		}
-	}
+	enabled := s.enabled(loaded, table, s.cluster.metrics)
 	if unknown := s.policies.Apply(enabled, s.disable, names); unknown != nil {
 		wrong = errors.Join(wrong, fmt.Errorf("this binary does not have the plugins of some policies: %s", strings.Join(unknown, ", ")))
 	}
 	if s.podSecurity != "" {
 		wrong = errors.Join(wrong, s.enforcePodSecurity(enabled))
 	}
-	for name, e := range enabled {
-		e.InterpretCEL, e.Version = s.interpretCEL, version
-		enabled[name] = e
-	}
+	s.finish(enabled, version)
 	if s.keep != nil {
 		for i := range table {
 			if _, ok := enabled[table[i].Name]; ok && !s.keep(&table[i]) {
@@ -177,21 +172,47 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	if s.untrusted && !s.allowCalls {
 		wrong = errors.Join(wrong, refuseCalls(table, enabled, loaded))
 	}
+	tried, err := s.shadow.choose(s, loaded, table, version)
+	wrong = errors.Join(wrong, err)
 	if wrong != nil {
-		return selected{Loaded: loaded}, failed(errors.Join(wrong, s.locate(loaded, checkPlugins(table, enabled))))
+		return selected{Loaded: loaded}, failed(errors.Join(wrong, s.locate(loaded, checkPlugins(table, enabled)), tried.check(table)))
 	}
 	if len(enabled) == 0 && (!s.images || loaded.ImageReview == nil) {
 		return selected{Loaded: loaded}, errors.New("no admission plugin is enabled: name some with --enable-admission-plugins; fastadmit plugins lists all")
 	}
 	needs, who := needed(table, enabled, loaded)
-	if err := s.cluster.follow(ctx, needs, who); err != nil {
+	if err := s.cluster.follow(ctx, append(needs, tried.needs(table)...), who); err != nil {
 		return selected{Loaded: loaded}, failed(err)
 	}
 	chain, err := admission.NewChain(table, enabled, s.cluster.state.Load(), last)
-	if err == nil {
+	err = s.locate(loaded, err)
+	config, shadowErr := tried.config(table, s.cluster.state.Load())
+	if err = errors.Join(err, shadowErr); err == nil {
 		s.emulated.inUse.Store(&version)
 	}
-	return selected{loaded, enabled, chain}, failed(s.locate(loaded, err))
+	return selected{loaded, enabled, chain, tried, config}, failed(err)
+}
+
+// enabled returns the enabled plugins with their configuration.
+func (s *selection) enabled(loaded *config.Loaded, table []admission.Plugin, set *metrics.Set) map[string]admission.Enabled {
+	enabled := make(map[string]admission.Enabled)
+	for _, name := range s.withDefaults(loaded.EnableAdmissionPlugins, table) {
+		if !slices.Contains(s.disable, name) {
+			enabled[name] = admission.Enabled{
+				Config: loaded.Configs[name], Manifests: loaded.Manifests[name], Settings: loaded.Settings[name],
+				Kubeconfig: loaded.Kubeconfigs[name], Metrics: set,
+			}
+		}
+	}
+	return enabled
+}
+
+// finish sets what all plugins have in common.
+func (s *selection) finish(enabled map[string]admission.Enabled, version admission.Version) {
+	for name, e := range enabled {
+		e.InterpretCEL, e.Version = s.interpretCEL, version
+		enabled[name] = e
+	}
 }
 
 // withDefaults adds the plugins that are on by default to names, if s.defaults is true. Those that call

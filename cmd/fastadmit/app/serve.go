@@ -82,7 +82,7 @@ exits.`,
 }
 
 func newServeOptions(o *options) *serveOptions {
-	return &serveOptions{selection: selection{options: o, images: true}, given: config.DefaultServer(), givenRecord: config.DefaultRecord()}
+	return &serveOptions{selection: selection{options: o, images: true, shadow: newShadowed()}, given: config.DefaultServer(), givenRecord: config.DefaultRecord()}
 }
 
 func (o *serveOptions) addFlags(cmd *cobra.Command) {
@@ -187,7 +187,7 @@ func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set, tracer *tra
 
 // serveSelected makes the server use what was loaded.
 func (o *serveOptions) serveSelected(in *selected) {
-	o.server.Use(in.chain, in.Digest)
+	o.server.UseWithShadow(in.chain, in.Digest, in.shadow)
 	o.server.UseImages(in.ImageReview)
 }
 
@@ -225,12 +225,15 @@ func (o *serveOptions) stopPlugins(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pluginsEndMax)
 	defer cancel()
 	o.server.Chain().Stop(ctx)
+	o.server.Shadow().Close()
+	o.shadow.start(ctx, nil, func() {})
 }
 
 // startPlugins starts the background tasks of plugins.
 func (o *serveOptions) startPlugins(ctx context.Context, in *selected) {
 	o.rules = wake.NewSignal()
 	in.chain.Start(ctx, nil, o.rules.Send)
+	o.shadow.start(ctx, in.shadow, o.rules.Send)
 }
 
 // watchRules makes the reloader register again when plugins need other reviews.
@@ -264,6 +267,9 @@ func (o *serveOptions) certify(ctx context.Context, in *selected, log *slog.Logg
 	if o.settings.CertSecretName != "" {
 		waiting, cancel := context.WithTimeout(ctx, rulesMax)
 		in.chain.AwaitRules(waiting)
+		if in.shadow != nil {
+			in.shadow.Chain.AwaitRules(waiting)
+		}
 		cancel()
 		if err := o.managed.start(ctx, o.cluster.kubeconfig, in, o.callers, log, set); err != nil {
 			return nil, failed(fmt.Errorf("cannot manage certificates: %w", err))

@@ -85,7 +85,7 @@ mutatingwebhookconfigurations,validatingwebhookconfigurations {{ include "fastad
 {{- /* "true" if a plugin has a namespaceSelector, for which fastadmit must know the labels of namespaces. An empty one selects
 all without asking. */ -}}
 {{- define "fastadmit.needsNamespaces" -}}
-{{- range $name, $settings := .Values.plugins -}}
+{{- range $settings := concat (values .Values.plugins) (values (include "fastadmit.shadowChanges" . | fromYaml)) -}}
 {{- range prepend ($settings.enforcement | default list) $settings -}}
 {{- if .namespaceSelector }}true{{ end -}}
 {{- end -}}
@@ -94,7 +94,7 @@ all without asking. */ -}}
 
 {{- /* "true" if a match condition of a plugin asks about the rights of users. */ -}}
 {{- define "fastadmit.needsAccess" -}}
-{{- range $name, $settings := .Values.plugins -}}
+{{- range $settings := concat (values .Values.plugins) (values (include "fastadmit.shadowChanges" . | fromYaml)) -}}
 {{- range $settings.matchConditions -}}
 {{- if contains "authorizer" .expression }}true{{ end -}}
 {{- end -}}
@@ -169,6 +169,68 @@ all without asking. */ -}}
 {{ toYaml $plugins }}
 {{- end }}
 
+{{- /* The plugins that run in the shadow and have other settings there, as fastadmit.plugins would be if the values of shadow were
+moved to their places. Not for audits. */ -}}
+{{- define "fastadmit.shadowChanges" -}}
+{{- $changes := dict -}}
+{{- with .Values.shadow -}}
+{{- if and (or .plugins .policies.shipped) (not $.audit) -}}
+{{- $values := deepCopy $.Values -}}
+{{- range $name, $settings := .plugins -}}
+{{- $_ := set $values.plugins $name (merge (deepCopy $settings) (pick (get $values.plugins $name | default dict) "configuration")) -}}
+{{- end -}}
+{{- $_ := set $values.policies "shipped" (merge (deepCopy .policies.shipped) $values.policies.shipped) -}}
+{{- $moved := dict "Values" $values "Files" $.Files "Release" $.Release "Chart" $.Chart "Template" $.Template "Capabilities" $.Capabilities -}}
+{{- $live := include "fastadmit.plugins" $ | fromYaml -}}
+{{- range $name, $settings := include "fastadmit.plugins" $moved | fromYaml -}}
+{{- if and (eq $name "ValidatingAdmissionPolicy") $.Values.shadow.policies.shipped -}}
+{{- $_ := set $settings.configuration "staticManifestsDir" "shadow-policies" -}}
+{{- end -}}
+{{- if or (not (hasKey $live $name)) (ne (toYaml $settings) (toYaml (get $live $name))) -}}
+{{- $_ := set $changes $name $settings -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $changes }}
+{{- end }}
+
+{{- /* The plugins that are only in the shadow. fastadmit is called for them with the failure policy Ignore. */ -}}
+{{- define "fastadmit.shadowOnly" -}}
+{{- $only := dict -}}
+{{- $live := include "fastadmit.plugins" . | fromYaml -}}
+{{- range $name, $settings := include "fastadmit.shadowChanges" . | fromYaml -}}
+{{- if not (hasKey $live $name) -}}
+{{- $_ := set $only $name (set $settings "failurePolicy" "Ignore") -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $only }}
+{{- end }}
+
+{{- /* shadow in the configuration file. */ -}}
+{{- define "fastadmit.shadow" -}}
+{{- $changes := include "fastadmit.shadowChanges" . | fromYaml -}}
+{{- if $changes -}}
+{{- $settings := list -}}
+{{- $configurations := list -}}
+{{- range $name, $plugin := $changes -}}
+{{- $settings = append $settings (merge (dict "name" $name) (omit $plugin "configuration")) -}}
+{{- with $plugin.configuration -}}
+{{- $configurations = append $configurations (dict "name" $name "configuration" .) -}}
+{{- end -}}
+{{- end -}}
+enableAdmissionPlugins:
+  {{- keys $changes | sortAlpha | toYaml | nindent 2 }}
+plugins:
+  {{- toYaml $settings | nindent 2 }}
+admissionConfiguration:
+  plugins:
+    {{- toYaml $configurations | nindent 4 }}
+processorPercent: {{ .Values.shadow.processorPercent }}
+maxMemoryBytes: {{ int64 .Values.shadow.maxMemoryBytes }}
+{{- end -}}
+{{- end }}
+
 {{- /* A policy of the folder policies with its binding. */ -}}
 {{- define "fastadmit.shippedPolicy" -}}
 {{- $policy := .root.Files.Get (printf "policies/%s.yaml" .name) | fromYaml -}}
@@ -219,15 +281,22 @@ samplingRatePerMillion: {{ int64 .Values.tracing.samplingRatePerMillion }}
 name: configuration
 configMap:
   name: {{ include "fastadmit.fullname" . }}
-  {{- with .Values.policies.shipped }}
+  {{- $tried := .Values.shadow.policies.shipped }}
+  {{- if or .Values.policies.shipped $tried }}
   items:
   - {key: configuration.yaml, path: configuration.yaml}
   - {key: admission.yaml, path: admission.yaml}
   {{- if $.Values.tracing.endpoint }}
   - {key: tracing.yaml, path: tracing.yaml}
   {{- end }}
-  {{- range $name, $_ := . }}
+  {{- range $name, $_ := .Values.policies.shipped }}
   - {key: policy.{{ $name }}.yaml, path: policies/{{ $name }}.yaml}
+  {{- if and $tried (not (hasKey $tried $name)) }}
+  - {key: policy.{{ $name }}.yaml, path: shadow-policies/{{ $name }}.yaml}
+  {{- end }}
+  {{- end }}
+  {{- range $name, $_ := $tried }}
+  - {key: shadow-policy.{{ $name }}.yaml, path: shadow-policies/{{ $name }}.yaml}
   {{- end }}
   {{- end }}
 {{- end }}
@@ -264,6 +333,18 @@ gatekeeper:
 {{- end -}}
 {{- range $name, $settings := include "fastadmit.plugins" . | fromYaml -}}
 {{- $needs = concat $needs ((get $table $name | default dict).cluster | default list) -}}
+{{- end -}}
+{{- /* Nothing is written in the shadow. */ -}}
+{{- range $name, $settings := include "fastadmit.shadowOnly" . | fromYaml -}}
+{{- range (get $table $name | default dict).cluster -}}
+{{- $reads := without .verbs "create" "update" "patch" "delete" -}}
+{{- if has "subjectaccessreviews" .resources -}}
+{{- $reads = .verbs -}}
+{{- end -}}
+{{- if $reads -}}
+{{- $needs = append $needs (set (deepCopy .) "verbs" $reads) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- range $phase := list "Mutating" "Validating" -}}
 {{- with (get (include "fastadmit.plugins" $ | fromYaml) (printf "%sAdmissionWebhook" $phase) | default dict).configuration -}}

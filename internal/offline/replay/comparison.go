@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 
+	"github.com/fastadmit/fastadmit/internal/compare"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/recording"
 )
@@ -53,26 +54,28 @@ func (c *Comparison) compare(before, after *report.Result) {
 		}
 	}
 	from, to := outcomeOf(before), outcomeOf(after)
-	all, err := compare(from, to, func() ([]byte, error) {
+	all, err := compare.Outcomes(from, to, func() ([]byte, error) {
 		if before.After == nil || after.After == nil {
 			return nil, nil
 		}
-		return storedDifference(before.After, after.After)
+		return compare.Stored(before.After, after.After)
 	})
-	described.Policy = policyOf(from, to)
+	described.Policy = compare.PolicyOf(from, to)
 	s.count(&described, all, err)
 }
 
-func outcomeOf(r *report.Result) *outcome {
-	o := &outcome{decision: recording.Allowed, plugin: r.Plugin, patchedBy: r.PatchedBy, code: r.Code, reason: r.Reason, message: r.Message}
+func outcomeOf(r *report.Result) *compare.Outcome {
+	o := &compare.Outcome{
+		Decision: recording.Allowed, Plugin: r.Plugin, PatchedBy: r.PatchedBy, Code: r.Code, Reason: r.Reason, Message: r.Message,
+	}
 	switch r.Decision {
 	case report.Denied:
-		o.decision = recording.Denied
+		o.Decision = recording.Denied
 	case report.Failed:
-		o.decision = recording.Failed
+		o.Decision = recording.Failed
 	}
 	for _, w := range r.Warnings {
-		o.warnings = append(o.warnings, w.String())
+		o.Warnings = append(o.Warnings, w.String())
 	}
 	return o
 }

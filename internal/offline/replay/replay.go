@@ -16,10 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/compare"
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
@@ -140,13 +139,13 @@ func (s *session) finish(emit func(*report.Result) error) (*report.Replay, error
 // A worker repeats one review after the other.
 type worker struct {
 	*session
-	chain, against *reviewer // against is nil without Options.Against
+	chain, against *compare.Reviewer // against is nil without Options.Against
 }
 
 func (s *session) newWorker() *worker {
-	w := &worker{session: s, chain: newReviewer(s.Chain)}
+	w := &worker{session: s, chain: compare.NewReviewer(s.Chain, nil)}
 	if s.Against != nil {
-		w.against = newReviewer(s.Against)
+		w.against = compare.NewReviewer(s.Against, nil)
 	}
 	return w
 }
@@ -182,7 +181,7 @@ func (w *worker) take(ctx context.Context, r *record) {
 }
 
 // count counts a review with its differences. err is why it could not be repeated. Goroutines that share s hold s.mu.
-func (s *session) count(result *report.Result, all []difference, err error) {
+func (s *session) count(result *report.Result, all []compare.Difference, err error) {
 	switch {
 	case err != nil:
 		s.counted.NotAsked++
@@ -194,7 +193,7 @@ func (s *session) count(result *report.Result, all []difference, err error) {
 		s.counted.Same++
 	default:
 		s.counted.Differing++
-		if all[0].isWorse {
+		if all[0].IsWorse {
 			s.counted.Worse++
 		}
 	}
@@ -204,16 +203,16 @@ func (s *session) count(result *report.Result, all []difference, err error) {
 }
 
 // add counts a difference in its group, as count does.
-func (s *session) add(d *difference, result *report.Result) {
-	key := group{d.change, d.plugin, result.Policy, result.Namespace, result.Resource}
+func (s *session) add(d *compare.Difference, result *report.Result) {
+	key := group{d.Change, d.Plugin, result.Policy, result.Namespace, result.Resource}
 	if s.groups[key] == nil && len(s.groups) >= groupsMax {
-		key = group{change: d.change}
+		key = group{change: d.Change}
 	}
 	found := s.groups[key]
 	if found == nil {
 		example := *result
-		example.Decision, example.Change, example.Plugin, example.Message = report.Differs, d.change, d.plugin, d.about
-		example.Tolerated = s.tolerates && !d.isWorse
+		example.Decision, example.Change, example.Plugin, example.Message = report.Differs, d.Change, d.Plugin, d.About
+		example.Tolerated = s.tolerates && !d.IsWorse
 		found = &example
 		s.groups[key] = found
 	}
@@ -222,7 +221,7 @@ func (s *session) add(d *difference, result *report.Result) {
 
 // differences repeats a review and compares the answers. It describes the review in result. skipped is
 // true if a plugin of LeftOut gave the first answer.
-func (w *worker) differences(ctx context.Context, r *record, result *report.Result) (all []difference, skipped bool, err error) {
+func (w *worker) differences(ctx context.Context, r *record, result *report.Result) (all []compare.Difference, skipped bool, err error) {
 	if r.fault != nil {
 		return nil, false, r.fault
 	}
@@ -243,123 +242,31 @@ func (w *worker) differences(ctx context.Context, r *record, result *report.Resu
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewMax)
 	defer cancel()
-	after, err := w.chain.ask(ctx, body, endpoint, result)
+	after, err := w.chain.Ask(ctx, body, endpoint, func(asked *codec.Review) {
+		review.Describe(asked, result)
+		result.UID = strings.Clone(asked.UID())
+	})
 	if err != nil {
 		return nil, false, err
 	}
-	var before *outcome
+	var before *compare.Outcome
 	switch {
 	case w.against != nil:
-		before, err = w.against.ask(ctx, body, endpoint, nil)
+		before, err = w.against.Ask(ctx, body, endpoint, nil)
 	case r.answer == nil:
 		err = errors.New("there is no answer to compare with: the recording has no file .answer; --against-config compares with another configuration")
 	default:
-		before, err = recorded(r)
+		before, err = compare.Recorded(r.answer, r.isPart)
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	if before.decision != recording.Allowed && slices.ContainsFunc(w.LeftOut, func(name string) bool {
-		return before.plugin == name || strings.HasPrefix(before.message, name+": ")
+	if before.Decision != recording.Allowed && slices.ContainsFunc(w.LeftOut, func(name string) bool {
+		return before.Plugin == name || strings.HasPrefix(before.Message, name+": ")
 	}) {
 		return nil, true, nil
 	}
-	result.Policy = policyOf(before, after)
-	all, err = compare(before, after, func() ([]byte, error) { return comparePatches(body, before.patch, after.patch) })
+	result.Policy = compare.PolicyOf(before, after)
+	all, err = compare.Outcomes(before, after, func() ([]byte, error) { return compare.Patches(body, before.Patch, after.Patch) })
 	return all, false, err
-}
-
-// A reviewer reviews requests with the plugins of a chain.
-type reviewer struct {
-	chain     *admission.Chain
-	names     []string
-	endpoints map[string]*endpoint
-	outcome   *outcome // of the current review
-}
-
-// An endpoint has the phases and plugins of a path of the server.
-type endpoint struct {
-	phases []admission.Phase
-	chain  *admission.Chain
-}
-
-func newReviewer(chain *admission.Chain) *reviewer {
-	v := &reviewer{endpoints: make(map[string]*endpoint)}
-	for _, plugin := range chain.Plugins() {
-		v.names = append(v.names, plugin.Name)
-	}
-	v.chain = chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
-	v.chain.Observe = func(run admission.Run) {
-		if name := v.names[run.Plugin]; run.Outcome == admission.OutcomePatched && !slices.Contains(v.outcome.patchedBy, name) {
-			v.outcome.patchedBy = append(v.outcome.patchedBy, name)
-		}
-	}
-	return v
-}
-
-// endpoint returns the endpoint with a name, such as "validate/fail". Without a name, it has both phases
-// and all plugins.
-func (v *reviewer) endpoint(name string) (*endpoint, error) {
-	if known := v.endpoints[name]; known != nil {
-		return known, nil
-	}
-	both := []admission.Phase{admission.Mutate, admission.Validate}
-	found := &endpoint{phases: both, chain: v.chain}
-	if name != "" {
-		first, which, _ := strings.Cut(name, "/")
-		at := slices.IndexFunc(both, func(p admission.Phase) bool { return p.String() == first })
-		if at < 0 || len(v.endpoints) > groupsMax {
-			return nil, fmt.Errorf("the recorded answer has the endpoint %q, want mutate or validate, perhaps followed by /fail, /ignore or /<Plugin>", name)
-		}
-		found.phases = both[at : at+1]
-		found.chain = v.chain.Select(func(p *admission.Plugin, settings *admission.Settings) bool {
-			ignores := settings.FailurePolicy == admissionregistrationv1.Ignore
-			return which == "" || which == "fail" && !ignores || which == "ignore" && ignores || p.Name == which
-		})
-	}
-	v.endpoints[name] = found
-	return found, nil
-}
-
-// ask returns the answer to a review at an endpoint. It describes the review in result, if that is
-// not nil.
-func (v *reviewer) ask(ctx context.Context, body []byte, name string, result *report.Result) (*outcome, error) {
-	e, err := v.endpoint(name)
-	if err != nil {
-		return nil, err
-	}
-	r := codec.Acquire()
-	defer r.Release()
-	if err := r.Decode(body); err != nil {
-		return nil, err
-	}
-	if result != nil {
-		review.Describe(r, result)
-		result.UID = strings.Clone(r.UID())
-	}
-	o := &outcome{decision: recording.Allowed}
-	v.outcome = o
-	for _, phase := range e.phases {
-		_, err := e.chain.Review(ctx, r, phase)
-		if failure, ok := errors.AsType[*admission.FailureError](err); ok {
-			o.decision, o.plugin, o.message = recording.Failed, failure.Plugin, strings.Clone(failure.Error())
-			return o, nil
-		}
-		if err != nil {
-			return nil, errors.New(err.Error()) // a copy: err may contain views of the review
-		}
-		if !r.Response.Allowed {
-			o.decision = recording.Denied
-			break
-		}
-	}
-	for _, warning := range r.Response.Warnings() {
-		o.warnings = append(o.warnings, strings.Clone(warning))
-	}
-	if status := &r.Response.Status; !r.Response.Allowed {
-		o.plugin, o.code, o.reason, o.message = r.Response.DeniedBy, status.Code, strings.Clone(status.Reason), strings.Clone(status.Message)
-	} else {
-		o.patch = slices.Clone(r.Response.Patch)
-	}
-	return o, nil
 }
