@@ -149,7 +149,8 @@ func TestChainDenials(t *testing.T) {
 		}
 		answer := string(review.AppendResponse(nil))
 		// The UID of the review is in all of them.
-		want = strings.Replace(want, `{"reason":"AdmissionPlugin"`, `{"reason":"AdmissionReview","message":`+uid+`},{"reason":"AdmissionPlugin"`, 1)
+		const last = `{"reason":"AdmissionPlugin"`
+		want = strings.Replace(want, last, `{"reason":"AdmissionReview","message":`+uid+`},`+last, 1)
 		want = strings.TrimSuffix(want, "}") + `,"AdmissionReview":` + uid + `}`
 		if _, got, _ := strings.Cut(answer, `"allowed":false,`); got != want+"}}" {
 			t.Errorf("got  %s\nwant %s}}", got, want)

@@ -69,7 +69,7 @@ func (w *worker) explain(ctx context.Context, r *record) *report.Result {
 	w.chain.outcome = nil
 	all, skipped, err := w.differences(ctx, r, result)
 	after := w.chain.outcome
-	if after == nil || after.decision == "" {
+	if after == nil {
 		result.Decision, result.Message = report.Broken, err.Error()
 		return result
 	}

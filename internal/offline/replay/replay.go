@@ -274,7 +274,7 @@ type reviewer struct {
 	chain     *admission.Chain
 	names     []string
 	endpoints map[string]*endpoint
-	outcome   *outcome // of the current review
+	outcome   *outcome // of the current review; nil if that failed
 }
 
 // An endpoint has the phases and plugins of a path of the server.
@@ -346,6 +346,7 @@ func (v *reviewer) ask(ctx context.Context, body []byte, name string, result *re
 			return o, nil
 		}
 		if err != nil {
+			v.outcome = nil
 			return nil, errors.New(err.Error()) // a copy: err may contain views of the review
 		}
 		if !r.Response.Allowed {

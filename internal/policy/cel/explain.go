@@ -257,7 +257,11 @@ func (p *part) below(e ast.Expr, v ref.Val, depth int) {
 	}
 	switch e.Kind() {
 	case ast.SelectKind:
-		p.base(e.AsSelect().Operand(), depth)
+		if operand := e.AsSelect().Operand(); e.AsSelect().IsTestOnly() {
+			p.walk(operand, depth)
+		} else {
+			p.base(operand, depth)
+		}
 	case ast.CallKind:
 		p.call(e.AsCall(), v, depth)
 	case ast.ComprehensionKind:
@@ -301,8 +305,17 @@ func (p *part) call(call ast.CallExpr, v ref.Val, depth int) {
 	if name := call.FunctionName(); isIndex(call) {
 		p.base(args[0], depth)
 		args = args[1:]
-	} else if (name == operators.LogicalAnd || name == operators.LogicalOr) && types.IsBool(v) {
-		args = slices.DeleteFunc(slices.Clone(args), func(arg ast.Expr) bool { return p.value(arg) != v })
+	} else if name == operators.LogicalAnd || name == operators.LogicalOr {
+		for _, arg := range args {
+			switch value := p.value(arg); {
+			case types.IsBool(v) && value != v:
+			case arg.Kind() == ast.CallKind && arg.AsCall().FunctionName() == name: // a && b && c is one list of operands
+				p.below(arg, value, depth)
+			default:
+				p.walk(arg, depth)
+			}
+		}
+		return
 	}
 	if call.IsMemberFunction() {
 		p.walk(call.Target(), depth)
