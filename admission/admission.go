@@ -153,6 +153,10 @@ type Handler struct {
 	Admit func(ctx context.Context, review *codec.Review) Result
 	// Validate may deny. Nil if the plugin does not validate.
 	Validate func(ctx context.Context, review *codec.Review) Result
+	// Explain does what Admit or Validate does, according to the Phase of x, and describes in x what
+	// decided: it adds Policies, and to Changes which policy made them. Nil if the messages of the plugin
+	// say enough.
+	Explain func(ctx context.Context, review *codec.Review, x *Explanation) Result
 	// Rules returns the rules of the reviews that the handler needs at the moment, a
 	// part of the plugin's Rules. Nil means all of the plugin's Rules.
 	Rules func() []Rule

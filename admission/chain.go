@@ -77,6 +77,10 @@ type Chain struct {
 	// Observe, if set before the first use, is called after each run of a
 	// plugin.
 	Observe func(Run)
+	// Explain, if set before the first use, is called for each plugin of the phase, also if the
+	// plugin is not asked. It makes reviews many times slower, and is for commands without a
+	// server. The Explanation may be retained.
+	Explain func(*Explanation)
 }
 
 type entry struct {
@@ -235,7 +239,7 @@ func (c *Chain) Each(f func(*Plugin, *Settings)) {
 // Select returns a chain of the plugins for which keep returns true, in the same
 // order. Both chains share the handlers and their state.
 func (c *Chain) Select(keep func(*Plugin, *Settings) bool) *Chain {
-	selected := &Chain{Observe: c.Observe}
+	selected := &Chain{Observe: c.Observe, Explain: c.Explain}
 	for i := range c.entries {
 		if e := &c.entries[i]; keep(e.plugin, &e.Settings) {
 			selected.entries = append(selected.entries, *e)

@@ -140,13 +140,16 @@ func denial(t *testing.T, denied *codec.Status) (status codec.Status, annotation
 // the plugin's name: the message would be lost.
 func TestInvalidKeepsItsCauses(t *testing.T) {
 	wrong := []codec.Cause{{Type: "FieldValueInvalid", Message: "Invalid value", Field: "spec.nodeName"}}
-	plugins := codec.Cause{Type: admission.CauseAdmissionPlugin, Message: "Bad"}
+	ours := []codec.Cause{
+		{Type: admission.CauseAdmissionReview, Message: "c2cabb77-c72c-463d-aa23-d78813cacd6b"},
+		{Type: admission.CauseAdmissionPlugin, Message: "Bad"},
+	}
 	f := func(reason string, code int32, isInvalid bool) {
 		t.Helper()
 		for _, causes := range [][]codec.Cause{nil, wrong} {
 			want := causes
 			if !isInvalid {
-				want = append(slices.Clone(causes), plugins)
+				want = append(slices.Clone(causes), ours...)
 			}
 			got, _, _ := denial(t, &codec.Status{Code: code, Reason: reason, Message: "no", Details: codec.Details{Causes: causes}})
 			if !slices.Equal(got.Details.Causes, want) || got.Message != "Bad: no" {

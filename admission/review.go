@@ -25,11 +25,14 @@ type FailureError struct {
 }
 
 func (e *FailureError) Error() string {
-	reason := "it panicked, see the log of fastadmit"
-	if _, panicked := errors.AsType[*PanicError](e.Err); !panicked {
-		reason = e.Err.Error()
+	return "admission plugin " + e.Plugin + " failed: " + e.reason()
+}
+
+func (e *FailureError) reason() string {
+	if _, panicked := errors.AsType[*PanicError](e.Err); panicked {
+		return "it panicked, see the log of fastadmit"
 	}
-	return "admission plugin " + e.Plugin + " failed: " + reason
+	return e.Err.Error()
 }
 
 func (e *FailureError) Unwrap() error { return e.Err }
@@ -58,6 +61,7 @@ type round struct {
 	deadline   time.Duration // of the call, 0 for none
 	began      time.Duration
 	now        time.Duration // when the last plugin ended, so that the clock is read once for each plugin
+	explained  *explained    // of the plugin that runs, nil without Chain.Explain
 }
 
 // epoch is the zero of the times of a round: time.Since(epoch) takes half the time of
@@ -126,9 +130,17 @@ type reinvocationKey struct{}
 // which follows if a later plugin changed the object.
 func IsReinvocation(ctx context.Context) bool { return ctx.Value(reinvocationKey{}) != nil }
 
-// run runs a plugin if it handles the review, and applies the plugin's settings to the
-// result. The error is one of those that Review returns.
+// run runs a plugin if it handles the review.
 func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
+	if r.chain.Explain != nil {
+		return r.explain(e)
+	}
+	return r.execute(e)
+}
+
+// execute runs a plugin if it handles the review, and applies the plugin's settings to the
+// result. The error is one of those that Review returns.
+func (r *round) execute(e *entry) (outcome Outcome, ran bool, err error) {
 	if !e.handles(r.phase, &r.attributes) {
 		return OutcomeAllowed, false, nil
 	}
@@ -158,13 +170,18 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 			Err: result.Err, Unchecked: result.Unchecked,
 		})
 	}
+	if r.explained != nil {
+		r.explained.note(r, outcome, &result)
+	}
 	response := &r.review.Response
 	switch outcome {
 	case OutcomePatched:
 		e.annotate(response, "patched")
 	case OutcomeDenied:
 		e.annotate(response, "denied: "+result.Denial.Message)
-		response.Allowed, response.Status, response.DeniedBy = false, e.attribute(result.Denial), e.plugin.Name
+		uid := codec.TruncateString(r.review.UID(), uidBytesMax)
+		_ = response.Annotate(CauseAdmissionReview, uid) // the key is valid
+		response.Allowed, response.Status, response.DeniedBy = false, e.attribute(result.Denial, uid), e.plugin.Name
 	case OutcomeWarned, OutcomeAudited:
 		r.review.Rollback()
 		e.annotate(response, outcome.String()+": "+result.Denial.Message)
@@ -185,7 +202,7 @@ func (r *round) run(e *entry) (outcome Outcome, ran bool, err error) {
 // handles reports whether the plugin takes part in the phase and its rules
 // select the review.
 func (e *entry) handles(phase Phase, attributes *Attributes) bool {
-	if phase == Mutate && e.handler.Admit == nil || phase == Validate && e.handler.Validate == nil {
+	if e.hasNone(phase) {
 		return false
 	}
 	for i := range e.plugin.Rules {
@@ -296,6 +313,9 @@ func (r *round) decide(ctx context.Context, e *entry) (result Result, ran bool) 
 	if err := e.view.Ready(); err != nil {
 		return Errored(err), true
 	}
+	if r.explained != nil && e.handler.Explain != nil {
+		return e.handler.Explain(ctx, r.review, r.explained.Explanation), true
+	}
 	if r.phase == Mutate {
 		return e.handler.Admit(ctx, r.review), true
 	}
@@ -326,8 +346,8 @@ func (e *entry) annotate(response *codec.Response, what string) {
 }
 
 // attribute returns the status of a denial with the plugin's name before the message and,
-// unless the reason is Invalid, as a cause for programs. Long text is truncated.
-func (e *entry) attribute(denial *codec.Status) codec.Status {
+// unless the reason is Invalid, as a cause for programs, after one with the UID of the review. Long text is truncated.
+func (e *entry) attribute(denial *codec.Status, uid string) codec.Status {
 	status := *denial
 	status.Message = e.plugin.Name + ": " + cmp.Or(denial.Message, "denied without explanation") // kube-apiserver's words
 	status = truncate(status)
@@ -336,10 +356,18 @@ func (e *entry) attribute(denial *codec.Status) codec.Status {
 	if apierrors.IsInvalid(&apierrors.StatusError{ErrStatus: kubernetes}) {
 		return status
 	}
-	status.Details.Causes = append(slices.Clip(status.Details.Causes), codec.Cause{Type: CauseAdmissionPlugin, Message: e.plugin.Name})
+	status.Details.Causes = append(slices.Clip(status.Details.Causes),
+		codec.Cause{Type: CauseAdmissionReview, Message: uid}, codec.Cause{Type: CauseAdmissionPlugin, Message: e.plugin.Name})
 	return status
 }
 
 // CauseAdmissionPlugin is the type of a cause in the details of a denial. The message of
 // this cause is the name of the plugin that denied.
 const CauseAdmissionPlugin = "AdmissionPlugin"
+
+// CauseAdmissionReview is the type of a cause in the details of a denial, and the key of an audit annotation. The
+// message and the value are the UID of the review, with which "fastadmit replay --explain" finds the recorded review.
+const CauseAdmissionReview = "AdmissionReview"
+
+// uidBytesMax is the maximum length of that UID in bytes. kube-apiserver sends 36.
+const uidBytesMax = 128

@@ -233,7 +233,7 @@ func TestEnforcement(t *testing.T) {
 		}
 	}
 	const message = `pods \"web-8d7c59b89-\" is forbidden: no`
-	const denied = `"auditAnnotations":{"Denies":"denied: ` + message + `"}}}`
+	const denied = `"auditAnnotations":{"Denies":"denied: ` + message + `","AdmissionReview":"c2cabb77-c72c-463d-aa23-d78813cacd6b"}}}`
 	const warned = `"auditAnnotations":{"Denies":"warned: ` + message + `","Next":"patched"},"warnings":["Denies: ` + message + `"]}}`
 	const audited = `"auditAnnotations":{"Denies":"audited: ` + message + `","Next":"patched"}}}`
 	f(admission.OutcomeDenied, denied)

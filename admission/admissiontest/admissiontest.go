@@ -182,9 +182,11 @@ func readable(t testing.TB, chain *admission.Chain, review []byte) json.RawMessa
 }
 
 // forget removes the plugin's name, which the chain adds in three places: an audit
-// annotation, the start of the message, and the last cause of a status.
+// annotation, the start of the message, and the last cause of a status. It also removes the UID of the
+// review, which is in an annotation and the cause before.
 func forget(response map[string]any, plugin string) {
 	forgetMember(response, "auditAnnotations", plugin)
+	forgetMember(response, "auditAnnotations", admission.CauseAdmissionReview)
 	status, ok := response["status"].(map[string]any)
 	if !ok {
 		return
@@ -195,7 +197,7 @@ func forget(response map[string]any, plugin string) {
 	details, _ := status["details"].(map[string]any)
 	causes, _ := details["causes"].([]any)
 	own := map[string]any{"reason": admission.CauseAdmissionPlugin, "message": plugin}
-	if last := len(causes) - 1; last >= 0 && reflect.DeepEqual(causes[last], own) {
+	if last := len(causes) - 2; last >= 0 && reflect.DeepEqual(causes[last+1], own) {
 		if details["causes"] = causes[:last]; last == 0 {
 			forgetMember(status, "details", "causes")
 		}

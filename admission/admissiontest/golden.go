@@ -143,6 +143,25 @@ func runFile(t *testing.T, plugin admission.Plugin, file string) {
 		return
 	}
 	c.check(t, chain)
+	if !plugin.Calls && plugin.SideEffects == "" {
+		c.checkExplained(t, chain)
+	}
+}
+
+// checkExplained requires that the plugin decides the same if it explains itself.
+func (c *Case) checkExplained(t testing.TB, chain *admission.Chain) {
+	t.Helper()
+	explaining := chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
+	explanations := 0
+	explaining.Explain = func(x *admission.Explanation) {
+		if explanations++; x.Why == "" || x.Asked != (x.Outcome != "") {
+			t.Errorf("%s\ngot explanation %+v, want one with a reason, and with an outcome if the plugin was asked", c.About, x)
+		}
+	}
+	c.check(t, explaining)
+	if explanations == 0 {
+		t.Errorf("%s\ngot no explanation", c.About)
+	}
 }
 
 // check compares the plugin's response or failure with that of the case.

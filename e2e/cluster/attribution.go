@@ -12,15 +12,15 @@ import (
 // server's text, and the name of the plugin from fastadmit.
 var before = regexp.MustCompile(`^admission webhook "[^"]*fastadmit[^"]*" denied the request: [A-Za-z]+: `)
 
-// Unattributed removes from the status of a denial the name of the webhook and plugin, which an
-// in-tree denial does not have.
+// Unattributed removes from the status of a denial the name of the webhook and plugin, and the UID of the
+// review, which an in-tree denial does not have.
 func Unattributed(status *metav1.Status) {
 	status.Message = before.ReplaceAllString(status.Message, "")
 	details := status.Details
 	if details == nil || len(details.Causes) == 0 || details.Causes[len(details.Causes)-1].Type != admission.CauseAdmissionPlugin {
 		return
 	}
-	details.Causes = details.Causes[:len(details.Causes)-1]
+	details.Causes = details.Causes[:max(len(details.Causes)-2, 0)]
 	if len(details.Causes) == 0 {
 		details.Causes = nil
 	}

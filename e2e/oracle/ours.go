@@ -107,7 +107,8 @@ func (o *ours) answer(r *request, phase admission.Phase) (Answer, error) {
 	}
 	answer := Answer{Warnings: result.Warnings}
 	for key, value := range result.AuditAnnotations {
-		if key != o.chain.Plugins()[0].Name { // the chain adds this annotation about the decision of the plugin
+		// The chain adds annotations about the decision of the plugin and about the review.
+		if key != o.chain.Plugins()[0].Name && key != admission.CauseAdmissionReview {
 			answer.annotate(key, value)
 		}
 	}

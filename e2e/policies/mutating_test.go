@@ -45,7 +45,7 @@ func mutated(t testing.TB, chain *admission.Chain, body, object []byte) (*Answer
 		a.Denied = r.Result
 		a.Denied.Message = strings.TrimPrefix(a.Denied.Message, "MutatingAdmissionPolicy: ")
 		causes := &a.Denied.Details.Causes
-		*causes = slices.DeleteFunc(*causes, func(c metav1.StatusCause) bool { return c.Type == admission.CauseAdmissionPlugin })
+		*causes = slices.DeleteFunc(*causes, isOurs)
 	} else if len(r.Patch) > 0 {
 		patch, err := jsonpatch.DecodePatch(r.Patch)
 		if err == nil {

@@ -153,7 +153,7 @@ func answerOf(t testing.TB, chain *admission.Chain, body []byte) *Answer {
 	r := answer.Response
 	a := &Answer{Warnings: r.Warnings, Annotations: map[string]string{}}
 	for key, value := range r.AuditAnnotations {
-		if key != "ValidatingAdmissionPolicy" {
+		if key != "ValidatingAdmissionPolicy" && key != admission.CauseAdmissionReview {
 			a.Annotations[key] = value
 		}
 	}
@@ -161,9 +161,14 @@ func answerOf(t testing.TB, chain *admission.Chain, body []byte) *Answer {
 		a.Denied = r.Result
 		a.Denied.Message = strings.TrimPrefix(a.Denied.Message, "ValidatingAdmissionPolicy: ")
 		causes := &a.Denied.Details.Causes
-		*causes = slices.DeleteFunc(*causes, func(c metav1.StatusCause) bool { return c.Type == admission.CauseAdmissionPlugin })
+		*causes = slices.DeleteFunc(*causes, isOurs)
 	}
 	return a
+}
+
+// isOurs reports whether fastadmit adds the cause to a denial by a policy.
+func isOurs(c metav1.StatusCause) bool {
+	return c.Type == admission.CauseAdmissionPlugin || c.Type == admission.CauseAdmissionReview
 }
 
 // A kubernetes answers requests as Kubernetes does.

@@ -123,6 +123,9 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 		p, before := invocation.policy, d.Input.Spent
 		d.SetParam(invocation.param)
 		matches, err := p.Evaluator.compiler.Matches(p.Evaluator.matchConditions, d.Input, p.Ignores)
+		if d.Explains() && !matches {
+			d.explainConditions(invocation, err)
+		}
 		if err != nil {
 			p.CountError(invocation.binding, policy.ActionDeny, err.Error())
 			d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
@@ -133,7 +136,12 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 		}
 		d.Input.HidesNamespace = false
 		for m := range p.Evaluator.mutations {
-			err := d.mutate(p.Evaluator, &p.Evaluator.mutations[m])
+			var err error
+			if d.Explains() {
+				err = d.explainMutation(invocation, m)
+			} else {
+				err = d.mutate(p.Evaluator, &p.Evaluator.mutations[m])
+			}
 			switch refused, isRefused := errors.AsType[*refusal](err); {
 			case d.Err() != nil:
 				return false, new(admission.Allowed()) // the chain replaces it by a denial or a failure

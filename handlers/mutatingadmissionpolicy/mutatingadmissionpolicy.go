@@ -52,16 +52,25 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 		return admission.Handler{}, err
 	}
 	handler := source.Handler()
-	handler.Admit = plugin{source, schemas.In(setup.Cluster)}.admit
+	p := plugin{source, schemas.In(setup.Cluster)}
+	handler.Admit, handler.Explain = p.admit, p.explain
 	return handler, nil
 }
 
 func (p plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
+	return p.explain(ctx, review, nil)
+}
+
+// explain does what admit does, and explains it unless x is nil.
+func (p plugin) explain(ctx context.Context, review *codec.Review, x *admission.Explanation) admission.Result {
 	d := dispatches.Get().(*dispatch)
 	defer d.release()
 	policies, result := p.Begin(ctx, &d.Dispatch, review)
 	if policies == nil {
 		return result
+	}
+	if x != nil {
+		defer d.Explain(x)()
 	}
 	d.schemas = p.schemas
 	return d.admit(policies)

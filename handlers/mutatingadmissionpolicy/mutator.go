@@ -2,6 +2,7 @@ package mutatingadmissionpolicy
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/cel-go/common/types/ref"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -25,6 +26,7 @@ type mutator struct {
 
 // A mutation changes an object.
 type mutation struct {
+	field      string // of the policy
 	expression *cel.Expression
 	patch      func(p *patch, value ref.Val) error
 }
@@ -69,12 +71,14 @@ func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, setup *admis
 	for i, given := range spec.Mutations {
 		switch {
 		case given.PatchType == admissionregistrationv1.PatchTypeJSONPatch && given.JSONPatch != nil:
+			const field = "mutations[%d].jsonPatch.expression"
 			m.mutations = append(m.mutations, mutation{
-				c.Expression(given.JSONPatch.Expression, all, cel.JSONPatches, "mutations[%d].jsonPatch.expression", i), applyJSONPatch,
+				fmt.Sprintf(field, i), c.Expression(given.JSONPatch.Expression, all, cel.JSONPatches, field, i), applyJSONPatch,
 			})
 		case given.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration && given.ApplyConfiguration != nil:
+			const field = "mutations[%d].applyConfiguration.expression"
 			m.mutations = append(m.mutations, mutation{
-				c.Expression(given.ApplyConfiguration.Expression, all, cel.Object, "mutations[%d].applyConfiguration.expression", i), applyConfiguration,
+				fmt.Sprintf(field, i), c.Expression(given.ApplyConfiguration.Expression, all, cel.Object, field, i), applyConfiguration,
 			})
 		}
 	}

@@ -71,6 +71,9 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 		}
 		o := d.evaluate(p, param)
 		cost += o.cost
+		if d.Explains() {
+			d.explain(p, b, param, o)
+		}
 		for i := range o.decisions {
 			switch found := &o.decisions[i]; {
 			case found.denies:

@@ -54,17 +54,25 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 	if !setup.Version.AtLeast(1, 37) {
 		p.failuresMax = 1
 	}
-	handler.Validate = p.validate
+	handler.Validate, handler.Explain = p.validate, p.explain
 	return handler, nil
 }
 
 func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
+	return p.explain(ctx, review, nil)
+}
+
+// explain does what validate does, and explains it unless x is nil.
+func (p plugin) explain(ctx context.Context, review *codec.Review, x *admission.Explanation) admission.Result {
 	d := dispatches.Get().(*dispatch)
 	defer d.release()
 	d.failuresMax = p.failuresMax
 	policies, result := p.Begin(ctx, &d.Dispatch, review)
 	if policies == nil {
 		return result
+	}
+	if x != nil {
+		defer d.Explain(x)()
 	}
 	found := policies.Find(&d.Dispatch)
 	if len(found) == 0 {

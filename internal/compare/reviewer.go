@@ -23,7 +23,7 @@ type Reviewer struct {
 	chain     *admission.Chain
 	names     []string
 	endpoints map[string]*endpoint
-	outcome   *Outcome // of the current review
+	outcome   *Outcome // of the last review; nil if that failed
 }
 
 // An endpoint has the phases and plugins of a path of the server.
@@ -75,9 +75,19 @@ func (v *Reviewer) endpoint(name string) (*endpoint, error) {
 	return found, nil
 }
 
+// Outcome returns the answer to the last review; nil if it could not be asked.
+func (v *Reviewer) Outcome() *Outcome { return v.outcome }
+
+// Explain makes the next reviews call explain, as Chain.Explain. Nil ends that.
+func (v *Reviewer) Explain(explain func(*admission.Explanation)) {
+	clear(v.endpoints) // they have copies of the chain
+	v.chain.Explain = explain
+}
+
 // Ask returns the answer to a review at an endpoint. It calls describe, which may be nil, with the review
 // before the plugins run. The Outcome has no views of the review.
 func (v *Reviewer) Ask(ctx context.Context, body []byte, name string, describe func(*codec.Review)) (*Outcome, error) {
+	v.outcome = nil
 	e, err := v.endpoint(name)
 	if err != nil {
 		return nil, err
@@ -98,10 +108,11 @@ func (v *Reviewer) Ask(ctx context.Context, body []byte, name string, describe f
 			o.Decision, o.Plugin, o.Message = recording.Failed, failure.Plugin, strings.Clone(failure.Error())
 			return o, nil
 		}
-		if errors.Is(err, codec.ErrNoMemory) {
-			return nil, codec.ErrNoMemory
-		}
 		if err != nil {
+			v.outcome = nil
+			if errors.Is(err, codec.ErrNoMemory) {
+				return nil, codec.ErrNoMemory
+			}
 			return nil, errors.New(err.Error()) // a copy: err may contain views of the review
 		}
 		if !r.Response.Allowed {

@@ -402,6 +402,20 @@ func (b both) Matches(ctx context.Context, review *codec.Review, attributes admi
 	return b[1].Matches(ctx, review, attributes)
 }
 
+// Explain implements admission.Explainer.
+func (b both) Explain(ctx context.Context, review *codec.Review, attributes admission.Attributes) string {
+	var reasons []string
+	for _, s := range b {
+		if explainer, ok := s.(admission.Explainer); ok {
+			reasons = append(reasons, explainer.Explain(ctx, review, attributes))
+		}
+		if matches, err := s.Matches(ctx, review, attributes); err != nil || !matches {
+			break
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
 // locate refuses what an error joins.
 func (r *reader) locate(document *strictyaml.Document, err error) {
 	if joined, ok := errors.AsType[utilerrors.Aggregate](err); ok {
@@ -420,4 +434,10 @@ type selector struct {
 // Matches implements admission.Selector.
 func (s *selector) Matches(ctx context.Context, review *codec.Review, attributes admission.Attributes) (bool, error) {
 	return s.matcher.Matches(ctx, review, &attributes, s.namespaces)
+}
+
+// Explain implements admission.Explainer.
+func (s *selector) Explain(ctx context.Context, review *codec.Review, attributes admission.Attributes) string {
+	_, why := s.matcher.Explain(ctx, review, &attributes, s.namespaces)
+	return why
 }

@@ -26,6 +26,8 @@ import (
 type configurationSchema struct {
 	fields map[string]string // comments of fields, by package, type and field
 	usages map[string]string // of the flags of serve
+
+	definitions map[string]any // the structs of a report; nil for the configuration, whose structs are not shared
 }
 
 // enums are the values of types and fields that allow only a few.
@@ -37,6 +39,7 @@ var enums = map[string][]any{
 	"OperationType":          {"CREATE", "UPDATE", "DELETE", "CONNECT", "*"},
 	"ScopeType":              {"Cluster", "Namespaced", "*"},
 	"LabelSelectorOperator":  {"In", "NotIn", "Exists", "DoesNotExist"},
+	"Decision":               reportDecisions,
 }
 
 // required are the fields without which a file is refused.
@@ -84,8 +87,11 @@ func (c *configurationSchema) of(goType reflect.Type) map[string]any {
 	switch goType {
 	case reflect.TypeFor[metav1.Duration]():
 		return map[string]any{"type": "string", "pattern": durationPattern}
-	case reflect.TypeFor[json.RawMessage]():
-		return map[string]any{"type": "object"}
+	case rawMessage: // in a report a JSON Patch, in the configuration that of a plugin
+		if c.definitions == nil {
+			return map[string]any{"type": "object"}
+		}
+		return map[string]any{"type": "array", "items": map[string]any{"type": "object"}}
 	case reflect.TypeFor[[]byte]():
 		return map[string]any{"type": "string", "contentEncoding": "base64"}
 	}
@@ -94,13 +100,16 @@ func (c *configurationSchema) of(goType reflect.Type) map[string]any {
 		return c.of(goType.Elem())
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}
-	case reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		return map[string]any{"type": "integer"}
 	case reflect.Slice:
 		return map[string]any{"type": "array", "items": c.of(goType.Elem())}
 	case reflect.Map:
 		return map[string]any{"type": "object", "additionalProperties": c.of(goType.Elem())}
 	case reflect.Struct:
+		if c.definitions != nil {
+			return c.defined(goType)
+		}
 		properties := make(map[string]any)
 		c.addFields(goType, properties)
 		s := map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
@@ -156,12 +165,17 @@ func inFile(structure *ast.StructType, comment string) string {
 	return comment
 }
 
+// commented are the folders of the types that schemas describe.
+var commented = []string{
+	"internal/config", "admission/match", "internal/registration", "internal/imagereview", "admission", "internal/offline/report",
+}
+
 // fieldComments reads the comments of the fields of the configuration's types. A comment applies to all fields after
 // it that it names.
 func (g *generator) fieldComments() map[string]string {
 	comments := make(map[string]string)
 	for _, s := range g.sources {
-		if !slices.Contains([]string{"internal/config", "admission/match", "internal/registration", "internal/imagereview"}, s.Dir) || s.IsTest {
+		if !slices.Contains(commented, s.Dir) || s.IsTest {
 			continue
 		}
 		ast.Inspect(s.File, func(node ast.Node) bool {

@@ -1,5 +1,5 @@
 // Package docs generates the parts of the documents that follow from the code: the tables of plugins, flags, fields,
-// metrics and limits, the output of commands, the JSON schema of the configuration, and the list of linked modules.
+// metrics and limits, the output of commands, the JSON schemas of the configuration and of reports, and the list of linked modules.
 //
 // "make docs" writes them, and the tests in the root of the repository compare them. The package is a part of the main
 // module, because it runs the commands of fastadmit; the modules below tools must not depend on fastadmit.
@@ -53,7 +53,11 @@ func Generate() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts := map[string]string{schemaFile: schema, modulesFile: strings.Join(g.modules, "\n") + "\n"}
+	reported, err := indented(g.newReportSchema())
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{schemaFile: schema, reportSchemaFile: reported, modulesFile: strings.Join(g.modules, "\n") + "\n"}
 	documents, err := Documents()
 	if err != nil {
 		return nil, err

@@ -67,6 +67,9 @@ type candidates[E any] struct {
 // Find returns the policies that may match the review, in the order of the Set. The caller must
 // not change the result.
 func (x *Index[E]) Find(d *Dispatch) []Candidate[E] {
+	if d.explainer != nil {
+		x.explain(d)
+	}
 	c := x.of(&d.Request)
 	if c.index == nil {
 		return c.all

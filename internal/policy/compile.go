@@ -41,6 +41,7 @@ func (c *SpecCompiler) Conditions(conditions []admissionregistrationv1.MatchCond
 		if x.Err == nil && c.hasVariables {
 			c.check(withoutVariables.Compile(condition.Expression, declared, cel.Bool), path, i)
 		}
+		x.Name = condition.Name
 		all = append(all, x)
 	}
 	return all

@@ -35,6 +35,7 @@ type Dispatch struct {
 	param                       *codec.Object     // that reads the current parameter; nil before the first
 	namespaceObject             ref.Val           // nil until an expression asks for it, as those below
 	authorizer, requestResource ref.Val
+	explainer                   *explainer // nil unless explanations are collected
 }
 
 // Begin initializes d for a review.

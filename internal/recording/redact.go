@@ -60,25 +60,41 @@ func redact(body []byte) ([]byte, []string, error) {
 	return text, r.leftOut, nil
 }
 
+// SecretFields returns the paths of the fields of an object that hold secrets, alone or in their members. isSecret
+// is true if the request is for a Secret.
+func SecretFields(kind string, isSecret bool) [][]string {
+	switch {
+	case isSecret || kind == "Secret":
+		return [][]string{{"data"}, {"stringData"}, {"metadata", "annotations", lastApplied}}
+	case kind == "TokenRequest":
+		return [][]string{{"status", "token"}}
+	case kind == "TokenReview":
+		return [][]string{{"spec", "token"}}
+	case kind == "PodExecOptions":
+		return [][]string{{"command"}}
+	case strings.HasSuffix(kind, "ProxyOptions"):
+		return [][]string{{"path"}}
+	}
+	return nil
+}
+
 // object replaces the secrets of an object of the request.
 func (r *redaction) object(at string, secret bool) {
 	object := r.Get("request", at)
 	kind := object.Get("kind").String()
-	switch {
-	case secret || kind == "Secret":
-		for _, field := range [...]string{"data", "stringData"} {
-			r.clearMembers("request", at, field)
-		}
-		r.clear("request", at, "metadata", "annotations", lastApplied)
-	case kind == "TokenRequest":
-		r.clear("request", at, "status", "token")
-	case kind == "TokenReview":
-		r.clear("request", at, "spec", "token")
-	case kind == "PodExecOptions":
-		r.clearElements(object.Get("command").Len(), 1, "request", at, "command")
-	case strings.HasSuffix(kind, "ProxyOptions"):
-		if path, _, ok := strings.Cut(object.Get("path").String(), "?"); ok {
-			r.set(path, "request", at, "path")
+	for _, field := range SecretFields(kind, secret) {
+		path := append([]string{"request", at}, field...)
+		switch value := r.Get(path...); {
+		case field[0] == "command":
+			r.clearElements(value.Len(), 1, path...)
+		case field[0] == "path":
+			if plain, _, ok := strings.Cut(value.String(), "?"); ok {
+				r.set(plain, path...)
+			}
+		case value.Kind() == codec.KindObject:
+			r.clearMembers(path...)
+		default:
+			r.clear(path...)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type replayOptions struct {
 	reviewOptions
 	againstConfig   string
 	againstPolicies []string
+	explainUID      string // --explain
 }
 
 func newReplayCommand(o *options) *cobra.Command {
@@ -49,11 +50,15 @@ left out. The cluster is that of --kubeconfig, which is only read, or of --clust
 every namespace exists; it is not the one at the time of the recording. No plugin calls an address of
 its configuration, except with --allow-plugin-calls.
 
+With --explain, the command does not compare: it shows for one review what each plugin and policy decides
+with the configuration, and why.
+
 Exits with 0 if all answers are the same, 1 if one differs, 2 if a review could not be asked, or if the
 command is wrong.`,
 		Example: "  fastadmit replay recordings/ --config=candidate.yaml\n" +
 			"  kubectl exec deploy/fastadmit -- /fastadmit recordings | fastadmit replay - --config=candidate.yaml --kubeconfig=$HOME/.kube/config\n" +
-			"  fastadmit replay audit.log --config=candidate.yaml --against-config=fastadmit.yaml -o json",
+			"  fastadmit replay audit.log --config=candidate.yaml --against-config=fastadmit.yaml -o json\n" +
+			"  fastadmit replay recordings/ --config=fastadmit.yaml --explain=c2cabb77-c72c-463d-aa23-d78813cacd6b",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			return broken(r.run(cmd, paths))
@@ -67,6 +72,8 @@ command is wrong.`,
 	flags.StringSliceVar(&r.againstPolicies, "against-policies", nil, "files or folders with policies that belong to --against-config, as --policies")
 	flags.StringVarP(&r.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects in manifests without one")
 	r.addComparisonFlags(cmd)
+	flags.StringVar(&r.explainUID, "explain", "", "instead, show for the review with this UID what each plugin and policy decides, and why, as fastadmit "+
+		"review --explain; denials have the UID in status.details, the audit log and the log of serve")
 	completeFiles(cmd, "against-config", manifestExtensions()...)
 	completeFiles(cmd, "against-policies", manifestExtensions()...)
 	return cmd
@@ -90,6 +97,10 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 		return fmt.Errorf("--output: got %q, want one of %s", r.output, strings.Join(replayFormats, ", "))
 	case r.againstConfig == "" && r.againstPolicies != nil:
 		return errors.New("--against-policies needs --against-config")
+	case r.explainUID != "" && r.againstConfig != "":
+		return errors.New("--explain explains the answer of one configuration; leave out --against-config")
+	case r.explainUID != "" && !slices.Contains(report.ExplainFormats, r.output):
+		return fmt.Errorf("--explain: got -o %s, want one of %s", r.output, strings.Join(report.ExplainFormats, ", "))
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	writer, err := report.New(r.output, out, r.reportOptions("fastadmit replay", cmd.OutOrStdout()))
@@ -106,6 +117,9 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 	r.notePolicies(cmd.ErrOrStderr())
 	o.Review, o.Chain, o.LeftOut = prepared, prepared.Chain, leftOut
 	notes := r.replayNotes(o)
+	if r.explainUID != "" {
+		return r.explainReview(cmd, o, paths, writer, out, notes)
+	}
 	if r.againstConfig != "" {
 		against, more, err := before.readyToReplay(cmd.Context())
 		if err != nil {
@@ -133,6 +147,33 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 	case counted.Reviews == 0:
 		return &exit{exitBroken, errors.New("there is no review in " + strings.Join(paths, ", "))}
 	case counted.Differing > 0:
+		return &exit{exitFailed, nil}
+	}
+	return nil
+}
+
+// explainReview explains the reviews with the UID.
+func (r *replayOptions) explainReview(cmd *cobra.Command, o *replay.Options, paths []string, writer report.Writer, out *bufio.Writer, notes []string) error {
+	summary := report.Summary{EmulatedVersion: r.emulated.current().String()}
+	found, err := replay.Explain(cmd.Context(), o, paths, r.explainUID, func(result *report.Result) error {
+		summary.Add(result)
+		return writer.Write(result)
+	})
+	if err == nil {
+		err = writer.Close(&summary)
+	}
+	if err := errors.Join(err, out.Flush()); err != nil {
+		return failed(err)
+	}
+	for _, note := range notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: note: %s\n", report.Plain(note))
+	}
+	switch {
+	case found.Found == 0:
+		return &exit{exitBroken, fmt.Errorf("no review in %s has the UID %q", strings.Join(paths, ", "), r.explainUID)}
+	case found.Failed > 0:
+		return &exit{exitBroken, nil}
+	case found.Differing > 0:
 		return &exit{exitFailed, nil}
 	}
 	return nil

@@ -42,7 +42,8 @@ type reviewOptions struct {
 	user         review.User
 	extra        []string
 
-	strict bool
+	strict  bool
+	explain bool
 
 	noPods           bool
 	podTemplatePaths map[string]string
@@ -100,6 +101,8 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	flags.BoolVar(&r.strict, "strict", false, "exit with 2 if no plugin checks an object that its rules select, such as a pod in a "+
 		"privileged namespace, or if nothing that is enabled checks any object")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
+	flags.BoolVar(&r.explain, "explain", false, "also show for each plugin and policy whether it was asked and why, what it decided, the values in CEL "+
+		"expressions, and the fields that it wrote; with -o "+strings.Join(report.ExplainFormats, ", "))
 	r.addTrustFlags(flags)
 	r.addSharedFlags(cmd)
 	completeValues(cmd, "operation", string(codec.Create), string(codec.Update), string(codec.Delete))
@@ -172,6 +175,9 @@ func (r *reviewOptions) addPolicyFlags(cmd *cobra.Command) {
 func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if len(paths) == 0 {
 		return errors.New("name files or folders to review, or - for standard input")
+	}
+	if r.explain && !slices.Contains(report.ExplainFormats, r.output) {
+		return fmt.Errorf("--explain: got -o %s, want one of %s", r.output, strings.Join(report.ExplainFormats, ", "))
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	writer, err := report.New(r.output, out, r.reportOptions("fastadmit review", cmd.OutOrStdout()))
@@ -265,7 +271,7 @@ func (r *reviewOptions) prepared() (*review.Options, error) {
 	o := &review.Options{
 		Namespace: r.namespace, Operation: codec.Operation(strings.ToUpper(r.operation)), User: r.user,
 		WorkloadPods: !r.noPods, PodTemplatePaths: r.podTemplatePaths, SkipUnknown: r.skipUnknown,
-		KeepObjects: report.NeedsObjects(r.output), KeepResponse: report.NeedsResponse(r.output),
+		KeepObjects: report.NeedsObjects(r.output), KeepResponse: report.NeedsResponse(r.output), Explain: r.explain,
 	}
 	if !slices.Contains([]codec.Operation{"", codec.Create, codec.Update, codec.Delete}, o.Operation) {
 		return nil, fmt.Errorf("--operation: got %q, want CREATE, UPDATE or DELETE", r.operation)

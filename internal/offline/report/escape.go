@@ -156,7 +156,11 @@ func (r *Result) cleaned() *Result {
 	} {
 		*text = Word(*text)
 	}
-	c.Message = escape(c.Message, true)
+	c.Message, c.Recorded = escape(c.Message, true), escape(c.Recorded, true)
+	c.Notes = slices.Clone(c.Notes)
+	for i := range c.Notes {
+		c.Notes[i] = Word(c.Notes[i])
+	}
 	c.Patch = escapeJSON(c.Patch)
 	c.Warnings, c.Audits, c.Ignored, c.LeftOut = cleanFindings(c.Warnings), cleanFindings(c.Audits), cleanFindings(c.Ignored), cleanFindings(c.LeftOut)
 	c.Created = make([]*Result, len(r.Created))

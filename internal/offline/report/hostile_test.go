@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
@@ -38,6 +39,7 @@ func hostileResults(t *testing.T) []*Result {
 			Change: hostile, Policy: hostile, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
 			PatchedBy: []string{"A"}, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
 		}
+		r.Recorded, r.Notes, r.Explanation = hostile, []string{hostile}, hostileExplanation()
 		if decision == Allowed || decision == Patched {
 			r.After, r.Plugin, r.Message = object(2), "", ""
 		}
@@ -50,6 +52,27 @@ func hostileResults(t *testing.T) []*Result {
 	all[0].Created = []*Result{of(Denied), of(Patched)}
 	all = append(all, &Result{Decision: Broken, Message: hostile}, &Result{Kind: "::error ::x", Decision: Allowed})
 	return all
+}
+
+// hostileExplanation has the text in each field of an explanation.
+func hostileExplanation() []*admission.Explanation {
+	x := admission.Explanation{
+		Plugin: hostile, Phase: hostile, Round: 2, Asked: true, Why: hostile, Outcome: hostile, Message: "m" + hostile, Undone: true,
+		MorePolicies: 1, Changes: []admission.Change{
+			{Operation: hostile, Path: hostile, Old: hostile, New: hostile, Policy: hostile}, {Old: hostile}, {New: hostile},
+		},
+		Policies: []admission.PolicyExplanation{
+			{
+				Policy: hostile, Binding: hostile, Param: hostile, Pass: 2, Asked: true, Why: hostile, Outcome: hostile, Message: hostile,
+				Expressions: []admission.ExpressionExplanation{{
+					Field: hostile, Expression: hostile, Value: hostile, MoreValues: 1,
+					Values: []admission.SubExpression{{Depth: 1, Expression: hostile, Value: hostile, Of: hostile}},
+				}},
+			},
+			{Policy: hostile, Why: hostile},
+		},
+	}
+	return []*admission.Explanation{&x, {Plugin: hostile, Phase: hostile, Why: hostile}}
 }
 
 // checkHarmless fails unless a text can be printed.

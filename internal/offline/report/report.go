@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // Decision is the result of reviewing an object.
@@ -64,6 +66,15 @@ type Result struct {
 	Policy  string `json:"policy,omitempty"`
 	// Tolerated says that the command does not fail because of the difference.
 	Tolerated bool `json:"tolerated,omitempty"`
+
+	// Recorded is the recorded answer of a review that replay --explain repeated, if it is another one. Notes say what
+	// may be the reason.
+	Recorded string   `json:"recorded,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+
+	// Explanation says what each plugin did with the object, and why, in the order of their calls. It is there with
+	// --explain only.
+	Explanation []*admission.Explanation `json:"explanation,omitempty"`
 
 	// Created are the results of objects that controllers create for this object.
 	Created []*Result `json:"created,omitempty"`

@@ -85,6 +85,13 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 			fmt.Fprintf(b, "%s  %s\n", indent, operation)
 		}
 	}
+	if r.Recorded != "" {
+		fmt.Fprintf(b, "%s  %s: %s\n", indent, t.paint(yellow, "recorded"), indented(r.Recorded, indent))
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(b, "%s  %s: %s\n", indent, t.paint(yellow, "note"), note)
+	}
+	explain(b, r, depth+1)
 }
 
 // indented keeps the lines of a text together.

@@ -69,6 +69,7 @@ type Options struct {
 	TrustOwners bool
 
 	KeepObjects, KeepResponse bool // set Before and After, and Response, of the results
+	Explain                   bool // set Explanation of the results
 
 	// Selects reports whether kube-apiserver would send a review. Others are skipped. Nil
 	// selects all reviews.

@@ -38,6 +38,9 @@ func (s *session) newReviewer() *reviewer {
 	r := &reviewer{session: s}
 	r.chain = s.Chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
 	r.chain.Observe = r.observe
+	if s.Explain {
+		r.chain.Explain = func(x *admission.Explanation) { r.result.Explanation = append(r.result.Explanation, x) }
+	}
 	for _, plugin := range s.Chain.Plugins() {
 		r.names = append(r.names, plugin.Name)
 	}

@@ -14,8 +14,8 @@ import (
 // An Expression is a compiled expression, or one that does not compile. Several
 // goroutines may evaluate it at the same time.
 type Expression struct {
-	// Text is the source text of the expression.
-	Text string
+	// Text is the source text of the expression. Name is the name of a match condition, for explanations.
+	Text, Name string
 	// Err is the compilation error, nil if the expression compiles.
 	Err *apiservercel.Error
 
@@ -132,7 +132,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 	if _, err = cel.AstToCheckedExpr(ast); err != nil { // for example a JSONPatch with an unknown field
 		return internal("unexpected compilation error: %v", err)
 	}
-	e.program = &program{plan: func() (cel.Program, error) {
+	e.program = &program{env: env, ast: ast, version: c.Version, plan: func() (cel.Program, error) {
 		return env.Program(ast, calls.Options(env, ast, c.Version)...)
 	}}
 	e.returns = ast.OutputType()

@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // A program is an expression for cel-go's interpreter. Planning one takes as long as parsing
@@ -15,6 +17,10 @@ type program struct {
 	once sync.Once
 	made cel.Program
 	err  error
+
+	env     *cel.Env // for explanations, as those below
+	ast     *cel.Ast
+	version admission.Version
 }
 
 // make plans the program unless it was planned before.

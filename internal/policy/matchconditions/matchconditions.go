@@ -4,13 +4,16 @@
 package matchconditions
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -53,6 +56,7 @@ func Compile(conditions []admissionregistrationv1.MatchCondition, failurePolicy 
 		if compiled.Err != nil {
 			errs = append(errs, field.Invalid(path.Index(i).Child("expression"), condition.Expression, compiled.Err.Error()))
 		}
+		compiled.Name = condition.Name
 		c.expressions = append(c.expressions, compiled)
 	}
 	return c, errs
@@ -77,3 +81,31 @@ func (c *Conditions) Matches(ctx context.Context, review *codec.Review, _ admiss
 	}
 	return matches, err
 }
+
+// Explain implements admission.Explainer.
+func (c *Conditions) Explain(ctx context.Context, review *codec.Review, _ admission.Attributes) string {
+	in := policy.NewInput(ctx, review, c.access.Load())
+	defer in.Release()
+	in.HidesNamespace = true
+	evaluation := c.compiler.Begin(in, celconfig.RuntimeCELCostBudgetMatchConditions)
+	defer evaluation.End()
+	hidden := cel.Hidden{Object: admission.HiddenFields(review)}
+	decides := ""
+	for i, x := range c.expressions {
+		explained := evaluation.Explain(x, fmt.Sprintf("matchConditions[%d] %s", i, x.Name), hidden)
+		if explained.Value == "true" || decides != "" && explained.Value != "false" {
+			continue
+		}
+		text := fmt.Sprintf("%s is %s: %s", explained.Field, explained.Value, admission.ShownValue(x.Text))
+		for _, v := range explained.Values[:min(len(explained.Values), valuesShown)] {
+			text += fmt.Sprintf("; %s => %s", v.Expression, v.Value)
+		}
+		if decides = text; explained.Value == "false" { // which decides, whatever the others are
+			return decides
+		}
+	}
+	return cmp.Or(decides, "its matchConditions are true")
+}
+
+// valuesShown is how many values of sub-expressions are in the text of Explain, which is one line.
+const valuesShown = 5

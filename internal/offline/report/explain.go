@@ -1,0 +1,126 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fastadmit/fastadmit/admission"
+)
+
+// ExplainFormats are the formats that show the explanations of results.
+var ExplainFormats = []string{"text", "json", "yaml"}
+
+// An outline writes lines, each below the one that it belongs to.
+type outline struct{ strings.Builder }
+
+// line writes a text with escapes. If it has several lines, all have the same indent.
+func (o *outline) line(indent int, text string) {
+	before := strings.Repeat("  ", indent)
+	o.WriteString(before + strings.ReplaceAll(strings.TrimSpace(escape(text, true)), "\n", "\n"+before) + "\n")
+}
+
+// explain writes what the plugins did with an object.
+func explain(b *strings.Builder, r *Result, indent int) {
+	var o outline
+	phase, round := "", 0
+	for _, x := range r.Explanation {
+		if x.Phase != phase || x.Round != round {
+			phase, round = x.Phase, x.Round
+			title := phase
+			if round > 1 {
+				title += ", round " + fmt.Sprint(round)
+			}
+			o.line(indent, title+":")
+		}
+		o.plugin(indent+1, r, x)
+	}
+	b.WriteString(o.String())
+}
+
+func (o *outline) plugin(indent int, r *Result, x *admission.Explanation) {
+	if !x.Asked {
+		o.line(indent, Word(x.Plugin)+": not asked: "+x.Why)
+		return
+	}
+	text := Word(x.Plugin) + ": " + x.Outcome
+	if x.Message != "" && x.Message != r.Message {
+		text += ": " + x.Message
+	}
+	o.line(indent, text)
+	o.line(indent+1, "asked: "+x.Why)
+	for _, c := range x.Changes {
+		o.change(indent+1, c)
+	}
+	if x.Undone {
+		o.line(indent+1, "these changes were undone")
+	}
+	for i := range x.Policies {
+		o.policy(indent+1, &x.Policies[i])
+	}
+	if x.MorePolicies > 0 {
+		o.line(indent+1, fmt.Sprintf("%d more policies", x.MorePolicies))
+	}
+}
+
+func (o *outline) change(indent int, c admission.Change) {
+	text := c.Operation + " " + Word(c.Path) + ": "
+	switch {
+	case c.Old == "":
+		text += c.New
+	case c.New == "":
+		text += "was " + c.Old
+	default:
+		text += c.Old + " => " + c.New
+	}
+	if c.Policy != "" {
+		text += ", by policy " + c.Policy
+	}
+	o.line(indent, text)
+}
+
+func (o *outline) policy(indent int, p *admission.PolicyExplanation) {
+	title := "policy " + p.Policy
+	if p.Binding != "" {
+		title += ", binding " + p.Binding
+	}
+	if p.Param != "" {
+		title += ", parameter " + p.Param
+	}
+	if p.Pass > 1 {
+		title += ", pass " + fmt.Sprint(p.Pass)
+	}
+	if title = Word(title); !p.Asked && p.Outcome == "" {
+		o.line(indent, title+": not asked: "+p.Why)
+	} else {
+		text := title + ": " + p.Outcome
+		if p.Message != "" {
+			text += ": " + p.Message
+		}
+		o.line(indent, text)
+		if p.Why != "" {
+			o.line(indent+1, "asked: "+p.Why)
+		}
+	}
+	for i := range p.Expressions {
+		o.expression(indent+1, &p.Expressions[i])
+	}
+}
+
+func (o *outline) expression(indent int, x *admission.ExpressionExplanation) {
+	o.line(indent, x.Field+" is "+x.Value)
+	if x.Value == "true" {
+		return
+	}
+	o.line(indent+1, x.Expression)
+	for _, v := range x.Values {
+		text := v.Expression + " => " + v.Value
+		if v.Of != "" && !slices.Contains([]string{v.Expression, v.Value}, v.Of) {
+			text += ", of: " + v.Of
+		}
+		o.line(indent+2+v.Depth, strings.ReplaceAll(text, "\n", " "))
+	}
+	if x.MoreValues > 0 {
+		o.line(indent+2, fmt.Sprintf("%d more", x.MoreValues))
+	}
+}
