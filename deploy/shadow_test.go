@@ -69,7 +69,8 @@ policies: {shipped: {no-latest-tag: {}, no-privileged-containers: {validationAct
 		}
 	}
 	for _, m := range only[corev1.ConfigMap](t, r, "ConfigMap") {
-		if text := m.Data["shadow-policy.no-privileged-containers.yaml"]; m.Data["configuration.yaml"] != "" && !strings.Contains(text, "- Deny") {
+		text := m.Data["shadow-policy.no-privileged-containers.yaml"]
+		if m.Data["configuration.yaml"] != "" && !strings.Contains(text, "- Deny") {
 			t.Errorf("got the policy %q", text)
 		}
 	}
