@@ -411,7 +411,8 @@ func TestKnowsRules(t *testing.T) {
 	known := make(chan struct{})
 	create := func(run func(context.Context, func())) func(admission.Setup) (admission.Handler, error) {
 		return func(admission.Setup) (admission.Handler, error) {
-			return admission.Handler{Run: run, Validate: func(context.Context, *codec.Review) admission.Result { return admission.Allowed() }}, nil
+			allow := func(context.Context, *codec.Review) admission.Result { return admission.Allowed() }
+			return admission.Handler{Run: run, Validate: allow}, nil
 		}
 	}
 	chain, err := admission.NewChain([]admission.Plugin{
