@@ -12,6 +12,9 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/status"
 )
 
+// shownDifferencesMax is how many differences of the shadow the status page shows.
+const shownDifferencesMax = 20
+
 // statusPage answers with the status page.
 func (s *Server) statusPage(checks []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -51,6 +54,16 @@ func (s *Server) status(checks []Check) *status.Page {
 	now.chain.Each(func(plugin *admission.Plugin, settings *admission.Settings) {
 		p.Plugins = append(p.Plugins, statusPlugin(plugin, settings))
 	})
+	if report, ok := s.shadow.Report(); ok {
+		p.IsTried, p.ShadowReviews = true, report.Reviews
+		for i := range report.Differences[:min(len(report.Differences), shownDifferencesMax)] {
+			d := &report.Differences[i]
+			p.Shadow = append(p.Shadow, status.Difference{
+				About: d.Where() + ": " + d.Change(), Reviews: d.Reviews,
+				Example: d.Example.Operation + " " + d.Example.Namespace + "/" + d.Example.Name + "\n" + d.Example.About,
+			})
+		}
+	}
 	limit := func(name string, used, most int64, isBytes bool) {
 		p.Limits = append(p.Limits, status.Limit{Name: name, Used: float64(used), Max: float64(most), Bytes: isBytes})
 	}

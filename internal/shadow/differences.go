@@ -124,6 +124,27 @@ type Difference struct {
 	Example   Example   `json:"example"`
 }
 
+// Where returns what the reviews are about, as "pods in shop".
+func (d *Difference) Where() string {
+	where := cmp.Or(d.Resource, "other resources")
+	if d.Namespace != "" {
+		where += " in " + d.Namespace
+	}
+	return where
+}
+
+// Change returns how the answers differ, as "allowed to denied by PodSecurity".
+func (d *Difference) Change() string {
+	change := d.From + " to " + d.To
+	if d.From == d.To {
+		change = d.From + " differently"
+	}
+	if d.Plugin == "" {
+		return change + " by several plugins"
+	}
+	return strings.TrimSpace(change + " by " + d.Plugin + " " + d.Policy)
+}
+
 // An Example is the first review of a group.
 type Example struct {
 	Endpoint  string `json:"endpoint"`

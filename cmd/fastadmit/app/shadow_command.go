@@ -107,22 +107,8 @@ func printShadow(w io.Writer, format string, text []byte) error {
 
 // writeDifference writes a group of differences. Nothing that a user chose begins a line.
 func writeDifference(b *bytes.Buffer, d *shadow.Difference) {
-	what := d.From + " to " + d.To
-	if d.From == d.To {
-		what = d.From + " differently"
-	}
-	resource := d.Resource
-	if resource == "" {
-		resource = "other resources"
-	}
-	if d.Namespace != "" {
-		resource += " in " + d.Namespace
-	}
-	by := "several plugins"
-	if d.Plugin != "" {
-		by = strings.TrimSpace(d.Plugin + " " + d.Policy)
-	}
-	fmt.Fprintf(b, "%s: %s, %s by %s, last at %s\n", report.Word(resource), report.Counted(int(d.Reviews), "review"), report.Word(what), report.Word(by), d.Last.Format(time.RFC3339))
+	fmt.Fprintf(b, "%s: %s, %s, last at %s\n", report.Word(d.Where()), report.Counted(int(d.Reviews), "review"), report.Word(d.Change()),
+		d.Last.Format(time.RFC3339))
 	e := &d.Example
 	name := e.Name
 	if e.Namespace != "" {

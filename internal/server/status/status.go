@@ -49,6 +49,11 @@ type Page struct {
 	// Plugins are the enabled plugins in their order.
 	Plugins []Plugin
 	Limits  []Limit
+	// Shadow are the differences that the shadow found, the most frequent first, and ShadowReviews the number of reviews that it
+	// was asked. IsTried is true if the configuration has a shadow.
+	Shadow        []Difference
+	ShadowReviews int64
+	IsTried       bool
 	// Recent are the last denials and failures, the last one first. RecentMax is 0 if none are kept.
 	Recent    []Decision
 	RecentMax int
@@ -61,6 +66,12 @@ type Check struct {
 	Name string
 	// State is ok, failed, or noted for a failure that does not affect readiness.
 	State, About string
+}
+
+// Difference is a change of answers that the shadow found.
+type Difference struct {
+	About, Example string
+	Reviews        int64
 }
 
 // Plugin is an enabled plugin.

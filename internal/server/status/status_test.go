@@ -50,6 +50,11 @@ func example() (*status.Page, string) {
 			{Name: "AlwaysPullImages", FailurePolicy: "Fail"},
 			{Name: "PodSecurity", FailurePolicy: "Ignore", Enforcement: ", enforcement warn"},
 		},
+		IsTried: true, ShadowReviews: 1234,
+		Shadow: []status.Difference{{
+			About: "pods in shop: allowed to denied by PodSecurity", Reviews: 12,
+			Example: "CREATE shop/web-7d4b9\nallowed\nnow denied by PodSecurity: violates PodSecurity \"restricted:latest\"",
+		}},
 		RecentMax: 50,
 		Recent: []status.Decision{{
 			Time: noon.Add(-time.Minute), Endpoint: "validate", Plugin: "ValidatingAdmissionPolicy", Decision: "denied",
@@ -145,6 +150,8 @@ func TestPage(t *testing.T) {
 	f("policies", "owners | audit, invalid_error | 9", "replicas, binding all | deny | 5")
 	f("recent", "11:59:00 | denied by ValidatingAdmissionPolicy /validate | CREATE deployments.apps/scale shop/web by jane, "+
 		`UID 7f64415c-afa3 | ValidatingAdmissionPolicy: deployments.apps "web" is forbidden: replicas must be no more than 5`)
+	f("shadow", "pods in shop: allowed to denied by PodSecurity | CREATE shop/web-7d4b9\nallowed\nnow denied by PodSecurity: "+
+		`violates PodSecurity "restricted:latest" | 12`)
 	f("limits", "Requests in flight | 3 of 1000 | 1 %", "Memory for reviews | 85.0 MiB of 90.0 MiB | 95 %", "Without a maximum | 7 | ")
 	page = write(t, new(status.Page), "nonsense{\na{b} 1\na{b=\"c} 1\n x 1\na{b=\"c\"} d\n")
 	if !strings.Contains(page, "No review was answered yet") || !strings.Contains(page, "<code>--recent-denials</code> is 0") {
@@ -163,6 +170,7 @@ func TestHostile(t *testing.T) {
 		Time: noon, Endpoint: evil, Plugin: evil, Decision: evil, UID: evil, User: evil, Operation: evil, Resource: evil,
 		Subresource: evil, Namespace: evil, Name: evil, Message: evil,
 	}}
+	p.Shadow = []status.Difference{{About: evil, Example: evil}}
 	p.Limits = []status.Limit{{Name: evil, Used: math.NaN(), Max: math.Inf(1)}}
 	page := write(t, p, fmt.Sprintf("fastadmit_policy_checks_total{policy=%q,enforcement_action=%[1]q} 1\n"+
 		"fastadmit_build_info{version=%[1]q} 1\n", evil))
@@ -175,9 +183,11 @@ func TestHostile(t *testing.T) {
 			t.Errorf("got the element %s", n.Data)
 		}
 	}
-	recent := rows(t, page, "recent")[1]
-	if strings.ContainsFunc(recent, func(r rune) bool { return !codec.IsPrintable(r) }) || !strings.Contains(recent, `\u202e`) {
-		t.Errorf("got %q, want all characters visible", recent)
+	for _, id := range []string{"recent", "shadow"} {
+		row := rows(t, page, id)[1]
+		if strings.ContainsFunc(row, func(r rune) bool { return !codec.IsPrintable(r) }) || !strings.Contains(row, `\u202e`) {
+			t.Errorf("got %q, want all characters visible", row)
+		}
 	}
 }
 
@@ -255,7 +265,7 @@ func TestBrowser(t *testing.T) {
 	}
 	for _, width := range []int{1100, 500} { // a window has at least 500
 		dom := run(strings.Replace(page, "</body>", probe+"</body>", 1), fmt.Sprintf("--window-size=%d,900", width), "--dump-dom")
-		want := `data-probe="checks=true plugins=true endpoints=true policies=true recent=true limits=true wide=false"`
+		want := `data-probe="checks=true plugins=true endpoints=true policies=true shadow=true recent=true limits=true wide=false"`
 		if !strings.Contains(dom, want) {
 			_, got, _ := strings.Cut(dom, "data-probe=")
 			t.Errorf("%d pixels wide: got %.200s, want %s", width, got, want)
