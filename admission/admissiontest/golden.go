@@ -144,13 +144,17 @@ func runFile(t *testing.T, plugin admission.Plugin, file string) {
 	}
 	c.check(t, chain)
 	if !plugin.Calls && plugin.SideEffects == "" {
-		c.checkExplained(t, chain)
+		c.checkExplained(t, chain, &plugin)
 	}
 }
 
-// checkExplained requires that the plugin decides the same if it explains itself.
-func (c *Case) checkExplained(t testing.TB, chain *admission.Chain) {
+// checkExplained requires that the plugin decides the same if it explains itself, and that it does so in its phases only.
+func (c *Case) checkExplained(t *testing.T, chain *admission.Chain, plugin *admission.Plugin) {
 	t.Helper()
+	takesPart := plugin.Validates
+	if c.phase(t) == admission.Mutate {
+		takesPart = plugin.Mutates
+	}
 	explaining := chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
 	explanations := 0
 	explaining.Explain = func(x *admission.Explanation) {
@@ -159,8 +163,8 @@ func (c *Case) checkExplained(t testing.TB, chain *admission.Chain) {
 		}
 	}
 	c.check(t, explaining)
-	if explanations == 0 {
-		t.Errorf("%s\ngot no explanation", c.About)
+	if (explanations > 0) != takesPart {
+		t.Errorf("%s\ngot %d explanations, and the plugin takes part: %v", c.About, explanations, takesPart)
 	}
 }
 
