@@ -48,7 +48,7 @@ func TestTracing(t *testing.T) {
 			t.Errorf("got %s %s", response.Status, body)
 		}
 	}
-	tracer.Close()
+	defer tracer.Close()
 	spans, _ := collector.Spans(t, 3)
 	if len(spans) != 3 || spans[0].Name != "AlwaysAdmit" || spans[1].Name != "Denies" || spans[2].Name != "validate" {
 		t.Fatalf("got %v", spans)

@@ -112,7 +112,7 @@ func TestSpans(t *testing.T) {
 	if !trace(t, tracer, sampled, strings.Repeat("n", 1000)) {
 		t.Fatal("a sampled review was not traced")
 	}
-	tracer.Close()
+	defer tracer.Close()
 	spans, resource := collector.Spans(t, 3)
 	if len(spans) != 3 || resource["service.name"] != "fastadmit" || resource["service.version"] != "v1.2.3" {
 		t.Fatalf("got %v of %v", spans, resource)
