@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"regexp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -29,3 +30,10 @@ func Unattributed(status *metav1.Status) {
 		status.Details = nil
 	}
 }
+
+// attributions are the keys of audit annotations that fastadmit adds for policies and webhooks.
+var attributions = append(slices.Clip(WebhookPlugins), "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", admission.CauseAdmissionReview)
+
+// IsAttribution reports whether a key is that of an audit annotation which says which plugin of fastadmit decided, or the UID of
+// the review. In-tree plugins have none.
+func IsAttribution(key string) bool { return slices.Contains(attributions, key) }

@@ -517,7 +517,7 @@ func shownAnnotations(_ int, annotations map[string]string) string {
 		switch prefix {
 		case "authorization.k8s.io", "apiserver.latency.k8s.io", "mutation.webhook.admission.k8s.io":
 		case "validation.policy.admission.k8s.io", cluster.WebhookName(0):
-			if name != "ValidatingAdmissionPolicy" && name != "MutatingAdmissionPolicy" { // an annotation that every plugin has
+			if !cluster.IsAttribution(name) {
 				own[name] = inOrder(value)
 			}
 		default:

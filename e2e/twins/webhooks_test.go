@@ -181,7 +181,7 @@ func shownHookAnnotations(side int, annotations map[string]string) string {
 		case side == 0:
 			own[prefix+"."+name] = value
 		case prefix != cluster.WebhookName(0): // kube-apiserver's annotations of fastadmit
-		case name != "MutatingAdmissionWebhook" && name != "ValidatingAdmissionWebhook": // what every plugin says
+		case !cluster.IsAttribution(name):
 			own[name] = value
 		}
 	}
