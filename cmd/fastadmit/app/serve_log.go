@@ -1,9 +1,11 @@
 package app
 
 import (
+	"context"
 	"io"
 	"log"
 	"log/slog"
+	"sync"
 
 	"k8s.io/klog/v2"
 
@@ -16,13 +18,32 @@ import (
 // lines. end restores the loggers.
 func logLibraries(w io.Writer) (end func()) {
 	before, output, flags := slog.Default(), log.Writer(), log.Flags()
-	own := server.NewLog(w)
-	klog.SetSlogLogger(own)
-	slog.SetDefault(own) // and package log
+	slog.SetDefault(server.NewLog(w)) // and package log
+	redirectKlog()
 	return func() {
-		klog.ClearLogger()
 		slog.SetDefault(before)
 		log.SetOutput(output)
 		log.SetFlags(flags)
 	}
 }
+
+// redirectKlog makes klog log to slog.Default, once: klog's logger may not change while a watch runs, which may end
+// later than the command that started it.
+var redirectKlog = sync.OnceFunc(func() { klog.SetSlogLogger(slog.New(toDefault{})) })
+
+// toDefault is a handler that passes records on to that of slog.Default.
+type toDefault struct{}
+
+func (toDefault) Enabled(ctx context.Context, level slog.Level) bool {
+	return slog.Default().Handler().Enabled(ctx, level)
+}
+
+func (toDefault) Handle(ctx context.Context, record slog.Record) error {
+	return slog.Default().Handler().Handle(ctx, record)
+}
+
+func (toDefault) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return slog.Default().Handler().WithAttrs(attrs)
+}
+
+func (toDefault) WithGroup(name string) slog.Handler { return slog.Default().Handler().WithGroup(name) }

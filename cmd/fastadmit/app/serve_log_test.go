@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,12 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 )
+
+// TestMain redirects klog before the first test: a watch of an earlier test may still log when another one starts the server.
+func TestMain(m *testing.M) {
+	redirectKlog()
+	os.Exit(m.Run())
+}
 
 // TestLogLibraries has libraries log texts of a backend, more often than the log's limiter allows.
 func TestLogLibraries(t *testing.T) {
