@@ -198,15 +198,23 @@ func ExplainRules(rules []Rule, a *Attributes) (matches bool, why string) {
 			return true, fmt.Sprintf("its rule %s selects %s", &rules[i], a)
 		}
 	}
+	return false, fmt.Sprintf("none of its rules selects %s; they are: %s", a, ListRules(rules))
+}
+
+// ListRules lists the first rules, and says how many more there are.
+func ListRules[R any, P interface {
+	*R
+	fmt.Stringer
+}](rules []R) string {
 	const shown = 3
 	var texts []string
 	for i := range rules[:min(len(rules), shown)] {
-		texts = append(texts, rules[i].String())
+		texts = append(texts, P(&rules[i]).String())
 	}
 	if more := len(rules) - shown; more > 0 {
 		texts = append(texts, fmt.Sprintf("%d more", more))
 	}
-	return false, fmt.Sprintf("none of its rules selects %s; they are: %s", a, strings.Join(texts, "; "))
+	return strings.Join(texts, "; ")
 }
 
 // String returns the rule for messages, as in "CREATE,UPDATE of apps/v1 deployments".

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -44,6 +45,16 @@ type PanicError struct {
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// PanicText returns what Go's runtime says of a panic with the value v. What other code panics
+// with may have contents of an object in it, so of that it is the type; the
+// stack says where.
+func PanicText(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", v)
+}
 
 // ErrNotStarted is the error of a plugin that was not called because the time of
 // the call was over.

@@ -210,14 +210,7 @@ func (m *Matcher) explain(d *Dispatch) (matches bool, why string) {
 	case err != nil:
 		return false, err.Error()
 	case !matches:
-		var texts []string
-		for i := range m.rules[:min(len(m.rules), rulesShown)] {
-			texts = append(texts, m.rules[i].String())
-		}
-		if more := len(m.rules) - rulesShown; more > 0 {
-			texts = append(texts, fmt.Sprintf("%d more", more))
-		}
-		return false, fmt.Sprintf("none of its resourceRules selects %s; they are: %s", r.described(), strings.Join(texts, "; "))
+		return false, fmt.Sprintf("none of its resourceRules selects %s; they are: %s", r.described(), admission.ListRules(m.rules))
 	}
 	for i := range m.rules {
 		if rule := &m.rules[i]; rule.matches(r, &r.sent) {
@@ -231,9 +224,6 @@ func (m *Matcher) explain(d *Dispatch) (matches bool, why string) {
 	}
 	return true, strings.TrimSuffix(why+"; "+reason, "; ")
 }
-
-// rulesShown is how many rules are listed that do not select a review.
-const rulesShown = 3
 
 // String returns the rule for messages.
 func (r *rule) String() string {

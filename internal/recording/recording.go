@@ -98,7 +98,7 @@ type Recorder struct {
 	resources []resource
 	seen      atomic.Uint64 // allowed reviews
 	rate      rate
-	queue     chan *job
+	queue     chan *Copy
 	queued    atomic.Int64 // bytes in the queue
 	folder    folder
 	counted   counters
@@ -109,18 +109,6 @@ type Recorder struct {
 }
 
 type resource struct{ group, resource, subresource string }
-
-// A job is a review to write. It owns its bytes.
-type job struct {
-	Answer
-	body, answer []byte // parts of text
-	text         []byte
-}
-
-// jobs pools jobs with the memory of their texts: allocating a large text takes longer than filling it.
-var jobs = sync.Pool{New: func() any { return new(job) }}
-
-func (j *job) bytes() int64 { return int64(len(j.body) + len(j.answer)) }
 
 type counters struct {
 	written                                   *metrics.Counter
@@ -137,7 +125,7 @@ func New(o *Options) *Recorder {
 
 // newRecorder returns a Recorder that does not write yet.
 func newRecorder(o *Options) *Recorder {
-	r := &Recorder{o: *o, queue: make(chan *job, queueMax), stopped: make(chan struct{}), ended: make(chan struct{})}
+	r := &Recorder{o: *o, queue: make(chan *Copy, queueMax), stopped: make(chan struct{}), ended: make(chan struct{})}
 	r.stop = sync.OnceFunc(func() { close(r.stopped) })
 	for _, name := range o.Resources {
 		r.resources = append(r.resources, parseResource(name))
@@ -181,15 +169,9 @@ func (r *Recorder) Take(answer *Answer, review *codec.Review, body []byte) {
 		r.counted.full.Inc()
 		return
 	}
-	j := jobs.Get().(*job)
-	j.Answer = *answer
+	j := NewCopy(answer, review, body)
 	j.Time = now.UTC()
-	j.text = append(j.text[:0], body...)
-	if answer.Decision != Failed {
-		j.text = review.AppendResponse(j.text)
-	}
-	j.body, j.answer = j.text[:len(body):len(body)], j.text[len(body):]
-	r.queued.Add(j.bytes())
+	r.queued.Add(j.Bytes())
 	select {
 	case r.queue <- j:
 	default:
@@ -198,15 +180,10 @@ func (r *Recorder) Take(answer *Answer, review *codec.Review, body []byte) {
 	}
 }
 
-// release subtracts a job from the bytes in the queue, and returns it to the pool.
-func (r *Recorder) release(j *job) {
-	r.queued.Add(-j.bytes())
-	text := j.text
-	if cap(text) > pooledBytesMax {
-		text = nil
-	}
-	*j = job{text: text}
-	jobs.Put(j)
+// release subtracts a review from the bytes in the queue, and releases it.
+func (r *Recorder) release(j *Copy) {
+	r.queued.Add(-j.Bytes())
+	j.Release()
 }
 
 func (r *Recorder) selects(review *codec.Review) bool {

@@ -207,7 +207,7 @@ type writer struct {
 }
 
 // take writes a review. After a panic, the recording is lost, and the process continues.
-func (w *writer) take(j *job) {
+func (w *writer) take(j *Copy) {
 	now := time.Now()
 	defer w.release(j)
 	defer func() {
@@ -247,16 +247,16 @@ func (w *writer) warn(now time.Time, err error) {
 }
 
 // files returns the name and the contents of the files of a recording.
-func (w *writer) files(j *job) (name string, review, answer []byte, err error) {
-	review = j.body
+func (w *writer) files(j *Copy) (name string, review, answer []byte, err error) {
+	review = j.Body
 	if !w.o.Secrets {
-		if review, j.LeftOut, err = redact(j.body); err != nil {
+		if review, j.LeftOut, err = redact(j.Body); err != nil {
 			return "", nil, nil, err
 		}
 	}
-	if len(j.answer) > 0 {
-		if j.Review = j.answer; len(j.LeftOut) > 0 {
-			if j.Review, err = withoutPatch(j.answer); err != nil {
+	if len(j.Response) > 0 {
+		if j.Review = j.Response; len(j.LeftOut) > 0 {
+			if j.Review, err = withoutPatch(j.Response); err != nil {
 				return "", nil, nil, fmt.Errorf("recording: cannot read an answer: %w", err)
 			}
 		}

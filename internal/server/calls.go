@@ -103,7 +103,7 @@ func (s *Server) end(c *conn) bool {
 func (s *Server) contain(ctx *fasthttp.RequestCtx, c *conn, v any) {
 	if v != nil {
 		inCall := c.state.inCall() || c.state.isTaken()
-		s.log.Error("request panicked", "panic", panicText(v), "stack", string(debug.Stack()))
+		s.log.Error("request panicked", "panic", admission.PanicText(v), "stack", string(debug.Stack()))
 		if inCall && !s.end(c) {
 			return
 		}

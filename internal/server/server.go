@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -210,20 +209,10 @@ func (s *Server) logFailure(plugin string, run *admission.Run) {
 	}
 	if panicked, ok := errors.AsType[*admission.PanicError](run.Err); ok {
 		s.log.Error("plugin panicked", "plugin", plugin, "phase", run.Phase.String(),
-			"panic", panicText(panicked.Value), "stack", string(panicked.Stack))
+			"panic", admission.PanicText(panicked.Value), "stack", string(panicked.Stack))
 		return
 	}
 	s.log.Error("plugin failed", "plugin", plugin, "phase", run.Phase.String(), "error", run.Err.Error())
-}
-
-// panicText returns what Go's runtime says of a panic. What other code panics
-// with may have contents of an object in it, so of that it is the type; the
-// stack says where.
-func panicText(v any) string {
-	if err, ok := v.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T", v)
 }
 
 // http returns the HTTP server. Every limit is set on purpose. The listener
@@ -315,7 +304,7 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 		s.recent.Add(status.Decision{
 			Time: call.start, Endpoint: e.name, Plugin: failure.Plugin, Decision: outcome.String(),
-			Code: fasthttp.StatusInternalServerError, Message: failure.Error(),
+			Message: failure.Error(),
 		}, review)
 		s.record(e, review, body, &recording.Answer{Decision: recording.Failed, Plugin: failure.Plugin, Message: failure.Error()})
 		return
@@ -329,21 +318,26 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	}
 	c.admit()
 	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
-	if outcome == admission.OutcomeDenied && review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {
-		s.metrics.tooLarge.Inc()
-	}
-	if outcome == admission.OutcomeDenied && s.log.Enabled(ctx, slog.LevelInfo) {
-		s.logDenial(ctx, e, review)
-	}
 	if outcome == admission.OutcomeDenied {
-		s.recent.Add(status.Decision{
-			Time: call.start, Endpoint: e.name, Plugin: review.Response.DeniedBy, Decision: outcome.String(),
-			Code: int(review.Response.Status.Code), Message: review.Response.Status.Message,
-		}, review)
+		s.denied(ctx, call, review)
 	}
 	if s.recorder != nil || e.shadow != nil {
 		s.recordDecision(e, review, body)
 	}
+}
+
+// denied counts, logs and keeps a denial.
+func (s *Server) denied(ctx *fasthttp.RequestCtx, call call, review *codec.Review) {
+	if review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {
+		s.metrics.tooLarge.Inc()
+	}
+	if s.log.Enabled(ctx, slog.LevelInfo) {
+		s.logDenial(ctx, call.endpoint, review)
+	}
+	s.recent.Add(status.Decision{
+		Time: call.start, Endpoint: call.endpoint.name, Plugin: review.Response.DeniedBy, Decision: admission.OutcomeDenied.String(),
+		Message: review.Response.Status.Message,
+	}, review)
 }
 
 // recordDecision is record for a review that was allowed or denied.

@@ -68,14 +68,14 @@ func (s *Shadow) rest(percent int64, worked time.Duration) bool {
 
 // take reviews a job and counts the differences. It returns how long that took. After a panic, the review
 // is skipped.
-func (w *worker) take(j *job) time.Duration {
+func (w *worker) take(j job) time.Duration {
 	begin := time.Now()
 	defer w.release(j)
 	counted := w.counted.Load()
 	returned := false
 	defer func() {
 		if v := recover(); v != nil {
-			w.o.Log.Error("the shadow panicked", "panic", panicText(v), "stack", string(debug.Stack()))
+			w.o.Log.Error("the shadow panicked", "panic", admission.PanicText(v), "stack", string(debug.Stack()))
 		}
 		if !returned {
 			counted.skip(j.trial, skippedPanic)
@@ -94,7 +94,7 @@ func (w *worker) take(j *job) time.Duration {
 }
 
 // review reviews a job and counts the differences, unless the review is skipped.
-func (w *worker) review(j *job) (why reason, err error) {
+func (w *worker) review(j job) (why reason, err error) {
 	t := j.trial
 	switch {
 	case t != w.current.Load():
@@ -102,11 +102,11 @@ func (w *worker) review(j *job) (why reason, err error) {
 	case w.o.Busy():
 		return skippedLoad, nil
 	}
-	needs := w.o.MemoryOf(j.body)
+	needs := w.o.MemoryOf(j.Body)
 	if needs > t.reviewMax {
 		return skippedMemory, nil
 	}
-	j.Review = j.answer
+	j.Review = j.Response
 	before, err := compare.Recorded(&j.Answer, false)
 	if err != nil {
 		return skippedError, err
@@ -124,7 +124,7 @@ func (w *worker) review(j *job) (why reason, err error) {
 	c := newCall(ctx, w.o.Turns, t.reviewMax-needs)
 	defer c.work.Leave()
 	d := described{endpoint: j.Endpoint}
-	after, err := w.reviewer.Ask(c, j.body, j.Endpoint, d.describe)
+	after, err := w.reviewer.Ask(c, j.Body, j.Endpoint, d.describe)
 	switch {
 	case errors.Is(err, codec.ErrNoMemory) || c.refused.Load():
 		return skippedMemory, nil
@@ -133,7 +133,7 @@ func (w *worker) review(j *job) (why reason, err error) {
 	case err != nil:
 		return skippedError, err
 	}
-	all, err := compare.Outcomes(before, after, func() ([]byte, error) { return compare.Patches(j.body, before.Patch, after.Patch) })
+	all, err := compare.Outcomes(before, after, func() ([]byte, error) { return compare.Patches(j.Body, before.Patch, after.Patch) })
 	if err != nil {
 		return skippedError, fmt.Errorf("cannot compare the stored objects: %w", err)
 	}
@@ -149,7 +149,7 @@ func (w *worker) observe(plugin string, run *admission.Run) {
 	w.counted.Load().fail(plugin)
 	if panicked, ok := errors.AsType[*admission.PanicError](run.Err); ok {
 		w.o.Log.Error("plugin panicked in the shadow", "plugin", plugin, "phase", run.Phase.String(),
-			"panic", panicText(panicked.Value), "stack", string(panicked.Stack))
+			"panic", admission.PanicText(panicked.Value), "stack", string(panicked.Stack))
 		return
 	}
 	w.o.Log.Warn("plugin failed in the shadow", "plugin", plugin, "phase", run.Phase.String(), "error", run.Err.Error())

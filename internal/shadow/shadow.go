@@ -5,9 +5,7 @@ package shadow
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -33,10 +31,6 @@ const (
 
 	// queueMax is the maximum number of reviews that wait.
 	queueMax = 64
-
-	// pooledBytesMax is the largest text of a job whose memory is pooled for another job. Nine in ten reviews are
-	// smaller.
-	pooledBytesMax = 64 << 10
 
 	// reviewMax is how long one review may take. Nobody waits for it, but the ones behind it do.
 	reviewMax = 3 * time.Second
@@ -79,7 +73,7 @@ type Config struct {
 // A Shadow reviews in the background. Several goroutines may use it at the same time.
 type Shadow struct {
 	o       Options
-	queue   chan *job
+	queue   chan job
 	queued  atomic.Int64 // bytes of the jobs in the queue
 	current atomic.Pointer[Trial]
 	counted atomic.Pointer[counters] // nil before the first Trial
@@ -92,7 +86,7 @@ type Shadow struct {
 
 // New returns a Shadow that tries nothing yet.
 func New(o *Options) *Shadow {
-	s := &Shadow{o: *o, queue: make(chan *job, queueMax), ended: make(chan struct{})}
+	s := &Shadow{o: *o, queue: make(chan job, queueMax), ended: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -106,18 +100,11 @@ type Trial struct {
 	found                 differences
 }
 
-// A job is an answered review. It owns its bytes.
+// A job is an answered review, and what it is to be asked.
 type job struct {
-	recording.Answer
-	trial        *Trial
-	body, answer []byte // parts of text
-	text         []byte
+	*recording.Copy
+	trial *Trial
 }
-
-// jobs pools jobs with the memory of their texts.
-var jobs = sync.Pool{New: func() any { return new(job) }}
-
-func (j *job) bytes() int64 { return int64(len(j.body) + len(j.answer)) }
 
 // Use makes the Shadow try something else, nothing if c is nil. Reviews that wait for the previous Trial are
 // skipped. digest identifies the configuration. The result is for the reviews that are answered from now on; it is nil
@@ -166,14 +153,8 @@ func (t *Trial) Take(answer *recording.Answer, review *codec.Review, body []byte
 		counted.skip(t, skippedQueue)
 		return
 	}
-	j := jobs.Get().(*job)
-	j.Answer, j.trial = *answer, t
-	j.text = append(j.text[:0], body...)
-	if answer.Decision != recording.Failed {
-		j.text = review.AppendResponse(j.text)
-	}
-	j.body, j.answer = j.text[:len(body):len(body)], j.text[len(body):]
-	s.queued.Add(j.bytes())
+	j := job{recording.NewCopy(answer, review, body), t}
+	s.queued.Add(j.Bytes())
 	select {
 	case s.queue <- j:
 	default:
@@ -182,15 +163,10 @@ func (t *Trial) Take(answer *recording.Answer, review *codec.Review, body []byte
 	}
 }
 
-// release subtracts a job from the bytes in the queue, and returns it to the pool.
-func (s *Shadow) release(j *job) {
-	s.queued.Add(-j.bytes())
-	text := j.text
-	if cap(text) > pooledBytesMax {
-		text = nil
-	}
-	*j = job{text: text}
-	jobs.Put(j)
+// release subtracts a job from the bytes in the queue, and releases its review.
+func (s *Shadow) release(j job) {
+	s.queued.Add(-j.Bytes())
+	j.Release()
 }
 
 // Close ends the shadow. Reviews that wait are dropped. It waits for the one in progress, but at most closeMax.
@@ -238,15 +214,6 @@ func asDryRun(decide func(context.Context, *codec.Review) admission.Result) func
 		defer review.AsDryRun(false)
 		return decide(ctx, review)
 	}
-}
-
-// panicText returns what Go's runtime says of a panic. What other code panics with may have contents of an object
-// in it, so of that it is the type.
-func panicText(v any) string {
-	if err, ok := v.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T", v)
 }
 
 // isOf reports whether a message begins with the name of a plugin.

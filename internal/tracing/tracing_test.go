@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 	"github.com/fastadmit/fastadmit/internal/tracing"
 	"github.com/fastadmit/fastadmit/internal/tracing/tracingtest"
 )
@@ -198,8 +198,8 @@ func TestCollectorGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log lines
-	tracer, err := tracing.New(c, "v1", slog.New(slog.NewTextHandler(&log, nil)), metrics.NewSet())
+	log := new(servertest.Buffer)
+	tracer, err := tracing.New(c, "v1", slog.New(slog.NewTextHandler(log, nil)), metrics.NewSet())
 	if err != nil || !trace(t, tracer, sampled, "a") {
 		t.Fatalf("got %v, or no trace", err)
 	}
@@ -207,24 +207,6 @@ func TestCollectorGone(t *testing.T) {
 	if got := log.String(); !strings.Contains(got, "traces are lost") {
 		t.Errorf("got the log %q", got)
 	}
-}
-
-// lines is a log that several goroutines write.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // BenchmarkReview measures what tracing adds to a review with two plugins.

@@ -14,7 +14,6 @@ type Decision struct {
 	Endpoint, Plugin, Decision     string
 	UID, User, Operation, Resource string
 	Subresource, Namespace, Name   string
-	Code                           int
 	Message                        string
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
@@ -142,8 +143,11 @@ type Row struct {
 }
 
 // Outcomes are the columns of decisions.
-func (*Page) Outcomes() []string {
-	return []string{"allowed", "patched", "denied", "warned", "audited", "errored", "panicked"}
+func (*Page) Outcomes() (all []string) {
+	for _, outcome := range admission.Outcomes() {
+		all = append(all, outcome.String())
+	}
+	return all
 }
 
 // Endpoints returns a row for each endpoint that has answered reviews.

@@ -60,7 +60,6 @@ func example() (*status.Page, string) {
 			Time: noon.Add(-time.Minute), Endpoint: "validate", Plugin: "ValidatingAdmissionPolicy", Decision: "denied",
 			UID: "7f64415c-afa3", User: "jane",
 			Operation: "CREATE", Resource: "deployments.apps", Subresource: "scale", Namespace: "shop", Name: "web",
-			Code:    422,
 			Message: "ValidatingAdmissionPolicy: deployments.apps \"web\" is forbidden: replicas must be no more than 5",
 		}},
 		Limits: []status.Limit{
