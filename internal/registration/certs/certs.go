@@ -122,6 +122,7 @@ type Options struct {
 type Manager struct {
 	o       Options
 	client  *client
+	clock   clock
 	metrics *managerMetrics
 	changed wake.Signal // an object may have changed
 	served  atomic.Pointer[tls.Certificate]
@@ -156,6 +157,7 @@ func New(o Options) (*Manager, error) {
 		o: o, changed: wake.NewSignal(),
 		trusted: make(map[identity]time.Time), surplus: make(map[identity]time.Time),
 		tokens: tokens{accepted: make(map[string]time.Time)}, addresses: make(map[service]string),
+		clock: clock{machine: time.Now, log: o.Log},
 	}
 	configurations, err := m.o.configurations(o.Configurations)
 	if err != nil {
@@ -169,7 +171,7 @@ func New(o Options) (*Manager, error) {
 			m.registrations = append(m.registrations, &registration{kind: kind, name: name})
 		}
 	}
-	if m.client, err = newClient(o.Config); err != nil {
+	if m.client, err = newClient(o.Config, &m.clock); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
 	m.metrics = newMetrics(m)
@@ -243,6 +245,9 @@ func (m *Manager) wakeBy(t time.Time) {
 	}
 }
 
+// wakeAtDate makes the next pass begin at a date at the latest.
+func (m *Manager) wakeAtDate(date time.Time) { m.wakeBy(time.Now().Add(date.Sub(m.clock.now()))) }
+
 // Certificate returns the serving certificate, for tls.Config.GetCertificate. It returns
 // an error if there is none yet.
 func (m *Manager) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -297,7 +302,7 @@ func (m *Manager) pass(ctx context.Context) bool {
 			}
 		}
 		m.observe(time.Now())
-		m.serve(time.Now())
+		m.serve(m.clock.now())
 		m.view.Store(&view{m.known.cas, m.bundles()})
 	}
 	if ctx.Err() != nil {
@@ -363,9 +368,9 @@ func (m *Manager) observe(now time.Time) {
 }
 
 // settled reports whether all API servers can be expected to trust the CA.
-func (m *Manager) settled(ca *x509.Certificate, now time.Time) bool {
+func (m *Manager) settled(ca *x509.Certificate) bool {
 	since, ok := m.trusted[identify(ca)]
-	return ok && !now.Before(since.Add(m.o.Propagation))
+	return ok && !time.Now().Before(since.Add(m.o.Propagation))
 }
 
 // serve decides what is served: the leaf in the Secret, unless it is of another
@@ -377,8 +382,8 @@ func (m *Manager) serve(now time.Time) {
 	}
 	if current != nil {
 		_, otherCA := verify(current, []*x509.Certificate{m.known.issuer}, now)
-		if otherCA != nil && !m.settled(m.known.issuer, now) && m.usable(current, now) {
-			m.wakeBy(current.Leaf.NotAfter)
+		if otherCA != nil && !m.settled(m.known.issuer) && m.usable(current, now) {
+			m.wakeAtDate(current.Leaf.NotAfter)
 			return
 		}
 		m.o.Log.Info("serving a new certificate", "expires", next.Leaf.NotAfter)

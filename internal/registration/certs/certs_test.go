@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -343,6 +344,36 @@ func TestClockWasAhead(t *testing.T) {
 		have, err := parseTokens(s.secret()[pathTokensKey])
 		if err != nil || len(have) != 1 || have[0].text == old.text {
 			t.Errorf("got %d path tokens, %v, want a new one", len(have), err)
+		}
+	})
+}
+
+// TestClocksDiffer has replicas whose clocks are years ahead or behind, and one whose clock jumps.
+// They follow the clock of the API server: no certificate is replaced that is valid, and no call
+// fails.
+func TestClocksDiffer(t *testing.T) {
+	inStand(t, func(s *stand) {
+		const year = 365 * 24 * time.Hour
+		var jump atomic.Int64
+		is := func(ahead time.Duration) func() time.Duration { return func() time.Duration { return ahead } }
+		s.ahead = []func() time.Duration{is(0), is(year), is(-year), func() time.Duration { return time.Duration(jump.Load()) }}
+		o := s.withTokens()
+		s.startRegistered(4, o)
+		leaf := s.replicas[0].leaf()
+		api := s.callers(0, DefaultPropagation-5*time.Second)
+		api.call(2*time.Minute, time.Minute)
+		for _, to := range []time.Duration{time.Hour, -time.Hour, year, -year, 0} {
+			jump.Store(int64(to))
+			api.call(6*time.Minute, 15*time.Second)
+		}
+		api.check()
+		for i, r := range s.replicas {
+			if !r.leaf().Equal(leaf) {
+				t.Errorf("replica %d serves another leaf, want that of the start", i)
+			}
+			if n := len(r.log.lines("the clock of this machine differs")); n != []int{0, 1, 1, 1}[i] {
+				t.Errorf("replica %d: got %d lines about its clock", i, n)
+			}
 		}
 	})
 }

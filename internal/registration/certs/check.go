@@ -70,7 +70,7 @@ func (m *Manager) ready(ctx context.Context, address string) error {
 	if len(bundles) == 0 {
 		bundles = [][]*x509.Certificate{v.cas}
 	}
-	if err := call(ctx, conn, m.o.Hosts, bundles); err != nil {
+	if err := m.call(ctx, conn, m.o.Hosts, bundles); err != nil {
 		return fmt.Errorf("certificates: the server called itself at %s: %w", address, err)
 	}
 	return nil
@@ -95,7 +95,7 @@ func (m *Manager) reachEndpoint(ctx context.Context, e endpoint) error {
 	defer cancel()
 	conn, err := m.dial(ctx, e)
 	if err == nil {
-		err = call(ctx, conn, []string{e.host}, [][]*x509.Certificate{m.known.cas})
+		err = m.call(ctx, conn, []string{e.host}, [][]*x509.Certificate{m.known.cas})
 	}
 	if token := m.tokenToRegister(); err == nil && token != "" {
 		err = m.probeEndpoint(ctx, e, token)
@@ -142,7 +142,7 @@ func (m *Manager) ask(ctx context.Context, e endpoint, path string, cas []*x509.
 		return 0, "", err
 	}
 	defer conn.Close()
-	client, err := handshake(ctx, conn, []string{e.host}, [][]*x509.Certificate{cas})
+	client, err := m.handshake(ctx, conn, []string{e.host}, [][]*x509.Certificate{cas})
 	if err != nil {
 		return 0, "", err
 	}
@@ -164,14 +164,14 @@ func (m *Manager) ask(ctx context.Context, e endpoint, path string, cas []*x509.
 
 // call makes a TLS connection and closes it. The error means that this failed, or that the
 // certificate is not valid for all hosts and all bundles.
-func call(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) error {
+func (m *Manager) call(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) error {
 	defer conn.Close()
-	_, err := handshake(ctx, conn, hosts, bundles)
+	_, err := m.handshake(ctx, conn, hosts, bundles)
 	return err
 }
 
 // handshake does the same as call, without closing the connection.
-func handshake(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) (*tls.Conn, error) {
+func (m *Manager) handshake(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*x509.Certificate) (*tls.Conn, error) {
 	client := tls.Client(conn, &tls.Config{
 		ServerName: hosts[0],
 		MinVersion: tls.VersionTLS12,
@@ -182,7 +182,7 @@ func handshake(ctx context.Context, conn net.Conn, hosts []string, bundles [][]*
 	if err := client.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
-	served, now := client.ConnectionState().PeerCertificates, time.Now()
+	served, now := client.ConnectionState().PeerCertificates, m.clock.now()
 	var errs []error
 	for _, bundle := range bundles {
 		for _, host := range hosts {

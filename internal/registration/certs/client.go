@@ -36,19 +36,20 @@ const clusterRolesPath = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 // all of Kubernetes' API, see package cluster.
 type client struct{ rest *rest.RESTClient }
 
-func newClient(config *rest.Config) (*client, error) {
+func newClient(config *rest.Config, c *clock) (*client, error) {
 	config = rest.CopyConfig(config)
+	c.listenTo(config)
 	cluster.BoundAnswers(config)
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // the Status of an error
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.WarningHandler = rest.NoWarnings{} // it would write them to stderr, as text
-	c, err := rest.UnversionedRESTClientFor(config)
+	made, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a client for the API server: %w", err)
 	}
-	return &client{c}, nil
+	return &client{made}, nil
 }
 
 // get returns an object, nil if there is none.

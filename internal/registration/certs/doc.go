@@ -46,7 +46,8 @@
 // long as another replica may serve a leaf of it: a minute and twice Propagation.
 //
 // Certificates are valid from an hour before their creation, for clients whose
-// clocks are slow.
+// clocks are slow. Where the clock of this machine differs from that of the API server
+// by more than ten minutes, dates are those of the API server's answers.
 //
 // # Path tokens
 //

@@ -57,7 +57,7 @@ func TestIssue(t *testing.T) {
 // TestSurplusIsBounded has a bundle with all CAs of a system.
 func TestSurplusIsBounded(t *testing.T) {
 	for _, n := range []int{surplusMax - 1, surplusMax, surplusMax + 1} {
-		m := &Manager{o: Options{Propagation: time.Minute}, surplus: make(map[identity]time.Time)}
+		m := &Manager{o: Options{Propagation: time.Minute}, surplus: make(map[identity]time.Time), clock: clock{machine: time.Now}}
 		now := time.Now()
 		cas := make([]*x509.Certificate, 1+n)
 		for i := range cas {

@@ -2,7 +2,6 @@ package certs
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 )
@@ -75,7 +74,7 @@ func (m *Manager) registeredExpiry() float64 {
 	if v == nil || pair == nil || len(v.bundles) == 0 {
 		return 0
 	}
-	first, now := int64(0), time.Now()
+	first, now := int64(0), m.clock.now()
 	for i, bundle := range v.bundles {
 		root, err := verify(pair, bundle, now)
 		if err != nil {

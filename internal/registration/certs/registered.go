@@ -230,7 +230,7 @@ func (m *Manager) bundles() (all [][]*x509.Certificate) {
 func (m *Manager) bundle(have []byte, now time.Time) []byte {
 	cas := slices.Clone(m.known.cas)
 	for _, ca := range parseBundle(have) {
-		if slices.ContainsFunc(cas, ca.Equal) || !now.Before(ca.NotAfter) || len(cas)-len(m.known.cas) == surplusMax {
+		if slices.ContainsFunc(cas, ca.Equal) || !m.clock.now().Before(ca.NotAfter) || len(cas)-len(m.known.cas) == surplusMax {
 			continue
 		}
 		id := identify(ca)

@@ -32,7 +32,7 @@ func (m *Manager) reconcileSecret(ctx context.Context) error {
 		if name, theirs := secret.Annotations[certManager]; theirs {
 			return fmt.Errorf("cannot manage Secret %s: it belongs to cert-manager's Certificate %q; serve the certificate from files, or name another Secret", m.o.SecretName, name)
 		}
-		now := time.Now()
+		now := m.clock.now()
 		s, wrong := parseState(secret.Data, m.o.Hosts, now)
 		if m.known == nil && len(secret.Data) == 0 {
 			wrong = nil // the Secret is empty at first
@@ -43,7 +43,7 @@ func (m *Manager) reconcileSecret(ctx context.Context) error {
 		}
 		if s != nil {
 			m.known = s
-			m.observe(now)
+			m.observe(time.Now())
 		}
 		c, err := m.next(s, now)
 		if err != nil {

@@ -35,8 +35,9 @@ const (
 type stand struct {
 	*apiServer
 	t        *testing.T
-	started  int         // replicas that were started
-	cutOff   atomic.Bool // the Service has no reachable endpoint
+	started  int                    // replicas that were started
+	ahead    []func() time.Duration // of the clocks of the first replicas
+	cutOff   atomic.Bool            // the Service has no reachable endpoint
 	turn     atomic.Int64
 	mu       sync.Mutex
 	replicas []*replica // running ones
@@ -113,11 +114,15 @@ func (s *stand) start(o Options) *replica {
 	if o.PathTokens != nil {
 		o.PathTokens = r.take
 	}
-	s.started++
 	var err error
 	if r.Manager, err = New(o); err != nil {
 		s.t.Fatal(err)
 	}
+	if s.started < len(s.ahead) {
+		ahead := s.ahead[s.started]
+		r.clock.machine = func() time.Time { return time.Now().Add(ahead()) }
+	}
+	s.started++
 	r.ln = s.network.listen(r.address)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel

@@ -117,7 +117,7 @@ type change struct {
 }
 
 // next returns the change that replaces s in the Secret, nil if s is correct. s is nil if the
-// Secret has no valid CA. next calls wakeBy with the time of the next change.
+// Secret has no valid CA. next calls wakeAtDate with the date of the next change.
 func (m *Manager) next(s *state, now time.Time) (*change, error) {
 	if s == nil {
 		return m.restored(now)
@@ -136,17 +136,17 @@ func (m *Manager) next(s *state, now time.Time) (*change, error) {
 	case len(cas) < len(s.cas):
 		return &change{state: &state{cas: cas, signer: s.signer, leaf: s.leaf, issuer: s.issuer}, why: "an old CA expired"}, nil
 	}
-	m.wakeBy(due(signs))
+	m.wakeAtDate(due(signs))
 	for _, ca := range cas {
-		m.wakeBy(ca.NotAfter)
+		m.wakeAtDate(ca.NotAfter)
 	}
-	m.wakeBy(s.leaf.Leaf.NotAfter)
+	m.wakeAtDate(s.leaf.Leaf.NotAfter)
 	leafDue := due(s.leaf.Leaf)
 	switch {
 	case s.issuer == signs && now.Before(leafDue):
-		m.wakeBy(leafDue)
+		m.wakeAtDate(leafDue)
 		return nil, nil
-	case s.issuer != signs && !m.settled(signs, now):
+	case s.issuer != signs && !m.settled(signs):
 		return nil, nil // observe has called wakeBy
 	}
 	return m.releafed(s, cas, now, "the leaf is due, or of an old CA")

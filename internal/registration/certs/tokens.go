@@ -91,23 +91,23 @@ func (m *Manager) nextTokens(have []token, now time.Time) (all []token, why stri
 	case len(have) == 0:
 		known := m.tokens.all[:min(len(m.tokens.all), pathtoken.TokensMax-1)]
 		return append([]token{fresh}, known...), "there is no path token"
-	case len(have) > 1 && m.retired(have[0].text, now):
+	case len(have) > 1 && m.retired(have[0].text):
 		return have[:1], "an old path token is not used any more"
 	case len(have) == 1 && have[0].made.Sub(now).Abs() >= m.o.PathTokenLife: // or made by a clock that was ahead
 		return []token{fresh, have[0]}, "the path token is due"
 	}
 	if len(have) == 1 {
-		m.wakeBy(have[0].made.Add(m.o.PathTokenLife))
+		m.wakeAtDate(have[0].made.Add(m.o.PathTokenLife))
 	}
 	return have, ""
 }
 
 // retired reports whether all API servers can be expected to call with the newest token. They
 // need Propagation to learn of it, and as long again to end the calls that had begun.
-func (m *Manager) retired(newest string, now time.Time) bool {
+func (m *Manager) retired(newest string) bool {
 	t := &m.tokens
 	return len(t.all) > 0 && t.all[0].text == newest && !t.usedSince.IsZero() && m.usedByAll(newest) &&
-		!now.Before(t.usedSince.Add(2*m.o.Propagation))
+		!time.Now().Before(t.usedSince.Add(2*m.o.Propagation))
 }
 
 // liveTokens returns the token in the path of each registered webhook, "" for a path without

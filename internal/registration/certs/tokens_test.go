@@ -466,3 +466,23 @@ func TestPathTokenRedacted(t *testing.T) {
 		}
 	})
 }
+
+// FuzzParseTokens reads any tokens of the Secret. Those that are read can be written and read again.
+func FuzzParseTokens(f *testing.F) {
+	f.Add(encodeTokens([]token{{pathtoken.New(), time.Now()}, {pathtoken.New(), time.Unix(0, 0)}}))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		all, err := parseTokens(text)
+		if err != nil {
+			return
+		}
+		again, err := parseTokens(encodeTokens(all))
+		if err != nil || len(again) != len(all) {
+			t.Fatalf("%q: got %v, and then %v, %v", text, all, again, err)
+		}
+		for i := range all {
+			if again[i].text != all[i].text || !again[i].made.Equal(all[i].made.Truncate(time.Second)) {
+				t.Errorf("%q: got %v, and then %v", text, all[i], again[i])
+			}
+		}
+	})
+}
