@@ -28,6 +28,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
@@ -56,7 +57,7 @@ var versions = []string{"apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v
 
 // Read reads a configuration file. The error has all errors in it.
 func Read(file string) (*Configuration, error) {
-	content, err := os.ReadFile(file)
+	content, err := files.Read(file)
 	if err != nil {
 		return nil, err
 	}

@@ -92,6 +92,13 @@ func TestFIFOAtStart(t *testing.T) {
 	if _, errs, code := execute("", append(args, "--kubeconfig="+file)...); code != 1 || !strings.Contains(errs, file+": "+notRegular) {
 		t.Errorf("kubeconfig: got exit code %d, %s", code, errs)
 	}
+	tracing := filepath.Join(dir, "tracing.yaml")
+	fifo(t, tracing)
+	if _, errs, code := execute("", "serve", "--secure-port=0", "--bind-address=127.0.0.1", "--metrics-bind-address=",
+		"--enable-admission-plugins=AlwaysPullImages", "--tracing-config-file="+tracing); code != 1 ||
+		!strings.Contains(errs, tracing+": "+notRegular) {
+		t.Errorf("tracing: got exit code %d, %s", code, errs)
+	}
 	for _, field := range []string{"cluster: {server: 'https://127.0.0.1:1', certificate-authority: %}", "user: {tokenFile: %}",
 		"user: {client-certificate: %, client-key: tls.key}", "user: {client-certificate: tls.crt, client-key: %}"} {
 		named := filepath.Join(dir, "named")
