@@ -76,7 +76,7 @@ func attack(ctx context.Context, s *server, through *clusterAttacks, only *regex
 		{name: "large headers held without a body", from: "127.0.0.14", pause: time.Second, once: a.waitWithHeader},
 		{name: "long answers held unread", from: "127.0.0.15", pause: time.Second, once: a.unread},
 		{name: "four Pods of 15 MB at once", from: "127.0.0.13", pause: largeEvery, once: a.large},
-		{name: "expressions that make gigabytes", from: "127.0.0.14", pause: largeEvery, once: a.expressionMemory},
+		{name: "expressions that make gigabytes", from: "127.0.0.14", pause: largeEvery / 3, once: a.expressionMemory},
 		{name: "expressions that take seconds", from: "127.0.0.15", pause: largeEvery, once: a.expressionTime},
 		{name: "webhook answers that are large, late or failures", from: "127.0.0.16", pause: time.Second, once: a.hooked},
 		{name: "image policy answers that are large, late or failures", from: "127.0.0.17", pause: time.Second, once: a.images},

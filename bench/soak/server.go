@@ -204,8 +204,9 @@ func write(dir, backend, api string) error {
 		"config.yaml": []byte(configuration), "admission.yaml": []byte(admissionConfiguration),
 		"tokens.csv":             []byte(token + ",kube-apiserver,1\n"),
 		"validating/policy.yaml": []byte(validatingPolicy), "mutating/policy.yaml": []byte(mutatingPolicy),
-		"validating/expressions.yaml": []byte(expressionPolicy),
-		"kubeconfig":                  kubeconfigOf(api),
+		"validating/expressions.yaml": []byte(expressionPolicy), "validating/memory.yaml": memoryPolicies(),
+		"mutating/patches.yaml": []byte(patchPolicy),
+		"kubeconfig":            kubeconfigOf(api),
 	}
 	maps.Copy(files, backendFiles(backend))
 	for name, content := range files {
