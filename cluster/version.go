@@ -8,7 +8,6 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/json"
 )
@@ -25,7 +24,7 @@ type VersionAsker struct{ client *rest.RESTClient }
 func NewVersionAsker(config *rest.Config) (*VersionAsker, error) {
 	config.Dial = new(net.Dialer).DialContext // so that other clients do not share the connections
 	config.Timeout = versionMax
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	config.NegotiatedSerializer = discovered.codecs().WithoutConversion()
 	config.GroupVersion = &discovered.version
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
