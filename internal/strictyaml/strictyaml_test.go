@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 )
 
 type document struct {
@@ -179,4 +181,28 @@ func TestLocate(t *testing.T) {
 	f(field.Required(path.Index(7).Child("timeout"), ""), `file.yaml:3: items[7].timeout: Required value`)
 	f(field.Required(field.NewPath("name"), ""), `file.yaml:1: name: Required value`)
 	f(errors.New("as it is"), "as it is")
+}
+
+// FuzzDecode compares with sigs.k8s.io/yaml, which kube-apiserver reads its configuration with: what both
+// accept is equal.
+func FuzzDecode(f *testing.F) {
+	f.Add("kind: K\nname: \"1\"\nitems: [{on: true, number: 0x10, timeout: 1m30s}, &two {number: 2, on: null}, *two]\nlabels: {a: b}\n" +
+		"selector: {matchExpressions: [{key: a, operator: In, values: [b]}]}\nany: {deep: [1, {x: null}]}\n")
+	f.Add("{<<: {kind: a}, name: !!str 1, any: [.inf, 1e3, 0o7, 2001-01-01, ~, !!binary aGk=, \"\\u0000\"]}")
+	f.Fuzz(func(t *testing.T, content string) {
+		var got, want document
+		parsed, err := Parse("f", []byte(content))
+		if err != nil {
+			return
+		}
+		if errs, decoded := parsed.Decode(&got); len(errs) > 0 || !decoded {
+			return
+		}
+		if err := yaml.UnmarshalStrict([]byte(content), &want); err != nil {
+			return
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: got\n%+v\nwant\n%+v", content, got, want)
+		}
+	})
 }

@@ -252,3 +252,18 @@ func BenchmarkReview(b *testing.B) {
 		}
 	})
 }
+
+// FuzzRead reads any TracingConfiguration. It is read, or refused with an error.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: a:1\nsamplingRatePerMillion: 5\n"))
+	f.Add([]byte("endpoint: unix:///a\nsamplingRatePerMillion: -1\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		file := filepath.Join(t.TempDir(), "tracing.yaml")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := tracing.Read(file); err == nil && c.Kind != "TracingConfiguration" {
+			t.Errorf("got %+v", c)
+		}
+	})
+}

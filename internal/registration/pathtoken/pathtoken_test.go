@@ -75,3 +75,19 @@ func TestOf(t *testing.T) {
 	f("a/b", "")
 	f("https://a/b", "")
 }
+
+// FuzzParse reads any file of tokens. What Parse returns are tokens, which are found in paths.
+func FuzzParse(f *testing.F) {
+	f.Add(strings.Repeat("a", pathtoken.LengthMin) + "\n\n " + strings.Repeat("0", pathtoken.LengthMax) + " \r\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		tokens, err := pathtoken.Parse(text)
+		if (len(tokens) == 0) != (err != nil) {
+			t.Fatalf("%q: got %q, %v", text, tokens, err)
+		}
+		for _, token := range tokens {
+			if err := pathtoken.Check(token); err != nil || string(pathtoken.Of([]byte("/"+token+"/mutate"))) != token {
+				t.Errorf("%q: got the token %q, %v", text, token, err)
+			}
+		}
+	})
+}
