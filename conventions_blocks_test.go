@@ -203,7 +203,7 @@ func TestConventionsManifests(t *testing.T) {
 		names = append(names, plugin.Name)
 	}
 	compile := func(
-		conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path,
+		_ string, conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType, path *field.Path,
 	) (config.Conditions, field.ErrorList) {
 		return matchconditions.Compile(conditions, policy, nil, false, path)
 	}

@@ -61,6 +61,7 @@ func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, setup *admis
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
 	c := policy.NewSpecCompiler(spec.Variables, all, setup)
+	policy.CountConditionErrors(c.Compiler, policy.MutatingKind.Name, setup.Metrics)
 	m := &mutator{
 		compiler:        c.Compiler,
 		nullTimes:       !setup.Version.AtLeast(1, 34),

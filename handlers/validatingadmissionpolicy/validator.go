@@ -44,6 +44,7 @@ func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, setup *a
 	spec := &p.Spec
 	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
 	c := policy.NewSpecCompiler(spec.Variables, all, setup)
+	policy.CountConditionErrors(c.Compiler, policy.ValidatingKind.Name, setup.Metrics)
 	v := &validator{
 		compiler:        c.Compiler,
 		ignoresErrors:   spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore,

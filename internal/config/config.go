@@ -112,7 +112,8 @@ type Source struct {
 	Namespaces match.Namespaces
 	// Compile compiles the match conditions of a plugin with this failure policy. The
 	// conditions are valid; the path is their place in the file.
-	Compile func([]admissionregistrationv1.MatchCondition, admissionregistrationv1.FailurePolicyType, *field.Path) (Conditions, field.ErrorList)
+	Compile func(plugin string, conditions []admissionregistrationv1.MatchCondition,
+		failurePolicy admissionregistrationv1.FailurePolicyType, path *field.Path) (Conditions, field.ErrorList)
 	// NoKubeconfigs leaves out the kubeconfig files that configurations of plugins name,
 	// and so the files that those name.
 	NoKubeconfigs bool
@@ -378,7 +379,7 @@ func (r *reader) conditions(document *strictyaml.Document, p *Plugin, path *fiel
 		r.locate(document, errs.ToAggregate())
 		return nil
 	}
-	compiled, errs := r.source.Compile(p.MatchConditions, p.FailurePolicy, path)
+	compiled, errs := r.source.Compile(p.Name, p.MatchConditions, p.FailurePolicy, path)
 	if len(errs) > 0 {
 		r.locate(document, errs.ToAggregate())
 		return nil

@@ -28,7 +28,7 @@ func (shop) Labels(context.Context, string) (labels.Set, error) {
 	return labels.Set{"kubernetes.io/metadata.name": "shop"}, nil
 }
 
-func compile(conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType,
+func compile(_ string, conditions []admissionregistrationv1.MatchCondition, policy admissionregistrationv1.FailurePolicyType,
 	path *field.Path) (Conditions, field.ErrorList) {
 	return matchconditions.Compile(conditions, policy, new(atomic.Pointer[cluster.Access]), false, path)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
 const (
@@ -170,16 +172,32 @@ func (p *Policy[E]) CountViolation(b *Binding, action admissionregistrationv1.Va
 // CountError counts an expression that cannot be evaluated. action is the result for the
 // request: ActionAllow, ActionDeny or a validation action. message is the error.
 func (p *Policy[E]) CountError(b *Binding, action, message string) {
-	errorType := invalidError // the types that upstream's ErrorType distinguishes
+	p.count(b, strings.ToLower(action), errorTypeOf(message))
+}
+
+// errorTypeOf returns the type of an error, as upstream's ErrorType.
+func errorTypeOf(message string) string {
 	switch {
 	case strings.HasPrefix(message, "compilation"):
-		errorType = compileError
+		return compileError
 	case strings.HasPrefix(message, "validation failed due to running out of cost budget"):
-		errorType = outOfBudget
+		return outOfBudget
 	case strings.HasPrefix(message, "validation failed due to running out of memory budget"):
-		errorType = outOfMemory
+		return outOfMemory
 	}
-	p.count(b, strings.ToLower(action), errorType)
+	return invalidError
+}
+
+// CountConditionErrors makes c count the match conditions of a plugin, its webhooks or its policies that
+// cannot be evaluated. With the failure policy Ignore, users see nothing of them: what they protect is
+// skipped. set may be nil.
+func CountConditionErrors(c *cel.Compiler, plugin string, set *metrics.Set) {
+	if set == nil {
+		return
+	}
+	c.ConditionFailed = func(err error) {
+		set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_match_condition_errors_total{plugin=%q,error_type=%q}`, plugin, errorTypeOf(err.Error()))).Inc()
+	}
 }
 
 // countMisconfigured counts a request for which the policy could not be matched or its

@@ -55,6 +55,8 @@ var help = map[string]string{
 	"fastadmit_initial_resources_queries_total":          "Queries of InitialResources to its source of usage, by result.",
 	"fastadmit_initial_resources_query_duration_seconds": "Duration of queries of InitialResources.",
 
+	"fastadmit_match_condition_errors_total": "Match conditions of a plugin, its webhooks or its policies that could not be evaluated, by error. With the failure policy Ignore, what they select is skipped. Includes those of the shadow that are also enforced.",
+
 	"fastadmit_plugin_decisions_total":    "Runs of a plugin, by decision.",
 	"fastadmit_plugin_duration_seconds":   "Duration of a plugin's runs.",
 	"fastadmit_plugin_panics_total":       "Panics of a plugin.",

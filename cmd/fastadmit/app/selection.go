@@ -297,10 +297,12 @@ func (s *selection) trees() func(path string) files.Tree {
 }
 
 // compileConditions implements config.Source.Compile. The variable authorizer asks the cluster.
-func (s *selection) compileConditions(conditions []admissionregistrationv1.MatchCondition,
+func (s *selection) compileConditions(plugin string, conditions []admissionregistrationv1.MatchCondition,
 	failurePolicy admissionregistrationv1.FailurePolicyType, path *field.Path,
 ) (config.Conditions, field.ErrorList) {
-	return matchconditions.Compile(conditions, failurePolicy, &s.cluster.access, s.interpretCEL, path)
+	compiled, errs := matchconditions.Compile(conditions, failurePolicy, &s.cluster.access, s.interpretCEL, path)
+	compiled.CountErrors(plugin, s.cluster.metrics)
+	return compiled, errs
 }
 
 // locate gives errors of plugins their file and line.

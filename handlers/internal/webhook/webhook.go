@@ -92,6 +92,7 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 	}
 	made.compiler = cel.NewCompiler(false)
 	made.compiler.InterpreterOnly, made.compiler.Version = s.interpretCEL, s.version
+	policy.CountConditionErrors(made.compiler, s.metrics.plugin, s.metrics.set)
 	for i, condition := range w.MatchConditions {
 		compiled := made.compiler.Compile(condition.Expression, cel.Declarations{Authorizer: true}, cel.Bool)
 		if compiled.Err != nil {

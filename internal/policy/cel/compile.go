@@ -33,6 +33,9 @@ type Compiler struct {
 	// Version is the release of Kubernetes whose libraries the expressions can use. Set it
 	// before the first expression is compiled.
 	Version admission.Version
+	// ConditionFailed is called with the error of match conditions that cannot be evaluated, also if
+	// their failure policy ignores it. It may be nil.
+	ConditionFailed func(err error)
 
 	variables     []variable
 	variablesType *apiservercel.DeclType // nil for a policy without variables

@@ -16,7 +16,10 @@ func (c *Compiler) Matches(conditions []*Expression, in *Input, ignoresErrors bo
 	if len(conditions) == 0 {
 		return true, nil
 	}
-	unlessIgnored := func(err error) error {
+	failed := func(err error) error {
+		if c.ConditionFailed != nil && in.review.Err() == nil { // otherwise the review fails, not the condition
+			c.ConditionFailed(err)
+		}
 		if ignoresErrors {
 			return nil
 		}
@@ -30,7 +33,7 @@ func (c *Compiler) Matches(conditions []*Expression, in *Input, ignoresErrors bo
 	for _, condition := range conditions {
 		value, err, fatal := evaluation.Evaluate(condition)
 		if fatal != nil {
-			return false, unlessIgnored(fatal)
+			return false, failed(fatal)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -38,7 +41,7 @@ func (c *Compiler) Matches(conditions []*Expression, in *Input, ignoresErrors bo
 		matches = matches && value != types.False
 	}
 	if matches && len(errs) > 0 {
-		return false, unlessIgnored(utilerrors.NewAggregate(errs))
+		return false, failed(utilerrors.NewAggregate(errs))
 	}
 	return matches, nil
 }

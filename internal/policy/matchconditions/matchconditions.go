@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/VictoriaMetrics/metrics"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,6 +61,11 @@ func Compile(conditions []admissionregistrationv1.MatchCondition, failurePolicy 
 		c.expressions = append(c.expressions, compiled)
 	}
 	return c, errs
+}
+
+// CountErrors counts the conditions of a plugin that cannot be evaluated.
+func (c *Conditions) CountErrors(plugin string, set *metrics.Set) {
+	policy.CountConditionErrors(c.compiler, plugin, set)
 }
 
 // UsesAuthorizer reports whether an expression uses the variable authorizer. Such an

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/VictoriaMetrics/metrics"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -99,6 +100,39 @@ func TestChain(t *testing.T) {
 	const costly = "object.metadata.annotations.long.contains(object.metadata.annotations.long)"
 	f(fail, admission.OutcomeDenied, "running out of cost budget", costly)
 	f(ignore, admission.OutcomeAllowed, "", costly)
+}
+
+// TestErrorsAreCounted counts conditions that cannot be evaluated, whatever the failure policy, and no others.
+func TestErrorsAreCounted(t *testing.T) {
+	body := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{},"spec":{"text":"`+strings.Repeat("a", 8<<10)+`","long":"`+
+		strings.Repeat("a", 20_000)+`","list":[`+
+		strings.TrimPrefix(strings.Repeat(`,"a"`, 500), ",")+`]}}`)
+	set := metrics.NewSet()
+	for _, policy := range []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore} {
+		for _, expression := range []string{
+			"object.spec.missing == 1", "false", "object.spec.long.contains(object.spec.long)",
+			"object.spec.list.map(x, object.spec.text.replace('a', object.spec.text.substring(0, 900))).size() > 0",
+		} {
+			compiled, errs := matchconditions.Compile(conditions(expression), policy, new(atomic.Pointer[cluster.Access]), false, nil)
+			if errs != nil {
+				t.Fatal(errs)
+			}
+			compiled.CountErrors("P", set)
+			review := codec.Acquire()
+			if err := review.Decode(body); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = compiled.Matches(t.Context(), review, admission.Attributes{})
+			review.Release()
+		}
+	}
+	var text strings.Builder
+	set.WritePrometheus(&text)
+	const series = `fastadmit_match_condition_errors_total{plugin="P",error_type="`
+	want := series + "invalid_error\"} 2\n" + series + "out_of_budget\"} 2\n" + series + "out_of_memory\"} 2\n"
+	if text.String() != want {
+		t.Errorf("got\n%swant\n%s", &text, want)
+	}
 }
 
 func TestCompile(t *testing.T) {
