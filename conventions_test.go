@@ -107,6 +107,7 @@ var layers = []string{
 	"internal/wake",
 	"corpus", // recordings and no code
 	"diff",
+	"internal/httpbound",
 	"internal/recording",
 	"cluster",
 	"internal/turns",

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/httpbound"
 )
 
 const (
@@ -27,9 +27,6 @@ const (
 
 	// freeBytes is the length of an answer up to which it borrows no memory. Most objects have less.
 	freeBytes = 8 << 10
-
-	// errorBytesMax is how many bytes of an answer with an HTTP error are read. Messages repeat it.
-	errorBytesMax = 64 << 10
 )
 
 var errListTooLarge = fmt.Errorf("the objects take more than %d bytes, the maximum", liveBytesMax)
@@ -93,15 +90,7 @@ func keepAnswer(ctx context.Context, bytes int64) error {
 	return codec.NewLoan(ctx).Keep(bytes)
 }
 
-type (
-	loanKey     struct{}
-	streamedKey struct{}
-)
-
-// lentBy returns a context for a request whose answer takes its memory from loan.
-func lentBy(ctx context.Context, loan *codec.Loan) context.Context {
-	return context.WithValue(ctx, loanKey{}, loan)
-}
+type streamedKey struct{}
 
 // streamed returns a context for a request whose answer is read one object at a time.
 func streamed(ctx context.Context) context.Context {
@@ -112,59 +101,12 @@ func streamed(ctx context.Context) context.Context {
 // read as a whole may have 16 MiB; of one with an HTTP error, 64 KiB are read. Watches are not
 // bounded.
 func BoundAnswers(config *rest.Config) {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &boundedTransport{next} })
-}
-
-type boundedTransport struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (t *boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := t.RoundTripper.RoundTrip(request)
-	if response == nil || response.Body == nil || response.StatusCode == http.StatusSwitchingProtocols {
-		return response, err
-	}
-	ctx := request.Context()
-	whole := ctx.Value(streamedKey{}) == nil && request.URL.Query().Get("watch") == ""
-	switch {
-	case response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent:
-		response.Body = &cutBody{io.LimitReader(response.Body, errorBytesMax), response.Body}
-	case whole:
-		loan, _ := ctx.Value(loanKey{}).(*codec.Loan)
-		response.Body = &wholeBody{ReadCloser: response.Body, ctx: ctx, loan: loan}
-	}
-	return response, err
-}
-
-// WrappedRoundTripper returns the inner transport, for client-go.
-func (t *boundedTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
-
-// A cutBody ends early.
-type cutBody struct {
-	io.Reader
-	io.Closer
-}
-
-// A wholeBody is an answer that is read as a whole.
-type wholeBody struct {
-	io.ReadCloser
-	ctx  context.Context
-	loan *codec.Loan // nil for none
-	read int64
-}
-
-// Read implements io.Reader.
-func (b *wholeBody) Read(into []byte) (int, error) {
-	n, err := b.ReadCloser.Read(into)
-	if b.read += int64(n); b.read > eventBytesMax {
-		return 0, errTooLong
-	}
-	if b.loan != nil && b.read > freeBytes {
-		// The loan doubles, so that it has few parts.
-		if takes := b.read * memoryOfByte; takes > b.loan.Bytes() {
-			if fault := b.loan.Grow(b.ctx, max(takes, 2*b.loan.Bytes())); fault != nil {
-				return 0, fault
-			}
-		}
-	}
-	return n, err
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return httpbound.Bound(next, &httpbound.Limits{
+			BytesMax: eventBytesMax, MemoryOfByte: memoryOfByte, FreeBytes: freeBytes, Growth: 2,
+			IsStream: func(request *http.Request) bool {
+				return request.Context().Value(streamedKey{}) != nil || request.URL.Query().Get("watch") != ""
+			},
+		})
+	})
 }

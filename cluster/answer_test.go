@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/httpbound"
 )
 
 // A lender lends at most the bytes that are left.
@@ -118,7 +119,7 @@ func TestAnswerBytes(t *testing.T) {
 		_, err := maps.GetLive(t.Context(), "shop", "a")
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%d bytes: got %v, want %q", bytes, err, want)
-		} else if err != nil && len(err.Error()) > 2*errorBytesMax {
+		} else if err != nil && len(err.Error()) > 2*httpbound.ErrorBytesMax {
 			t.Errorf("%d bytes: got an error of %d bytes", bytes, len(err.Error()))
 		}
 	}

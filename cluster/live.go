@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/httpbound"
 )
 
 // getLive gets an object from the API server. It finds an object that was created before
@@ -36,7 +37,7 @@ func (s *store) getLive(ctx context.Context, namespace, name string) (runtime.Ob
 		defer loan.Return()
 		object := s.kind.object.DeepCopyObject()
 		err := s.client.Get().NamespaceIfScoped(namespace, s.kind.namespaced).Resource(s.kind.resource).Name(name).
-			Do(lentBy(ctx, loan)).Into(object)
+			Do(httpbound.With(ctx, loan)).Into(object)
 		return object, s.counted(verbGet, what, err)
 	})
 	if err != nil {

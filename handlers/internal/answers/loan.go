@@ -2,11 +2,10 @@ package answers
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/httpbound"
 )
 
 const (
@@ -20,9 +19,8 @@ const (
 	// connections take.
 	freeBytes = 4 << 10
 
-	// errorBytesMax is how many bytes of an answer with an HTTP error are read. Messages repeat it,
-	// and the user gets at most 32 KiB of a message.
-	errorBytesMax = 64 << 10
+	// growth is the factor by which the loan of an answer without Content-Length grows each time.
+	growth = 4
 )
 
 // A Loan is memory for the answers to the calls for a review. It counts in the memory of all
@@ -50,87 +48,11 @@ func (l *Loan) Keep(bytes int64) error {
 	return l.Loan.Keep(bytes)
 }
 
-type loanKey struct{}
-
 // With returns a context in which the answers to requests take their memory from l.
-func With(ctx context.Context, l *Loan) context.Context { return context.WithValue(ctx, loanKey{}, l) }
+func With(ctx context.Context, l *Loan) context.Context { return httpbound.With(ctx, &l.Loan) }
 
 // Bound returns next with bounded answers: an answer with more than bytesMax decompressed bytes is an
-// error, and one with an HTTP error is cut after 64 KiB. If the context of a request has a Loan, the
-// answer takes its memory from it.
+// error. If the context of a request has a Loan, the answer takes its memory from it.
 func Bound(next http.RoundTripper, bytesMax int64) http.RoundTripper {
-	return &transport{next, bytesMax}
-}
-
-type transport struct {
-	http.RoundTripper
-	bytesMax int64
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := t.RoundTripper.RoundTrip(request)
-	if response == nil || response.Body == nil {
-		return response, err
-	}
-	b := &body{ReadCloser: response.Body, ctx: request.Context(), left: t.bytesMax, most: t.bytesMax, paid: freeBytes}
-	b.loan, _ = b.ctx.Value(loanKey{}).(*Loan)
-	if response.ContentLength > b.paid {
-		b.announced = response.ContentLength
-	}
-	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
-		b.left, b.most, b.cuts = errorBytesMax, errorBytesMax, true
-	}
-	response.Body = b
-	return response, err
-}
-
-// WrappedRoundTripper returns the inner transport, for client-go.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
-
-// body is the body of an answer.
-type body struct {
-	io.ReadCloser
-	ctx        context.Context
-	loan       *Loan // nil for none
-	left, most int64 // bytes that may still be read, and in all
-	read, paid int64 // bytes that were read, and for which there is memory
-	announced  int64 // the Content-Length; 0 if it is unknown or at most freeBytes
-	cuts       bool  // a longer answer is cut, instead of being an error
-}
-
-// growth is the factor by which the loan of an answer without Content-Length grows each time.
-const growth = 4
-
-// Read implements io.Reader.
-func (b *body) Read(p []byte) (n int, err error) {
-	if err := b.pay(); err != nil {
-		return 0, err
-	}
-	n, err = b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1, b.paid-b.read)])
-	b.read += int64(n)
-	if b.left -= int64(n); b.left < 0 && b.cuts {
-		return n - 1, io.EOF
-	} else if b.left < 0 {
-		return 0, fmt.Errorf("the answer has more than %d bytes", b.most)
-	}
-	return n, err
-}
-
-// pay borrows memory for the next read.
-func (b *body) pay() error {
-	if b.read < b.paid {
-		return nil
-	}
-	next := min(growth*b.paid, b.most+1)
-	if b.announced > b.paid {
-		next = min(b.announced, b.most) + 1 // one more, so that the last Read can find the end
-	}
-	if b.loan != nil {
-		if err := b.loan.Grow(b.ctx, next*memoryOfByte); err != nil {
-			return err
-		}
-	}
-	b.paid = next
-	return nil
+	return httpbound.Bound(next, &httpbound.Limits{BytesMax: bytesMax, MemoryOfByte: memoryOfByte, FreeBytes: freeBytes, Growth: growth})
 }
