@@ -59,7 +59,8 @@ func read(t *testing.T, a answering, bytesMax int64, l *codec.Loan) (int, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := Bound(a, &Limits{BytesMax: bytesMax, MemoryOfByte: 4, FreeBytes: freeBytes, Growth: 4, IsStream: isStream}).RoundTrip(request)
+	limits := &Limits{BytesMax: bytesMax, MemoryOfByte: 4, FreeBytes: freeBytes, Growth: 4, IsStream: isStream}
+	response, err := Bound(a, limits).RoundTrip(request)
 	if err != nil {
 		t.Fatal(err)
 	}

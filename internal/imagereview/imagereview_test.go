@@ -288,7 +288,8 @@ func TestOwned(t *testing.T) {
 // FuzzPolicy asks any valid policy about any image and ImageReview. Every answer can be decoded, and
 // refuses with a reason.
 func FuzzPolicy(f *testing.F) {
-	f.Add("{name: r, allowedRepositories: ['*.example.com/team-*'], requireDigest: true}", "shop", "a.example.com:5000/team-x/web:1@sha256:00", "{}")
+	f.Add("{name: r, allowedRepositories: ['*.example.com/team-*'], requireDigest: true}", "shop",
+		"a.example.com:5000/team-x/web:1@sha256:00", "{}")
 	f.Add("{name: r, refusedRepositories: [docker.io/library], namespaces: [a], refusedTags: [latest]}", "a", "nginx", "null")
 	f.Fuzz(func(t *testing.T, rules, namespace, image, body string) {
 		p := new(Policy)

@@ -36,9 +36,11 @@ func TestReadLine(t *testing.T) {
 
 // FuzzStream reads any archive, audit log, review or manifest, which strangers write.
 func FuzzStream(f *testing.F) {
-	f.Add([]byte(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse","auditID":"a","stage":"ResponseComplete","verb":"patch",` +
-		`"user":{"username":"u"},"objectRef":{"resource":"pods","namespace":"n","name":"p","apiVersion":"v1"},"responseStatus":{"code":403,` +
-		`"message":"admission webhook \"a\" denied the request: no"},"requestObject":{"a":1},"responseObject":{"kind":"Pod","apiVersion":"v1"}}` + "\n"))
+	f.Add([]byte(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse","auditID":"a",` +
+		`"stage":"ResponseComplete","verb":"patch","user":{"username":"u"},` +
+		`"objectRef":{"resource":"pods","namespace":"n","name":"p","apiVersion":"v1"},` +
+		`"responseStatus":{"code":403,"message":"admission webhook \"a\" denied the request: no"},` +
+		`"requestObject":{"a":1},"responseObject":{"kind":"Pod","apiVersion":"v1"}}` + "\n"))
 	f.Add([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE"}}`))
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n--- \n[]\n"))
 	var archive bytes.Buffer

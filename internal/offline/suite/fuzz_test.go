@@ -12,12 +12,18 @@ import (
 // written in all formats. Suites are written by strangers.
 func FuzzRun(f *testing.F) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
-	f.Add("apiVersion: "+APIVersion+"\nkind: "+Kind+"\npolicies: [a.yaml]\ncluster: [{apiVersion: v1, kind: Namespace, metadata: {name: n}}]\n"+
-		"cases: [{name: a, object: a.yaml, oldObject: {apiVersion: v1, kind: Pod, metadata: {name: a}}, expect: {decision: denied, messages: [/a+/]}}]\n", pod)
-	f.Add("apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\npolicies: [a.yaml]\nresources: [a.yaml]\nvariables: a.yaml\n"+
-		"userinfo: a.yaml\nexceptions: [a.yaml]\nresults: [{policy: p, rule: r, resources: [a], kind: Pod, result: pass, patchedResources: a.yaml}]\n",
-		"apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {name: p}\nspec: {validations: [{expression: 'true'}]}\n---\n"+pod)
-	f.Add("apiVersion: test.gatekeeper.sh/v1alpha1\nkind: Suite\nmetadata: {name: s}\ntests: [{name: t, template: a.yaml, constraint: a.yaml, "+
+	f.Add("apiVersion: "+APIVersion+"\nkind: "+Kind+"\npolicies: [a.yaml]\n"+
+		"cluster: [{apiVersion: v1, kind: Namespace, metadata: {name: n}}]\n"+
+		"cases: [{name: a, object: a.yaml, oldObject: {apiVersion: v1, kind: Pod, metadata: {name: a}}, "+
+		"expect: {decision: denied, messages: [/a+/]}}]\n", pod)
+	f.Add("apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\npolicies: [a.yaml]\n"+
+		"resources: [a.yaml]\nvariables: a.yaml\nuserinfo: a.yaml\nexceptions: [a.yaml]\n"+
+		"results: [{policy: p, rule: r, resources: [a], kind: Pod, result: pass, "+
+		"patchedResources: a.yaml}]\n",
+		"apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {name: p}\n"+
+			"spec: {validations: [{expression: 'true'}]}\n---\n"+pod)
+	f.Add("apiVersion: test.gatekeeper.sh/v1alpha1\nkind: Suite\nmetadata: {name: s}\n"+
+		"tests: [{name: t, template: a.yaml, constraint: a.yaml, "+
 		"cases: [{name: c, object: a.yaml, inventory: [a.yaml], assertions: [{violations: yes, message: a}]}]}]\n", pod)
 	f.Fuzz(func(t *testing.T, suite, file string) {
 		t.Chdir(t.TempDir())

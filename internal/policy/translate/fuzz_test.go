@@ -16,9 +16,11 @@ import (
 func FuzzTranslate(f *testing.F) {
 	f.Add(celPolicy("ValidatingPolicy", valid)+exception("  matchConditions: [{name: a, expression: 'a'}]\n"), false)
 	f.Add(celPolicy("MutatingPolicy", noAuto+change), true)
-	f.Add(template(source, "")+constraint("  match: {kinds: [{apiGroups: [''], kinds: [Pod]}], namespaces: ['a-*'], scope: Namespaced}\n"), false)
+	f.Add(template(source, "")+constraint("  match: {kinds: [{apiGroups: [''], kinds: [Pod]}], namespaces: ['a-*'], "+
+		"scope: Namespaced}\n"), false)
 	f.Add(clusterPolicy("ClusterPolicy", "  validationFailureAction: Enforce\n", classicMatch+classicCEL), true)
-	f.Add(clusterPolicy("Policy", "", classicRule("{any: [{resources: {kinds: ['*/*'], names: ['a?'], selector: {matchLabels: {'a*': b}}}, subjects: [{kind: User, name: u}]}]}")), true)
+	f.Add(clusterPolicy("Policy", "", classicRule("{any: [{resources: {kinds: ['*/*'], names: ['a?'], "+
+		"selector: {matchLabels: {'a*': b}}}, subjects: [{kind: User, name: u}]}]}")), true)
 	f.Fuzz(func(_ *testing.T, documents string, cluster bool) {
 		var texts [][]byte
 		for _, document := range strings.Split(documents, "\n---\n") {
