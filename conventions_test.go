@@ -3,7 +3,6 @@
 package fastadmit_test
 
 import (
-	"flag"
 	"go/ast"
 	"maps"
 	"path"
@@ -14,14 +13,6 @@ import (
 
 	"github.com/fastadmit/fastadmit/internal/docs"
 )
-
-// TestMain skips all tests in the short runs, with the race detector and with poison,
-// because their results are the same there.
-func TestMain(m *testing.M) {
-	if flag.Parse(); !testing.Short() {
-		m.Run()
-	}
-}
 
 func files(t *testing.T) []string {
 	t.Helper()
