@@ -2,7 +2,7 @@ package tally
 
 import "os"
 
-// Full is the environment variable that requests all generated cases. "make e2e-full" sets it.
+// Full is the environment variable that requests all cases. "make e2e-full" sets it.
 const Full = "FASTADMIT_E2E_FULL"
 
 // Cases returns how many cases to generate: all, or few as in CI, which tries the same ones each

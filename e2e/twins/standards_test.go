@@ -12,13 +12,11 @@ import (
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
-// TestStandards runs Kubernetes' own tests of the Pod Security Standards, which test each check of
-// each version, against an API server with fastadmit.
-func TestStandards(t *testing.T) {
-	t.Parallel()
-	tw := start(t)
+// standards runs Kubernetes' own tests of the Pod Security Standards, which test each check of
+// each version, against the API server with fastadmit.
+func (tw *twins) standards(t *testing.T) {
 	table := handlers.InTree(handlers.DefaultOptions())
 	own := slices.IndexFunc(table, func(p admission.Plugin) bool { return p.Name == "PodSecurity" })
-	on := tw.with(t, table[own])
-	standards.Run(t, standards.Options{ClientConfig: on[1].Config, Features: utilfeature.DefaultFeatureGate})
+	on := tw.withFastadmit(t, table[own])
+	standards.Run(t, standards.Options{ClientConfig: on.Config, Features: utilfeature.DefaultFeatureGate})
 }

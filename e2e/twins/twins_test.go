@@ -5,6 +5,7 @@ package twins
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -119,10 +120,21 @@ func startWith(t *testing.T, flags map[string]string) *twins {
 func (tw *twins) with(t *testing.T, on ...admission.Plugin) [2]*cluster.APIServer {
 	t.Helper()
 	var names []string
+	for i := range on {
+		names = append(names, on[i].Name)
+	}
+	flags := map[string]string{"admission-control-config-file": tw.admission}
+	maps.Copy(flags, tw.flags)
+	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: flags})
+	return [2]*cluster.APIServer{a, tw.withFastadmit(t, on...)}
+}
+
+// withFastadmit returns the second cluster with fastadmit's plugins on, until the test ends.
+func (tw *twins) withFastadmit(t *testing.T, on ...admission.Plugin) *cluster.APIServer {
+	t.Helper()
 	var mutating, validating []cluster.Webhook
 	for i := range on {
 		p := &on[i]
-		names = append(names, p.Name)
 		hook := cluster.Webhook{CA: tw.authority.PEM, Rules: rules(p.Rules), Conditions: conditions[p.Name], Equivalent: true}
 		if p.Mutates {
 			hook.URL = tw.fastadmit.URL + "/mutate/" + p.Name
@@ -133,9 +145,6 @@ func (tw *twins) with(t *testing.T, on ...admission.Plugin) [2]*cluster.APIServe
 			validating = append(validating, hook)
 		}
 	}
-	flags := map[string]string{"admission-control-config-file": tw.admission}
-	maps.Copy(flags, tw.flags)
-	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: flags})
 	marker := cluster.Webhook{URL: tw.fastadmit.URL, CA: tw.authority.PEM}
 	// In this order, because a validating marker would never be reached if the mutating plugin
 	// denied.
@@ -145,7 +154,7 @@ func (tw *twins) with(t *testing.T, on ...admission.Plugin) [2]*cluster.APIServe
 	if len(mutating) > 0 {
 		tw.off[1].Mutating(t, marker, mutating...)
 	}
-	return [2]*cluster.APIServer{a, tw.off[1]}
+	return tw.off[1]
 }
 
 // rules returns the plugin's rules for a webhook configuration.
@@ -176,6 +185,8 @@ func TestTwins(t *testing.T) {
 			}
 			if part == 0 {
 				t.Run("Workloads", tw.workloads)
+			} else {
+				t.Run("Standards", tw.standards)
 			}
 		})
 	}
@@ -213,11 +224,12 @@ func (tw *twins) tables(t *testing.T, p admission.Plugin, row *tally.Row) {
 	if p.Name == "EventRateLimit" {
 		cases = append(cases, burst()...)
 	}
+	groups := alike(cases)
 	// A namespace for each case, so that nothing has to be deleted in it.
-	for i := range cases {
+	for _, i := range slices.Concat(groups...) {
 		tw.prepare(t, &cases[i], namespace(p.Name, i))
 	}
-	for _, same := range alike(cases) {
+	for _, same := range groups {
 		t.Run(fmt.Sprintf("from %d", same[0]), func(t *testing.T) {
 			tw.give(t, shared(&cases[same[0]]))
 			on := tw.with(t, p)
@@ -233,7 +245,7 @@ func (tw *twins) tables(t *testing.T, p admission.Plugin, row *tally.Row) {
 }
 
 // alike groups cases that share their given objects. They can share an API server, whose start is
-// the slowest part.
+// the slowest part. Without tally.Full, only the largest group remains.
 func alike(cases []tables.Case) (all [][]int) {
 	for i := range cases {
 		first := slices.IndexFunc(all, func(same []int) bool { return reflect.DeepEqual(shared(&cases[same[0]]), shared(&cases[i])) })
@@ -243,12 +255,20 @@ func alike(cases []tables.Case) (all [][]int) {
 			all[first] = append(all[first], i)
 		}
 	}
+	if os.Getenv(tally.Full) == "" {
+		all = [][]int{slices.MaxFunc(all, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })}
+	}
 	return all
 }
 
 // shared returns the cluster-scoped objects that the case is given, which other cases can also use.
-func shared(c *tables.Case) []*unstructured.Unstructured {
-	return slices.DeleteFunc(c.GivenObjects(), isNamespaced)
+func shared(c *tables.Case) (all []*unstructured.Unstructured) {
+	for _, object := range c.GivenObjects() {
+		if !isNamespaced(object) {
+			all = append(all, object)
+		}
+	}
+	return all
 }
 
 // isNamespaced reports whether a given object is namespaced.
