@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -37,7 +38,9 @@ var _ cluster.Requester = (*worker)(nil)
 
 // TestTurns runs several reviews at the same time. When a review has taken long, its plugins need turns,
 // except plugins that may wait for something else.
-func TestTurns(t *testing.T) {
+func TestTurns(t *testing.T) { synctest.Test(t, testTurns) }
+
+func testTurns(t *testing.T) {
 	const reviews = 12
 	f := func(first time.Duration, change func(p *admission.Plugin), most int64) {
 		t.Helper()

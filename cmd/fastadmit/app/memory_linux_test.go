@@ -284,7 +284,8 @@ func (p *process) review(t *testing.T, begun *sync.WaitGroup, path, object, old 
 		last.reached()
 		answer, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if response.StatusCode == http.StatusTooManyRequests || bytes.Contains(answer, []byte("it took too long")) {
+		if response.StatusCode == http.StatusTooManyRequests || bytes.Contains(answer, []byte("it took too long")) ||
+			bytes.Contains(answer, []byte("deadline exceeded")) {
 			time.Sleep(time.Second)
 			continue
 		}
