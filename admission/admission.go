@@ -154,8 +154,8 @@ type Handler struct {
 	// Validate may deny. Nil if the plugin does not validate.
 	Validate func(ctx context.Context, review *codec.Review) Result
 	// Explain does what Admit or Validate does, according to the Phase of x, and describes in x what
-	// decided: it adds Policies, and to Changes which policy made them. Nil if the messages of the plugin
-	// say enough.
+	// decided: it adds Policies, Webhooks or Standards, and to Changes which policy or webhook made them.
+	// Nil if the messages of the plugin say enough.
 	Explain func(ctx context.Context, review *codec.Review, x *Explanation) Result
 	// Rules returns the rules of the reviews that the handler needs at the moment, a
 	// part of the plugin's Rules. Nil means all of the plugin's Rules.

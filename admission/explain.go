@@ -35,6 +35,12 @@ type Explanation struct {
 	// ones that are not listed.
 	Policies     []PolicyExplanation `json:"policies,omitempty"`
 	MorePolicies int                 `json:"morePolicies,omitempty"`
+	// Webhooks are the webhooks that the plugin calls, in their order. MoreWebhooks is the number of
+	// further ones that are not listed.
+	Webhooks     []*WebhookExplanation `json:"webhooks,omitempty"`
+	MoreWebhooks int                   `json:"moreWebhooks,omitempty"`
+	// Standards are the Pod Security Standards that the plugin compared the object with.
+	Standards []StandardExplanation `json:"standards,omitempty"`
 }
 
 // A Change is a field that a plugin wrote.
@@ -47,8 +53,10 @@ type Change struct {
 	// Old and New are the values as JSON. A value is empty if there is none, and cut if it is long.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
-	// Policy is the policy that wrote the field, if the plugin evaluates policies.
-	Policy string `json:"policy,omitempty"`
+	// Policy is the policy that wrote the field, if the plugin evaluates policies. Webhook is the webhook
+	// that did, if the plugin calls webhooks.
+	Policy  string `json:"policy,omitempty"`
+	Webhook string `json:"webhook,omitempty"`
 }
 
 // A PolicyExplanation says what a policy decided for one of its bindings and parameters.
@@ -70,6 +78,41 @@ type PolicyExplanation struct {
 	Message string `json:"message,omitempty"`
 	// Expressions are the expressions that decided: match conditions, validations and mutations.
 	Expressions []ExpressionExplanation `json:"expressions,omitempty"`
+}
+
+// A WebhookExplanation says what a webhook of a configuration answered.
+type WebhookExplanation struct {
+	// Webhook is the name of the webhook, Configuration that of its configuration.
+	Webhook       string `json:"webhook"`
+	Configuration string `json:"configuration"`
+	// Pass is 2 if the webhook was called again because others changed the object.
+	Pass int `json:"pass,omitempty"`
+	// Asked is true if the review concerns the webhook. Why names the rule, selector or match condition
+	// that decided that, with the values that it compared.
+	Asked bool   `json:"asked"`
+	Why   string `json:"why"`
+	// Outcome is allowed, patched, denied or errored; empty if the webhook was not asked.
+	Outcome string `json:"outcome,omitempty"`
+	// Message is the message of the denial or the error.
+	Message string `json:"message,omitempty"`
+	// Expressions are the match conditions.
+	Expressions []ExpressionExplanation `json:"expressions,omitempty"`
+}
+
+// A StandardExplanation says how an object compares with a Pod Security Standard.
+type StandardExplanation struct {
+	// Mode is enforce, audit or warn. Standard is the level and the version, as in restricted:latest.
+	Mode     string `json:"mode"`
+	Standard string `json:"standard"`
+	// From says which label of which namespace, or which default, the level and the version are from.
+	From string `json:"from"`
+	// Asked is true if the object was compared. Why says why it was not.
+	Asked bool   `json:"asked"`
+	Why   string `json:"why,omitempty"`
+	// Outcome is allowed, denied, warned or audited; empty if the object was not compared.
+	Outcome string `json:"outcome,omitempty"`
+	// FailedChecks are the checks that the object fails, with the fields that fail them.
+	FailedChecks []string `json:"failedChecks,omitempty"`
 }
 
 // An ExpressionExplanation has the value of a CEL expression and, if it is not what the policy wants, the values of the
@@ -100,7 +143,7 @@ type SubExpression struct {
 const (
 	// explainedBytesMax is the maximum length of a value in an Explanation in bytes: what is read at a glance.
 	explainedBytesMax = 300
-	// ExplainedMax is the maximum number of changes and of policies in an Explanation: more than anybody reads.
+	// ExplainedMax is the maximum number of changes, policies and webhooks in an Explanation: more than anybody reads.
 	ExplainedMax = 1000
 	// HiddenValue is shown in place of a value that may have the data of a Secret.
 	HiddenValue = "(hidden: it may be secret)"
@@ -118,6 +161,16 @@ func (x *Explanation) AddPolicy(p PolicyExplanation) {
 		return
 	}
 	x.Policies = append(x.Policies, p)
+}
+
+// AddWebhook adds a webhook, unless there are too many. The result may be completed until the call of the plugin ends.
+func (x *Explanation) AddWebhook(w WebhookExplanation) *WebhookExplanation {
+	if len(x.Webhooks) >= ExplainedMax {
+		x.MoreWebhooks++
+	} else {
+		x.Webhooks = append(x.Webhooks, &w)
+	}
+	return &w
 }
 
 // An Explainer is a Selector that says why it selects a review or not.

@@ -44,7 +44,7 @@ func (d *dispatch) explainMutation(i *invocation, m int) error {
 		x.Outcome, x.Message = admission.OutcomeDenied.String(), err.Error()
 	case d.Object.Changes() > changes && d.Err() == nil:
 		x.Outcome = admission.OutcomePatched.String()
-		d.AddChanges(i.policy.Name, before, d.Object.Root().AppendJSON(nil))
+		d.AddChanges(admission.Change{Policy: i.policy.Name}, before, d.Object.Root().AppendJSON(nil))
 	}
 	policy.Explained(&d.Dispatch, i.policy, i.binding, i.param, x)
 	return err

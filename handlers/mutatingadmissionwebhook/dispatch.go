@@ -21,7 +21,8 @@ import (
 // reinvocationcontext.go).
 type dispatch struct {
 	*webhook.Dispatch
-	round int
+	round  int
+	passes int // that have begun
 
 	changed bool         // a webhook changed the object
 	called  map[int]bool // indexes of the webhooks to call again if the object changes
@@ -51,45 +52,62 @@ func (d *dispatch) admit(reinvocation bool) *admission.Result {
 
 // pass calls the webhooks of a round, in order. A result ends the review.
 func (d *dispatch) pass() *admission.Result {
+	d.passes++
 	for i, w := range d.Webhooks {
-		matches, ended, err := w.Matches(d.Dispatch)
-		switch {
-		case ended != nil:
-			return ended
-		case !matches || d.round > 0 && !d.again[i]:
-			continue
-		}
-		changed := false
-		if err == nil {
-			c, ok := d.Prepare(w, true)
-			if !ok {
-				return new(admission.Allowed()) // the chain replaces it by a denial or a failure
-			}
-			changed, err = d.call(c, i)
-			if d.Err() != nil {
-				return new(admission.Allowed()) // the same
-			}
-		}
-		d.AnnotateMutation(w, d.round, i, changed)
-		if changed {
-			for called := range d.called {
-				d.again[called] = true
-			}
-			clear(d.called)
-			d.changed = true
-			d.Changed()
-		}
-		if w.Reinvokes {
-			d.called[i] = true
-		}
-		if err == nil {
-			continue
-		}
-		if ended := d.Conclude(w, err, fmt.Sprintf("mutation.round_%d_index_%d", d.round, i)); ended != nil {
+		if ended := d.invoke(i, w); ended != nil {
 			return ended
 		}
 	}
 	return nil
+}
+
+// invoke calls the webhook with an index, if it matches. A result ends the review.
+func (d *dispatch) invoke(i int, w *webhook.Webhook) *admission.Result {
+	matches, ended, err := w.Matches(d.Dispatch)
+	explained := d.explained(i, w, matches, ended)
+	switch {
+	case ended != nil:
+		return ended
+	case !matches || d.round > 0 && !d.again[i]:
+		return nil
+	}
+	changed := false
+	if err == nil {
+		c, ok := d.Prepare(w, true)
+		if !ok {
+			return new(admission.Allowed()) // the chain replaces it by a denial or a failure
+		}
+		changed, err = d.call(c, i)
+		if d.Err() != nil {
+			return new(admission.Allowed()) // the same
+		}
+	}
+	w.Decided(explained, changed, err)
+	d.AnnotateMutation(w, d.round, i, changed)
+	if changed {
+		for called := range d.called {
+			d.again[called] = true
+		}
+		clear(d.called)
+		d.changed = true
+		d.Changed()
+	}
+	if w.Reinvokes {
+		d.called[i] = true
+	}
+	if err == nil {
+		return nil
+	}
+	return d.Conclude(w, err, fmt.Sprintf("mutation.round_%d_index_%d", d.round, i))
+}
+
+// explained describes whether a webhook is called, if explanations are collected.
+func (d *dispatch) explained(i int, w *webhook.Webhook, matches bool, ended *admission.Result) *admission.WebhookExplanation {
+	why := ""
+	if matches && d.round > 0 && !d.again[i] {
+		matches, why = false, "its reinvocationPolicy is Never"
+	}
+	return d.Explained(w, d.passes, matches, why, ended)
 }
 
 // call calls a webhook and applies its answer.
@@ -156,6 +174,9 @@ func (d *dispatch) apply(c *webhook.Call, index int) (changed bool, err error) {
 	}
 	if !d.Keep(c, d.Object.TextLen()-length) {
 		return false, nil // the same
+	}
+	if d.Explains() {
+		d.AddChanges(admission.Change{Webhook: w.Name}, before, after)
 	}
 	d.AnnotatePatch(w, d.round, index, operations)
 	return d.Object.Changes() != changes, nil

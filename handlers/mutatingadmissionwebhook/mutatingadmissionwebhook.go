@@ -44,16 +44,23 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 		return admission.Handler{}, err
 	}
 	handler := source.Handler()
-	handler.Admit = plugin{source}.admit
+	p := plugin{source}
+	handler.Admit, handler.Explain = p.admit, p.explain
 	return handler, nil
 }
 
 func (p plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
+	return p.explain(ctx, review, nil)
+}
+
+// explain does what admit does, and explains it unless x is nil.
+func (p plugin) explain(ctx context.Context, review *codec.Review, x *admission.Explanation) admission.Result {
 	begun, result := p.Begin(ctx, review)
 	if begun == nil {
 		return result
 	}
 	defer begun.End()
+	defer begun.Explain(x)()
 	d := dispatch{Dispatch: begun, called: make(map[int]bool), again: make(map[int]bool)}
 	if ended := d.admit(admission.IsReinvocation(ctx)); ended != nil {
 		return *ended

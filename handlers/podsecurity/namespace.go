@@ -31,6 +31,13 @@ const (
 	podsTimeout = time.Second
 )
 
+// The indexes of modes.
+const (
+	enforce = iota
+	audit
+	warn
+)
+
 // modes are the labels of a namespace that select standards, in upstream's order.
 var modes = [...]struct {
 	name, level, version string
@@ -62,7 +69,7 @@ func labelsOf(namespace *codec.Object) map[string]string {
 
 // validateNamespace behaves as upstream's ValidateNamespace: it checks the labels. If the
 // enforced standard becomes stricter, it warns of pods that violate it.
-func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) admission.Result {
+func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review, explain *explainer) admission.Result {
 	labels := labelsOf(&review.Object)
 	wanted, faults := api.PolicyToEvaluate(labels, p.defaults)
 	create := review.Operation() == codec.Create
@@ -71,19 +78,27 @@ func (p *plugin) validateNamespace(ctx context.Context, review *codec.Review) ad
 	if !create {
 		was, known = api.PolicyToEvaluate(labelsOf(&review.OldObject), p.defaults)
 	}
+	name := review.Object.Get("metadata", "name").String()
+	explain.standards(p, name, labels, wanted)
+	explain.skipAll("only the pods of the namespace are compared, with the enforced standard if it becomes stricter")
 	if len(faults) > 0 && !reflect.DeepEqual(faults, known) {
 		kind := review.Kind()
 		return admission.Denied(apierrors.NewInvalid(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, review.Name(), faults))
 	}
-	name := review.Object.Get("metadata", "name").String()
 	switch {
 	case !create && !enforcesMore(wanted.Enforce, was.Enforce):
+		explain.skip(enforce, "it is not stricter than before")
 	case p.exemptsNamespace(review):
+		explain.skip(enforce, "the namespace is exempt")
 		review.Response.Warn(p.exemptionWarning(name, labels, wanted))
 	case !create:
-		for _, warning := range p.violations(ctx, name, wanted.Enforce) {
+		warnings := p.violations(ctx, name, wanted.Enforce)
+		explain.failed(enforce, warnings, admission.OutcomeWarned)
+		for _, warning := range warnings {
 			review.Response.Warn(warning)
 		}
+	default:
+		explain.skip(enforce, "a new namespace has no pods")
 	}
 	return admission.Allowed()
 }

@@ -70,6 +70,7 @@ type plugin struct {
 	defaults   api.Policy
 	exemptions admissionapi.PodSecurityExemptions
 	evaluator  policy.Evaluator
+	newest     api.Version // for which there are checks
 	namespaces *cluster.Objects[*corev1.Namespace]
 	pods       *cluster.Objects[*corev1.Pod]
 }
@@ -80,7 +81,7 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 		return admission.Handler{}, err
 	}
 	p.namespaces, p.pods = cluster.Namespaces.In(setup.Cluster), cluster.Pods.In(setup.Cluster)
-	return admission.Handler{Validate: p.validate}, nil
+	return admission.Handler{Validate: p.validate, Explain: p.explain}, nil
 }
 
 func newPlugin(config []byte, version admission.Version) (*plugin, error) {
@@ -97,22 +98,27 @@ func newPlugin(config []byte, version admission.Version) (*plugin, error) {
 	}
 	// A label latest, or with a newer version, means the emulated version: a server has checks for
 	// none that is newer than itself (k8s.io/pod-security-admission/policy/registry.go NewEvaluator).
-	p.evaluator, err = policy.NewEvaluator(policy.DefaultChecks(), new(api.MajorMinorVersion(1, version.Minor())))
+	p.newest = api.MajorMinorVersion(1, version.Minor())
+	p.evaluator, err = policy.NewEvaluator(policy.DefaultChecks(), &p.newest)
 	return p, err
 }
 
 func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
+	return p.decide(ctx, review, nil)
+}
+
+func (p *plugin) decide(ctx context.Context, review *codec.Review, explain *explainer) admission.Result {
 	switch review.Resource().Resource {
 	case "namespaces":
-		return p.validateNamespace(ctx, review)
+		return p.validateNamespace(ctx, review, explain)
 	case "pods":
-		return p.validatePod(ctx, review)
+		return p.validatePod(ctx, review, explain)
 	}
-	return p.validateController(ctx, review)
+	return p.validateController(ctx, review, explain)
 }
 
 // validatePod behaves as upstream's ValidatePod.
-func (p *plugin) validatePod(ctx context.Context, review *codec.Review) admission.Result {
+func (p *plugin) validatePod(ctx context.Context, review *codec.Review, explain *explainer) admission.Result {
 	if p.exempts(review) {
 		return admission.Unchecked(isExempt)
 	}
@@ -122,24 +128,27 @@ func (p *plugin) validatePod(ctx context.Context, review *codec.Review) admissio
 		return refused(review, status, err)
 	}
 	wanted, faults := api.PolicyToEvaluate(namespace.Labels, p.defaults)
+	explain.standards(p, review.Namespace(), namespace.Labels, wanted)
 	if len(faults) == 0 && wanted.FullyPrivileged() {
+		explain.skipAll("it allows everything")
 		annotate(review, api.EnforcedPolicyAnnotationKey, privilegedLatest)
 		return admission.Unchecked(isPrivileged)
 	}
 	object := review.Object.Root()
 	if review.Operation() == codec.Update && !changesImages(object.Get("spec"), review.OldObject.Get("spec")) {
+		explain.skipAll("the update changes neither images nor the number of containers")
 		return admission.Allowed()
 	}
 	spec, err := specOf(object)
 	if err != nil {
 		return refused(review, apierrors.NewBadRequest("failed to decode object"), err)
 	}
-	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(object), spec, true)
+	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(object), spec, explain, true)
 }
 
 // validateController behaves as upstream's ValidatePodController: it denies nothing, because
 // the controller's pods are denied.
-func (p *plugin) validateController(ctx context.Context, review *codec.Review) admission.Result {
+func (p *plugin) validateController(ctx context.Context, review *codec.Review, explain *explainer) admission.Result {
 	if p.exempts(review) {
 		return admission.Unchecked(isExempt)
 	}
@@ -149,12 +158,17 @@ func (p *plugin) validateController(ctx context.Context, review *codec.Review) a
 		return admission.Allowed()
 	}
 	wanted, faults := api.PolicyToEvaluate(namespace.Labels, p.defaults)
+	explain.standards(p, review.Namespace(), namespace.Labels, wanted)
+	explain.skip(enforce, onlyPods)
 	if len(faults) == 0 && wanted.Warn.Level == api.LevelPrivileged && wanted.Audit.Level == api.LevelPrivileged {
+		explain.skip(audit, "it allows everything")
+		explain.skip(warn, "it allows everything")
 		return admission.Unchecked(onlyPods)
 	}
 	resource := review.Resource().Resource
 	template := templateOf(resource, &review.Object)
 	if resource == "replicationcontrollers" && !template.IsSet() {
+		explain.skipAll("the object has no template")
 		return admission.Allowed() // only here the template is optional
 	}
 	spec, err := specOf(template)
@@ -162,14 +176,17 @@ func (p *plugin) validateController(ctx context.Context, review *codec.Review) a
 		annotate(review, errorAnnotationKey, fmt.Sprintf("failed to decode object: %v", err))
 		return admission.Allowed()
 	}
-	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(template), spec, false)
+	return p.evaluate(review, wanted, faults.ToAggregate(), metaOf(template), spec, explain, false)
 }
 
 // evaluate behaves as upstream's EvaluatePod.
 func (p *plugin) evaluate(
-	review *codec.Review, wanted api.Policy, fault error, meta *metav1.ObjectMeta, spec *corev1.PodSpec, enforce bool,
+	review *codec.Review, wanted api.Policy, fault error, meta *metav1.ObjectMeta, spec *corev1.PodSpec, explain *explainer,
+	enforces bool,
 ) admission.Result {
+	explain.runtimeClass(p, spec)
 	if p.exemptsRuntimeClass(spec) {
+		explain.skipAll("its RuntimeClass is exempt")
 		annotate(review, api.ExemptionReasonAnnotationKey, "runtimeClass")
 		return admission.Unchecked("its RuntimeClass is exempt")
 	}
@@ -178,28 +195,30 @@ func (p *plugin) evaluate(
 	}
 	var last api.LevelVersion
 	var result policy.AggregateCheckResult
-	check := func(standard api.LevelVersion) policy.AggregateCheckResult {
+	check := func(mode int, standard api.LevelVersion) policy.AggregateCheckResult {
 		if last != standard { // nearly always all are equal
 			last, result = standard, policy.AggregateCheckResults(p.evaluator.EvaluatePod(standard, meta, spec))
 		}
+		explain.compared(mode, &result)
 		return result
 	}
 	var denial error
-	if enforce {
+	if enforces {
 		annotate(review, api.EnforcedPolicyAnnotationKey, wanted.Enforce.String())
-		if found := check(wanted.Enforce); !found.Allowed {
+		if found := check(enforce, wanted.Enforce); !found.Allowed {
 			resource := review.Resource()
 			denial = apierrors.NewForbidden(schema.GroupResource{Group: resource.Group, Resource: resource.Resource}, review.Name(),
 				fmt.Errorf("violates PodSecurity %q: %s", wanted.Enforce, found.ForbiddenDetail()))
 		}
 	}
-	if found := check(wanted.Audit); !found.Allowed {
+	if found := check(audit, wanted.Audit); !found.Allowed {
 		annotate(review, api.AuditViolationsAnnotationKey, would(wanted.Audit, found))
 	}
 	if denial != nil {
+		explain.skip(warn, "the pod is denied")
 		return admission.Denied(denial)
 	}
-	if found := check(wanted.Warn); !found.Allowed {
+	if found := check(warn, wanted.Warn); !found.Allowed {
 		review.Response.Warn(would(wanted.Warn, found))
 	}
 	return admission.Allowed()

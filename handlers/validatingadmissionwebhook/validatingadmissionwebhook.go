@@ -48,16 +48,23 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 		return admission.Handler{}, err
 	}
 	handler := source.Handler()
-	handler.Validate = plugin{source}.validate
+	p := plugin{source}
+	handler.Validate, handler.Explain = p.validate, p.explain
 	return handler, nil
 }
 
 func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Result {
+	return p.explain(ctx, review, nil)
+}
+
+// explain does what validate does, and explains it unless x is nil.
+func (p plugin) explain(ctx context.Context, review *codec.Review, x *admission.Explanation) admission.Result {
 	d, result := p.Begin(ctx, review)
 	if d == nil {
 		return result
 	}
 	defer d.End()
+	defer d.Explain(x)()
 	calls, ended := collect(d)
 	if ended != nil {
 		return *ended
@@ -75,6 +82,7 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 	for i, c := range calls {
 		defer c.Return()
 		d.Take(c.Webhook, c.Answer)
+		c.Decided(c.Explained, false, c.Err)
 		if c.Err == nil {
 			continue
 		}
@@ -93,11 +101,14 @@ func (p plugin) validate(ctx context.Context, review *codec.Review) admission.Re
 func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *admission.Result) {
 	for _, w := range d.Webhooks {
 		matches, ended, err := w.Matches(d)
+		explained := d.Explained(w, 1, matches, "", ended)
 		if ended != nil {
 			return nil, ended
 		}
 		if err != nil {
-			calls = append(calls, webhook.NoCall(w, err))
+			c := webhook.NoCall(w, err)
+			c.Explained = explained
+			calls = append(calls, c)
 			continue
 		}
 		if !matches {
@@ -107,6 +118,7 @@ func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *admission.Resul
 		if !ok {
 			return nil, new(admission.Allowed()) // the chain replaces it by a denial or a failure
 		}
+		c.Explained = explained
 		calls = append(calls, c)
 	}
 	return calls, nil

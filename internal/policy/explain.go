@@ -96,11 +96,11 @@ func Explained[E any](d *Dispatch, p *Policy[E], b *Binding, param *Param, x adm
 	e.all = append(e.all, explained{e.places[p], x})
 }
 
-// AddChanges adds the changes that a policy made between two texts of the object.
-func (d *Dispatch) AddChanges(policy string, before, after []byte) {
+// AddChanges adds the changes between two texts of the object, made by the Policy or Webhook of by.
+func (d *Dispatch) AddChanges(by admission.Change, before, after []byte) {
 	changes := admission.Changes(d.Review, before, after)
 	for i := range changes {
-		changes[i].Policy = policy
+		changes[i].Policy, changes[i].Webhook = by.Policy, by.Webhook
 	}
 	x := d.explainer.into
 	x.Changes = append(x.Changes, changes[:min(len(changes), max(admission.ExplainedMax-len(x.Changes), 0))]...)
@@ -165,7 +165,7 @@ func (p *Policy[E]) explain(d *Dispatch, place int) {
 		leftOut(nil, "no binding names it")
 		return
 	}
-	matches, why := p.matcher.explain(d)
+	matches, why := p.matcher.Explain(d)
 	if _, err := p.matcher.Matches(d.Ctx, &d.Request, d); err != nil {
 		failed(nil, "policy", err)
 		return
@@ -184,7 +184,7 @@ func (p *Policy[E]) explain(d *Dispatch, place int) {
 			failed(b, "binding", err)
 			continue
 		}
-		switch _, bound := b.matcher.explain(d); {
+		switch _, bound := b.matcher.Explain(d); {
 		case !matched:
 			leftOut(b, "the binding's matchResources: "+bound)
 		case len(params) == 0:
@@ -197,8 +197,8 @@ func (p *Policy[E]) explain(d *Dispatch, place int) {
 	}
 }
 
-// explain returns what Matches does, except errors, and which rule or selector decided.
-func (m *Matcher) explain(d *Dispatch) (matches bool, why string) {
+// Explain returns what Matches does, except errors, and which rule or selector decided.
+func (m *Matcher) Explain(d *Dispatch) (matches bool, why string) {
 	r := &d.Request
 	for i := range m.excludes {
 		if e := &m.excludes[i]; e.matches(r, &r.original) || !m.exact && e.matches(r, &r.sent) {
@@ -210,7 +210,7 @@ func (m *Matcher) explain(d *Dispatch) (matches bool, why string) {
 	case err != nil:
 		return false, err.Error()
 	case !matches:
-		return false, fmt.Sprintf("none of its resourceRules selects %s; they are: %s", r.described(), admission.ListRules(m.rules))
+		return false, fmt.Sprintf("none of its rules selects %s; they are: %s", r.described(), admission.ListRules(m.rules))
 	}
 	for i := range m.rules {
 		if rule := &m.rules[i]; rule.matches(r, &r.sent) {

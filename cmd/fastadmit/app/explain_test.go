@@ -108,7 +108,7 @@ func TestReviewExplain(t *testing.T) {
 		`      replace /spec/containers/0/imagePullPolicy: "IfNotPresent" => "Always"` + "\n",
 		`              c.image => "docker.io/library/envoy:1.30"` + "\n", `, of: params.data.registry + '/'` + "\n",
 		"namespaceSelector env=staging does not match: namespace shop has env=production\n",
-		"matchConstraints: none of its resourceRules selects CREATE of v1 pods web; they are: CREATE,UPDATE of v1 services\n",
+		"matchConstraints: none of its rules selects CREATE of v1 pods web; they are: CREATE,UPDATE of v1 services\n",
 	}
 	args := []string{
 		"review", "../../../docs/explain/pod.yaml", explainedPolicies,
@@ -123,6 +123,9 @@ func TestReviewExplain(t *testing.T) {
 	checkReport(t, ran(t, "", 1, []string{`"explanation": [`, `"depth": 1`}, append(args, "-o", "json")...))
 	checkReport(t, ran(t, "", 1, nil, append(args[:len(args)-1], "-o", "json")...))
 	ran(t, "", 1, []string{"explanation:"}, append(args, "-o", "yaml")...)
+	checkReport(t, ran(t, "", 0, []string{`"webhooks": [`, `"standards": [`, `"failedChecks": [`}, "review", "../../../docs/explain/debug.yaml",
+		"--cluster-state-dir=../../../docs/explain/cluster", "--admission-control-config-file=../../../docs/explain/webhooks.yaml",
+		"--enable-admission-plugins=PodSecurity,ValidatingAdmissionWebhook", "--allow-plugin-calls", "--explain", "-o", "json"))
 	ran(t, "", 2, []string{"--explain: got -o diff, want one of text, json, yaml"}, append(args, "-o", "diff")...)
 }
 

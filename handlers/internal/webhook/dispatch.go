@@ -35,6 +35,9 @@ type Dispatch struct {
 
 	source *Source
 	body   body // of the review with its current edits; nil until it is needed
+
+	explained *admission.Explanation // nil without Explain
+	seen      int                    // webhooks that were explained
 }
 
 var errLoop = errors.New("a webhook configuration of fastadmit leads back to fastadmit, which would call itself endlessly; " +
@@ -51,7 +54,7 @@ func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, ad
 		return nil, s.check(review)
 	}
 	if isExempt(resource) || s.version.AtLeast(1, 37) && policy.IsVirtual(resource) {
-		return nil, admission.Allowed()
+		return nil, admission.Unchecked(exempt)
 	}
 	webhooks, err := s.webhooks(ctx)
 	if err != nil {
@@ -67,6 +70,9 @@ func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, ad
 	d.Begin(ctx, review, &s.cluster)
 	return d, admission.Allowed()
 }
+
+// exempt is why no webhook is called.
+const exempt = "webhooks are not called for its resource"
 
 // isExempt reports whether webhooks are never called for a resource, because it configures
 // webhooks or policies (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/rules
@@ -92,6 +98,9 @@ type Call struct {
 	call
 	ctx context.Context
 	err error // why the webhook is not called, nil if it is
+
+	// Explained is the result of Dispatch.Explained.
+	Explained *admission.WebhookExplanation
 
 	Answer *Answer // set by Do; not nil with a DenialError
 	Err    error   // set by Do: a *CallError, a *DenialError or another error, for Conclude

@@ -98,6 +98,7 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 		if compiled.Err != nil {
 			errs = append(errs, field.Invalid(path.Child("matchConditions").Index(i).Child("expression"), condition.Expression, compiled.Err.Error()))
 		}
+		compiled.Name = condition.Name
 		made.conditions = append(made.conditions, compiled)
 	}
 	return made, errors.Join(errs...)

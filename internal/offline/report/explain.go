@@ -61,6 +61,28 @@ func (o *outline) plugin(indent int, r *Result, x *admission.Explanation) {
 	if x.MorePolicies > 0 {
 		o.line(indent+1, fmt.Sprintf("%d more policies", x.MorePolicies))
 	}
+	for _, w := range x.Webhooks {
+		title := verdict{"webhook " + w.Webhook + ", configuration " + w.Configuration, w.Pass, w.Asked, w.Why, w.Outcome, w.Message}
+		o.verdict(indent+1, &title, w.Expressions)
+	}
+	if x.MoreWebhooks > 0 {
+		o.line(indent+1, fmt.Sprintf("%d more webhooks", x.MoreWebhooks))
+	}
+	for i := range x.Standards {
+		o.standard(indent+1, &x.Standards[i])
+	}
+}
+
+func (o *outline) standard(indent int, s *admission.StandardExplanation) {
+	if s.Asked {
+		o.line(indent, Word(s.Mode+" "+s.Standard)+": "+s.Outcome)
+	} else {
+		o.line(indent, Word(s.Mode+" "+s.Standard)+": not asked: "+s.Why)
+	}
+	o.line(indent+1, s.From)
+	for _, check := range s.FailedChecks {
+		o.line(indent+1, "fails: "+check)
+	}
 }
 
 func (o *outline) change(indent int, c admission.Change) {
@@ -76,6 +98,9 @@ func (o *outline) change(indent int, c admission.Change) {
 	if c.Policy != "" {
 		text += ", by policy " + c.Policy
 	}
+	if c.Webhook != "" {
+		text += ", by webhook " + c.Webhook
+	}
 	o.line(indent, text)
 }
 
@@ -87,23 +112,36 @@ func (o *outline) policy(indent int, p *admission.PolicyExplanation) {
 	if p.Param != "" {
 		title += ", parameter " + p.Param
 	}
-	if p.Pass > 1 {
-		title += ", pass " + fmt.Sprint(p.Pass)
+	o.verdict(indent, &verdict{title, p.Pass, p.Asked, p.Why, p.Outcome, p.Message}, p.Expressions)
+}
+
+// A verdict is what a policy or a webhook decided.
+type verdict struct {
+	title                 string
+	pass                  int
+	asked                 bool
+	why, outcome, message string
+}
+
+func (o *outline) verdict(indent int, v *verdict, expressions []admission.ExpressionExplanation) {
+	title := v.title
+	if v.pass > 1 {
+		title += ", pass " + fmt.Sprint(v.pass)
 	}
-	if title = Word(title); !p.Asked && p.Outcome == "" {
-		o.line(indent, title+": not asked: "+p.Why)
+	if title = Word(title); !v.asked && v.outcome == "" {
+		o.line(indent, title+": not asked: "+v.why)
 	} else {
-		text := title + ": " + p.Outcome
-		if p.Message != "" {
-			text += ": " + p.Message
+		text := title + ": " + v.outcome
+		if v.message != "" {
+			text += ": " + v.message
 		}
 		o.line(indent, text)
-		if p.Why != "" {
-			o.line(indent+1, "asked: "+p.Why)
+		if v.why != "" {
+			o.line(indent+1, "asked: "+v.why)
 		}
 	}
-	for i := range p.Expressions {
-		o.expression(indent+1, &p.Expressions[i])
+	for i := range expressions {
+		o.expression(indent+1, &expressions[i])
 	}
 }
 

@@ -59,7 +59,16 @@ func hostileExplanation() []*admission.Explanation {
 	x := admission.Explanation{
 		Plugin: hostile, Phase: hostile, Round: 2, Asked: true, Why: hostile, Outcome: hostile, Message: "m" + hostile, Undone: true,
 		MorePolicies: 1, Changes: []admission.Change{
-			{Operation: hostile, Path: hostile, Old: hostile, New: hostile, Policy: hostile}, {Old: hostile}, {New: hostile},
+			{Operation: hostile, Path: hostile, Old: hostile, New: hostile, Policy: hostile}, {Old: hostile},
+			{New: hostile, Webhook: hostile},
+		},
+		MoreWebhooks: 1, Webhooks: []*admission.WebhookExplanation{
+			{Webhook: hostile, Configuration: hostile, Pass: 2, Asked: true, Why: hostile, Outcome: hostile, Message: hostile},
+			{Webhook: hostile, Configuration: hostile, Why: hostile, Expressions: []admission.ExpressionExplanation{{Value: hostile}}},
+		},
+		Standards: []admission.StandardExplanation{
+			{Mode: hostile, Standard: hostile, From: hostile, Asked: true, Outcome: hostile, FailedChecks: []string{hostile}},
+			{Mode: hostile, Standard: hostile, From: hostile, Why: hostile},
 		},
 		Policies: []admission.PolicyExplanation{
 			{
