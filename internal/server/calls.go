@@ -1,11 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"fmt"
-	"runtime"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -190,22 +187,9 @@ func (w *watcher) answer() {
 	}
 	if w.now.Sub(s.stacksLogged) > stacksInterval {
 		s.stacksLogged = w.now
-		s.log.Error("plugins did not return in time", "calls", len(w.overdue), "stacks", stacksOfPlugins())
+		s.log.Error("plugins did not return in time", "calls", len(w.overdue), "stacks", admission.Stacks("", stacksMax))
 	}
 	w.overdue = nil
-}
-
-// stacksOfPlugins returns the stacks of goroutines that run a plugin, up to stacksMax bytes.
-func stacksOfPlugins() string {
-	buffer := make([]byte, 1<<20)
-	buffer = buffer[:runtime.Stack(buffer, true)]
-	var found strings.Builder
-	for stack := range bytes.SplitSeq(buffer, []byte("\n\n")) {
-		if bytes.Contains(stack, []byte("admission.(*round).call(")) && found.Len()+len(stack) <= stacksMax {
-			fmt.Fprintf(&found, "%s\n\n", stack)
-		}
-	}
-	return found.String()
 }
 
 // check is a check of /livez.

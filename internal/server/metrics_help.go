@@ -99,7 +99,8 @@ var help = map[string]string{
 	"fastadmit_shadow_differences_total":     "Answers of the shadow that differ, by the plugin and policy that cause it and by both answers: allowed, patched, warned, denied or failed. After 200 policies, others count as \"other\".",
 	"fastadmit_shadow_plugin_failures_total": "Failures of plugins in the shadow, with panics.",
 	"fastadmit_shadow_reviews_total":         "Reviews whose answers were compared with those of the shadow.",
-	"fastadmit_shadow_skipped_total":         "Reviews that the shadow skipped, because the server has much to do (load), too many reviews wait (queue), a review needs more memory than the shadow has (memory) or took too long (time), the configuration changed (reload), a plugin that the shadow leaves out denied or changed it (left_out), or it could not be compared (error, panic).",
+	"fastadmit_shadow_stuck_reviews":         "Reviews of the shadow from which a plugin does not return.",
+	"fastadmit_shadow_skipped_total":         "Reviews that the shadow skipped, because the server has much to do (load), too many reviews wait (queue), a review needs more memory than the shadow has (memory) or took too long (time), the configuration changed (reload), a plugin that the shadow leaves out denied or changed it (left_out), it could not be compared (error, panic), or a plugin does not return (stuck).",
 
 	"fastadmit_stuck_requests": "Calls that were answered with an error because their plugin did not return in time, and whose plugin still runs.",
 

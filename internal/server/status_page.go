@@ -55,7 +55,7 @@ func (s *Server) status(checks []Check) *status.Page {
 		p.Plugins = append(p.Plugins, statusPlugin(plugin, settings))
 	})
 	if report, ok := s.shadow.Report(); ok {
-		p.IsTried, p.ShadowReviews = true, report.Reviews
+		p.IsTried, p.ShadowReviews, p.ShadowStopped = true, report.Reviews, report.Stopped
 		for i := range report.Differences[:min(len(report.Differences), shownDifferencesMax)] {
 			d := &report.Differences[i]
 			p.Shadow = append(p.Shadow, status.Difference{

@@ -44,11 +44,12 @@ const (
 	skippedLeftOut
 	skippedError
 	skippedPanic
+	skippedStuck
 	reasonCount
 )
 
 func (r reason) String() string {
-	return [...]string{"", "load", "queue", "memory", "time", "reload", "left_out", "error", "panic"}[r]
+	return [...]string{"", "load", "queue", "memory", "time", "reload", "left_out", "error", "panic", "stuck"}[r]
 }
 
 // counters are the metrics.
@@ -105,6 +106,8 @@ type Report struct {
 	Reviews       int64            `json:"reviews"`       // that were compared
 	Differing     int64            `json:"differing"`
 	Skipped       map[string]int64 `json:"skipped"` // by reason
+	// Stopped says why no reviews are compared at the moment; empty if they are.
+	Stopped string `json:"stopped,omitempty"`
 	// Differences are groups of differences, the largest first.
 	Differences []Difference `json:"differences"`
 }
@@ -206,6 +209,7 @@ func (s *Shadow) Report() (report Report, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	report = f.report
+	report.Stopped = t.stopped()
 	report.Skipped = make(map[string]int64)
 	for r := range f.skipped {
 		if n := f.skipped[r].Load(); n > 0 {

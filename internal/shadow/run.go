@@ -22,25 +22,29 @@ type worker struct {
 	*Shadow
 	trial    *Trial // of the reviewer
 	reviewer *compare.Reviewer
+	isStuck  bool // or was: another worker has gone on
 }
 
 // run reviews the jobs of the queue until stop is called. If a plugin ends the goroutine, another one goes on.
 func (s *Shadow) run() {
 	returned := false
-	defer func() {
-		if !returned {
-			go s.run()
-			return
-		}
-		close(s.ended)
-	}()
 	w := &worker{Shadow: s}
-	for {
+	defer func() {
+		switch {
+		case w.isStuck:
+		case !returned:
+			go s.run()
+		default:
+			close(s.ended)
+		}
+	}()
+	for !w.isStuck {
 		select {
 		case j := <-s.queue:
 			percent := j.trial.ProcessorPercent // before j is released
-			took := w.take(j)
-			returned = !s.rest(percent, took)
+			if took := w.take(j); !w.isStuck {
+				returned = !s.rest(percent, took)
+			}
 		case <-s.ctx.Done():
 			returned = true
 		}
@@ -70,24 +74,28 @@ func (s *Shadow) rest(percent int64, worked time.Duration) bool {
 // is skipped.
 func (w *worker) take(j job) time.Duration {
 	begin := time.Now()
-	defer w.release(j)
-	counted := w.counted.Load()
-	returned := false
+	t, bytes := j.trial, j.Bytes()
+	watched := w.watch(t, bytes)
+	why := skippedPanic // if review does not return
 	defer func() {
 		if v := recover(); v != nil {
 			w.o.Log.Error("the shadow panicked", "panic", admission.PanicText(v), "stack", string(debug.Stack()))
 		}
-		if !returned {
-			counted.skip(j.trial, skippedPanic)
+		if why == skippedPanic {
 			w.trial = nil
 		}
+		j.Release()
+		if w.isStuck = !watched.end(t); w.isStuck {
+			w.o.Log.Info("a plugin of the shadow has returned from a review", "after", time.Since(begin).String())
+			return
+		}
+		w.queued.Add(-bytes)
+		if why != notSkipped {
+			w.counted.Load().skip(t, why)
+		}
 	}()
-	why, err := w.review(j)
-	returned = true
-	if why != notSkipped {
-		counted.skip(j.trial, why)
-	}
-	if err != nil {
+	var err error
+	if why, err = w.review(j); err != nil {
 		w.o.Log.Warn("the shadow cannot compare a review", "error", err.Error())
 	}
 	return time.Since(begin)
@@ -99,6 +107,8 @@ func (w *worker) review(j job) (why reason, err error) {
 	switch {
 	case t != w.current.Load():
 		return skippedReload, nil
+	case t.isStopped():
+		return skippedStuck, nil
 	case w.o.Busy():
 		return skippedLoad, nil
 	}

@@ -81,6 +81,7 @@ type Shadow struct {
 	stop    func()
 	ctx     context.Context // ends with stop
 	ended   chan struct{}   // closed when the worker has ended
+	stuck   atomic.Int64    // reviews that do not return
 	started atomic.Bool
 }
 
@@ -98,6 +99,7 @@ type Trial struct {
 	waitingMax, reviewMax int64           // bytes
 	known                 map[string]bool // plugins of the chain, and those that are left out
 	found                 differences
+	stuck                 atomic.Int64 // its reviews that do not return
 }
 
 // A job is an answered review, and what it is to be asked.
@@ -116,6 +118,7 @@ func (s *Shadow) Use(c *Config, digest string) *Trial {
 	}
 	s.start.Do(func() {
 		s.counted.Store(newCounters(s.o.Metrics))
+		s.o.Metrics.NewGauge("fastadmit_shadow_stuck_reviews", func() float64 { return float64(s.stuck.Load()) })
 		s.started.Store(true)
 		go s.run()
 	})
@@ -145,6 +148,9 @@ func (t *Trial) Take(answer *recording.Answer, review *codec.Review, body []byte
 	switch {
 	case s.o.Busy():
 		counted.skip(t, skippedLoad)
+		return
+	case t.isStopped():
+		counted.skip(t, skippedStuck)
 		return
 	case int64(len(body))*bodyTakes > t.reviewMax:
 		counted.skip(t, skippedMemory)

@@ -371,6 +371,96 @@ func TestTime(t *testing.T) {
 	})
 }
 
+// TestStuck has a plugin that does not return: the shadow says so, goes on when it returns, and with another configuration, until
+// too many reviews are stuck.
+func TestStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand()
+		goOn := make(chan struct{})
+		body := bodyOf("pods", "a", "b", "")
+		block := func(context.Context, *codec.Review) admission.Result {
+			<-goOn
+			return admission.Allowed()
+		}
+		stuck := func(trial *Trial, want string, reviews, skipped int64) {
+			t.Helper()
+			synctest.Wait()
+			report, _ := s.Report()
+			if !strings.Contains(report.Stopped, want) || (report.Stopped == "") != (want == "") || report.Reviews != reviews ||
+				report.Skipped[skippedStuck.String()] != skipped || s.queued.Load() != 0 {
+				t.Errorf("got %+v, %d bytes in the queue, want %q, %d reviews, %d skipped", report, s.queued.Load(), want, reviews, skipped)
+			}
+			if trial.isStopped() != (want != "") {
+				t.Errorf("got %v, want %q", trial.isStopped(), want)
+			}
+		}
+		trial := s.try(t, Config{}, block)
+		give(t, trial, body, allowed)
+		give(t, trial, body, allowed) // waits
+		time.Sleep(stuckAfter)
+		give(t, trial, body, allowed)
+		stuck(trial, "a plugin has not returned from a review", 0, 3)
+		if text := s.log.String(); !strings.Contains(text, "the shadow has stopped: a plugin has not") ||
+			!strings.Contains(text, "TestStuck") || !s.has("fastadmit_shadow_stuck_reviews 1") || !s.has(`fastadmit_shadow_skipped_total{reason="stuck"} 3`) {
+			t.Errorf("got the log %s", text)
+		}
+		goOn <- struct{}{} // it was only slow
+		stuck(trial, "", 0, 3)
+		give(t, trial, body, allowed)
+		goOn <- struct{}{}
+		stuck(trial, "", 1, 3)
+
+		for i := range int64(stuckMax) { // each configuration has the same mistake
+			trial = s.try(t, Config{}, block)
+			give(t, trial, body, allowed)
+			time.Sleep(stuckAfter)
+			stuck(trial, map[bool]string{true: "from 8 reviews", false: "a plugin has not"}[i == stuckMax-1], 0, 1)
+			if i < stuckMax-1 {
+				other := s.try(t, Config{}, allow)
+				give(t, other, body, allowed)
+				stuck(other, "", 1, 0)
+			}
+		}
+		trial = s.try(t, Config{}, allow)
+		give(t, trial, body, allowed)
+		stuck(trial, "from 8 reviews", 0, 1)
+		goOn <- struct{}{}
+		stuck(trial, "", 0, 1)
+		give(t, trial, body, allowed)
+		stuck(trial, "", 1, 1)
+		begin := time.Now()
+		s.Close()
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("Close took %s, want it not to wait for reviews that are stuck", took)
+		}
+		close(goOn)
+	})
+}
+
+// TestStuckEnds has a plugin that ends its goroutine after the review was stuck: no other worker begins, as one has.
+func TestStuckEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand()
+		var first atomic.Bool
+		first.Store(true)
+		trial := s.try(t, Config{}, func(context.Context, *codec.Review) admission.Result {
+			if first.Swap(false) {
+				time.Sleep(stuckAfter + time.Second)
+				runtime.Goexit()
+			}
+			return admission.Allowed()
+		})
+		give(t, trial, bodyOf("pods", "a", "b", ""), allowed)
+		time.Sleep(stuckAfter + 2*time.Second)
+		give(t, trial, bodyOf("pods", "a", "b", ""), allowed)
+		synctest.Wait()
+		if report, _ := s.Report(); report.Reviews != 1 || report.Skipped[skippedStuck.String()] != 1 || len(report.Skipped) != 1 {
+			t.Errorf("got %+v", report)
+		}
+		s.Close() // panics if two workers end
+	})
+}
+
 // TestMemory has reviews that need more memory than the shadow has: because of the length, the estimate, and what
 // the plugin makes.
 func TestMemory(t *testing.T) {

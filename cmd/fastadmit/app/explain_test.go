@@ -123,8 +123,9 @@ func TestReviewExplain(t *testing.T) {
 	checkReport(t, ran(t, "", 1, []string{`"explanation": [`, `"depth": 1`}, append(args, "-o", "json")...))
 	checkReport(t, ran(t, "", 1, nil, append(args[:len(args)-1], "-o", "json")...))
 	ran(t, "", 1, []string{"explanation:"}, append(args, "-o", "yaml")...)
-	checkReport(t, ran(t, "", 0, []string{`"webhooks": [`, `"standards": [`, `"failedChecks": [`}, "review", "../../../docs/explain/debug.yaml",
-		"--cluster-state-dir=../../../docs/explain/cluster", "--admission-control-config-file=../../../docs/explain/webhooks.yaml",
+	checkReport(t, ran(t, "", 0, []string{`"webhooks": [`, `"standards": [`, `"failedChecks": [`},
+		"review", "../../../docs/explain/debug.yaml", "--cluster-state-dir=../../../docs/explain/cluster",
+		"--admission-control-config-file=../../../docs/explain/webhooks.yaml",
 		"--enable-admission-plugins=PodSecurity,ValidatingAdmissionWebhook", "--allow-plugin-calls", "--explain", "-o", "json"))
 	ran(t, "", 2, []string{"--explain: got -o diff, want one of text, json, yaml"}, append(args, "-o", "diff")...)
 }

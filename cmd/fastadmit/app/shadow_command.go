@@ -101,6 +101,9 @@ func printShadow(w io.Writer, format string, text []byte) error {
 		fmt.Fprintf(&b, ", %d skipped (%s)", all.Skipped[reason], report.Word(reason))
 	}
 	b.WriteString("\n")
+	if all.Stopped != "" {
+		fmt.Fprintf(&b, "the shadow has stopped: %s\n", report.Word(all.Stopped))
+	}
 	_, err := w.Write(b.Bytes())
 	return err
 }

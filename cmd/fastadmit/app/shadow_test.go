@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -311,6 +312,11 @@ func TestShadowHarmsNobody(t *testing.T) {
 
 // TestShadowHostile has names that users chose. The page and the command escape them.
 func TestShadowHostile(t *testing.T) {
+	var stopped bytes.Buffer
+	if err := printShadow(&stopped, "text", []byte(`{"stopped":"a plugin\n::error::\u001b"}`)); err != nil ||
+		!strings.HasSuffix(stopped.String(), "\nthe shadow has stopped: a plugin\\n::error::\\x1b\n") {
+		t.Errorf("got %q, %v", stopped.String(), err)
+	}
 	file := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysAdmit]\n"+triedDeny)
 	s := serve(t, nil, "--config="+file)
 	body := strings.ReplaceAll(string(corpus.MustRead(servertest.PodCreate)), `"namespace":"shop"`,

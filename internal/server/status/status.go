@@ -55,6 +55,8 @@ type Page struct {
 	Shadow        []Difference
 	ShadowReviews int64
 	IsTried       bool
+	// ShadowStopped says why the shadow compares no reviews at the moment; empty if it does.
+	ShadowStopped string
 	// Recent are the last denials and failures, the last one first. RecentMax is 0 if none are kept.
 	Recent    []Decision
 	RecentMax int
