@@ -2,7 +2,11 @@ package server
 
 import (
 	"bytes"
+	"math"
 	"net/http"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"time"
 
@@ -16,11 +20,16 @@ import (
 const shownDifferencesMax = 20
 
 // statusPage answers with the status page.
-func (s *Server) statusPage(checks []Check) http.HandlerFunc {
+func (s *Server) statusPage(checks []Check, registrations func() []status.Registration) http.HandlerFunc {
+	host, _ := os.Hostname() // the page is shown without it
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var series, page bytes.Buffer
 		s.metrics.write(&series)
-		if err := s.status(checks).Write(&page, series.String()); err != nil {
+		shown := s.status(checks)
+		if shown.Host = host; registrations != nil {
+			shown.Registrations = registrations()
+		}
+		if err := shown.Write(&page, series.String()); err != nil {
 			http.Error(w, "cannot make the page: "+err.Error(), http.StatusInternalServerError)
 			return
 		}
@@ -71,9 +80,25 @@ func (s *Server) status(checks []Check) *status.Page {
 	limit("Memory for bodies in flight", s.load.bytes.Load(), s.load.bytesMax, true)
 	limit("Memory for reviews", s.memory.reserved(), s.memory.large.max+s.memory.small.max, true)
 	limit("Memory that connections keep", s.retained.Load(), s.retainedMax, true)
+	limit("Memory of the process", processMemory(), memoryLimit(), true)
 	limit("Connections for webhooks", s.metrics.webhooks.open.Load(), s.metrics.webhooks.most.Load(), false)
 	limit("Connections for metrics and health", s.metrics.ops.open.Load(), s.metrics.ops.most.Load(), false)
 	return p
+}
+
+// processMemory returns the memory that counts for Go's memory limit.
+func processMemory() int64 {
+	all := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(all)
+	return int64(all[0].Value.Uint64() - all[1].Value.Uint64())
+}
+
+// memoryLimit returns Go's memory limit, 0 for none.
+func memoryLimit() int64 {
+	if most := debug.SetMemoryLimit(-1); most < math.MaxInt64 {
+		return most
+	}
+	return 0
 }
 
 // statusPlugin returns an enabled plugin as the page shows it.

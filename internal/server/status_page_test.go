@@ -12,6 +12,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
+	"github.com/fastadmit/fastadmit/internal/server/status"
 )
 
 // TestStatusPage tests that the page shows a denial and a failure, to callers on the same machine only.
@@ -39,11 +40,13 @@ func TestStatusPage(t *testing.T) {
 				t.Errorf("got no %s in\n%s", text, body)
 			}
 		}
-		handler := newOpsServer(s.server.metrics, nil, nil, false, opsPage{"/{$}", s.server.statusPage(nil)}).Handler
+		registrations := func() []status.Registration { return []status.Registration{{Name: "registered", Kind: "K"}} }
+		handler := newOpsServer(s.server.metrics, nil, nil, false, opsPage{"/{$}", s.server.statusPage(nil, registrations)}).Handler
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = "127.0.0.1:1234"
 		if handler.ServeHTTP(w, r); w.Header().Get("Content-Type") != "text/html; charset=utf-8" ||
-			!strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
+			!strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'") ||
+			!strings.Contains(w.Body.String(), "registered<br>") || !strings.Contains(w.Body.String(), "<td>Memory of the process</td>") {
 			t.Errorf("got %v", w.Header())
 		}
 		w, r.RemoteAddr = httptest.NewRecorder(), "192.0.2.1:1234"

@@ -20,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
 	"github.com/fastadmit/fastadmit/internal/server"
+	"github.com/fastadmit/fastadmit/internal/server/status"
 )
 
 // managed keeps certificates in a Secret. It also registers the webhooks, or sets the
@@ -169,6 +170,16 @@ func hosts(mutating *admissionregistrationv1.MutatingWebhookConfiguration, valid
 		return nil // the configuration was validated
 	}
 	return []string{address.Hostname()}
+}
+
+// registrations returns the webhook configurations for the status page.
+func (m *managed) registrations() (all []status.Registration) {
+	if m.manager != nil {
+		for _, r := range m.manager.Registrations() {
+			all = append(all, status.Registration(r))
+		}
+	}
+	return all
 }
 
 // checks are checks of /readyz: one calls the server at address as kube-apiserver does, the

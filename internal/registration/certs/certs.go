@@ -129,6 +129,7 @@ type Manager struct {
 	view    atomic.Pointer[view]
 	self    selfCheck
 	fault   atomic.Pointer[string] // why the last pass could not read or write the Secret
+	shown   atomic.Pointer[[]Registration]
 	missing atomic.Pointer[string] // the parts of the registration that are missing, nil before the first pass
 
 	mu      sync.Mutex

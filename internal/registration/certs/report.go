@@ -92,6 +92,7 @@ func (m *Manager) notRegistered() string {
 func (m *Manager) report(ctx context.Context, now time.Time) {
 	missing, r := m.notRegistered(), &m.reported
 	m.missing.Store(&missing)
+	m.show()
 	switch {
 	case missing == "" && r.told:
 		r.told = !m.event(ctx, now, corev1.EventTypeNormal, reasonRegistered, "kube-apiserver calls the enabled plugins")

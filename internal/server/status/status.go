@@ -43,6 +43,8 @@ func plain(text string) string {
 // Page is what the page shows.
 type Page struct {
 	Now, Started time.Time
+	// Host is the host name of the process, in a cluster the name of its pod.
+	Host string
 	// Since is when the configuration in use took effect, and Digest identifies it.
 	Since  time.Time
 	Digest string
@@ -50,6 +52,8 @@ type Page struct {
 	// Plugins are the enabled plugins in their order.
 	Plugins []Plugin
 	Limits  []Limit
+	// Registrations are the webhook configurations that this process registers.
+	Registrations []Registration
 	// Shadow are the differences that the shadow found, the most frequent first, and ShadowReviews the number of reviews that it
 	// was asked. IsTried is true if the configuration has a shadow.
 	Shadow        []Difference
@@ -79,6 +83,18 @@ type Difference struct {
 
 // Plugin is an enabled plugin.
 type Plugin struct{ Name, FailurePolicy, Enforcement string }
+
+// Registration is a webhook configuration that this process registers.
+type Registration struct {
+	Kind, Name string
+	// Webhooks is how many of its webhooks call this server.
+	Webhooks int
+	// Written is when it was written last, zero if that is not known, and By by whom.
+	Written time.Time
+	By      string
+	// Fault is why it could not be read or written.
+	Fault string
+}
 
 // Limit is something that has a maximum. With Bytes, the numbers are bytes.
 type Limit struct {
@@ -191,7 +207,7 @@ func (p *Page) rows(counter, histogram string, of func(*sample) string, asked bo
 		buckets[of(s)] = append(buckets[of(s)], bucket{most, s.value})
 	}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		row := Row{Name: name, Counts: counts[name], Median: quantile(buckets[name], 0.5), P99: quantile(buckets[name], 0.99)}
+		row := Row{Name: name, Counts: counts[name], Median: latency(buckets[name], 0.5), P99: latency(buckets[name], 0.99)}
 		if !asked || slices.Max(row.Counts) > 0 {
 			rows = append(rows, row)
 		}
@@ -219,24 +235,86 @@ func (p *Page) Policies() (rows []Row) {
 	return rows[:min(len(rows), policiesMax)]
 }
 
+// Costs returns a row for each policy that was evaluated, the most expensive first: how often, and the cost of an evaluation.
+func (p *Page) Costs() (rows []Row) {
+	type key struct{ policy, plugin string }
+	buckets := make(map[key][]bucket)
+	for _, s := range p.metrics["fastadmit_policy_cost_bucket"] {
+		most, _ := strconv.ParseFloat(s.labels["le"], 64)
+		of := key{s.labels["policy"], s.labels["plugin"]}
+		buckets[of] = append(buckets[of], bucket{most, s.value})
+	}
+	worst := make(map[key]float64)
+	for of, all := range buckets {
+		if worst[of] = quantile(all, 0.99); all[len(all)-1].count > 0 {
+			rows = append(rows, Row{
+				Name: of.policy, About: of.plugin, Counts: []float64{all[len(all)-1].count}, Median: cost(quantile(all, 0.5)), P99: cost(worst[of]),
+			})
+		}
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(worst[key{b.Name, b.About}], worst[key{a.Name, a.About}]), cmp.Compare(a.Name, b.Name), cmp.Compare(a.About, b.About))
+	})
+	return rows[:min(len(rows), policiesMax)]
+}
+
+// cost returns an upper bound of a cost as a text.
+func cost(most float64) string {
+	if math.IsInf(most, 1) {
+		return "more"
+	}
+	return "≤ " + strconv.FormatFloat(most, 'f', 0, 64)
+}
+
+// Certificates returns the certificates with the time when they expire.
+func (p *Page) Certificates() (rows []Row) {
+	add := func(name string, expires float64) {
+		if expires <= 0 {
+			return
+		}
+		at := time.Unix(int64(expires), 0)
+		days := int(at.Sub(p.Now) / (24 * time.Hour))
+		rows = append(rows, Row{Name: name, About: fmt.Sprintf("%s UTC, in %d days", at.UTC().Format(time.DateTime), days)})
+	}
+	for _, s := range p.metrics["fastadmit_serving_certificate_expiry_timestamp_seconds"] {
+		add("serving certificate", s.value)
+	}
+	names := map[string]string{"ca": "CA that signs it", "registered": "CA in the caBundle of the registered webhooks"}
+	for _, s := range p.metrics["fastadmit_certificate_expiry_timestamp_seconds"] {
+		if name := names[s.labels["resource"]]; name != "" {
+			add(name, s.value)
+		}
+	}
+	return rows
+}
+
 // policiesMax is the maximum number of rows of policies.
 const policiesMax = 200
 
 // A bucket has the number of samples up to a duration in seconds.
 type bucket struct{ most, count float64 }
 
-// quantile returns the upper bound of the bucket in which the quantile is.
-func quantile(all []bucket, q float64) string {
+// quantile returns the upper bound of the bucket in which the quantile is. It sorts the buckets.
+func quantile(all []bucket, q float64) float64 {
 	slices.SortFunc(all, func(a, b bucket) int { return cmp.Compare(a.most, b.most) })
-	if len(all) == 0 || all[len(all)-1].count == 0 {
-		return ""
-	}
 	for _, b := range all {
-		if b.count >= q*all[len(all)-1].count && !math.IsInf(b.most, 1) {
-			return "≤ " + time.Duration(b.most*float64(time.Second)).String()
+		if b.count >= q*all[len(all)-1].count {
+			return b.most
 		}
 	}
-	return "> 30s"
+	return math.Inf(1)
+}
+
+// latency returns an upper bound of a quantile of durations in seconds as a text, "" without any.
+func latency(all []bucket, q float64) string {
+	most := quantile(all, q)
+	switch {
+	case len(all) == 0 || all[len(all)-1].count == 0:
+		return ""
+	case math.IsInf(most, 1):
+		return "> 30s"
+	}
+	return "≤ " + time.Duration(most*float64(time.Second)).String()
 }
 
 // Ago returns a time and how long ago it was.

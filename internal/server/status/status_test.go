@@ -35,6 +35,15 @@ fastadmit_requests_total{webhook="mutate",operation="CREATE",decision="denied"} 
 fastadmit_policy_checks_total{policy="replicas",policy_binding="all",enforcement_action="deny",error_type="no_error"} 5
 fastadmit_policy_checks_total{policy="owners",policy_binding="owners",enforcement_action="audit",error_type="invalid_error"} 9
 fastadmit_policy_checks_total{policy="none"} 0
+fastadmit_policy_cost_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="10"} 90
+fastadmit_policy_cost_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="100"} 100
+fastadmit_policy_cost_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="+Inf"} 100
+fastadmit_policy_cost_bucket{plugin="MutatingAdmissionPolicy",policy="owners",le="10"} 1
+fastadmit_policy_cost_bucket{plugin="MutatingAdmissionPolicy",policy="owners",le="+Inf"} 2
+fastadmit_policy_cost_bucket{plugin="MutatingAdmissionPolicy",policy="never",le="+Inf"} 0
+fastadmit_serving_certificate_expiry_timestamp_seconds 1.796e9
+fastadmit_certificate_expiry_timestamp_seconds{resource="ca"} 1.9e9
+fastadmit_certificate_expiry_timestamp_seconds{resource="registered"} 0
 `
 
 // example returns a page in which everything occurs.
@@ -49,6 +58,11 @@ func example() (*status.Page, string) {
 		Plugins: []status.Plugin{
 			{Name: "AlwaysPullImages", FailurePolicy: "Fail"},
 			{Name: "PodSecurity", FailurePolicy: "Ignore", Enforcement: ", enforcement warn"},
+		},
+		Host: "fastadmit-6c4f9d7b8-x2x9p",
+		Registrations: []status.Registration{
+			{Kind: "MutatingWebhookConfiguration", Name: "fastadmit", Webhooks: 2, Written: noon.Add(-3 * time.Hour), By: "fastadmit"},
+			{Kind: "ValidatingWebhookConfiguration", Name: "fastadmit", Fault: "cannot read fastadmit: forbidden"},
 		},
 		IsTried: true, ShadowReviews: 1234,
 		Shadow: []status.Difference{{
@@ -150,7 +164,12 @@ func TestPage(t *testing.T) {
 	f("recent", "11:59:00 | denied by ValidatingAdmissionPolicy /validate | CREATE deployments.apps/scale shop/web by jane, "+
 		`UID 7f64415c-afa3 | ValidatingAdmissionPolicy: deployments.apps "web" is forbidden: replicas must be no more than 5`)
 	f("shadow", "pods in shop: allowed to denied by PodSecurity | CREATE shop/web-7d4b9\nallowed\nnow denied by PodSecurity: "+
-		`violates PodSecurity "restricted:latest" | 12`)
+		`violates PodSecurity "restricted:latest" | 12 reviews`)
+	f("registrations", "fastadmit MutatingWebhookConfiguration | 2026-11-26 09:00:00 UTC, 3h0m0s ago, by fastadmit | 2 webhooks",
+		"fastadmit ValidatingWebhookConfiguration |  cannot read fastadmit: forbidden | 0 webhooks")
+	f("certificates", "serving certificate | 2026-11-30 00:53:20 UTC, in 3 days",
+		"CA that signs it | 2030-03-17 17:46:40 UTC, in 1207 days")
+	f("costs", "owners MutatingAdmissionPolicy | 2 | ≤ 10 | more", "replicas ValidatingAdmissionPolicy | 100 | ≤ 10 | ≤ 100")
 	f("limits", "Requests in flight | 3 of 1000 | 1 %", "Memory for reviews | 85.0 MiB of 90.0 MiB | 95 %", "Without a maximum | 7 | ")
 	page = write(t, new(status.Page), "nonsense{\na{b} 1\na{b=\"c} 1\n x 1\na{b=\"c\"} d\n")
 	if !strings.Contains(page, "No review was answered yet") || !strings.Contains(page, "<code>--recent-denials</code> is 0") {
@@ -162,7 +181,8 @@ func TestPage(t *testing.T) {
 func TestHostile(t *testing.T) {
 	const evil = "</td><script>alert(1)</script><img src=x onerror=alert(1)>\"'\u202e\u200b\x1b[31m\u3164"
 	p, _ := example()
-	p.Digest = evil
+	p.Digest, p.Host, p.ShadowStopped = evil, evil, evil
+	p.Registrations = []status.Registration{{Kind: evil, Name: evil, By: evil, Fault: evil}}
 	p.Checks = []status.Check{{Name: evil, State: evil, About: evil}}
 	p.Plugins = []status.Plugin{{Name: "a", FailurePolicy: evil, Enforcement: evil}}
 	p.Recent = []status.Decision{{
@@ -172,6 +192,7 @@ func TestHostile(t *testing.T) {
 	p.Shadow = []status.Difference{{About: evil, Example: evil}}
 	p.Limits = []status.Limit{{Name: evil, Used: math.NaN(), Max: math.Inf(1)}}
 	page := write(t, p, fmt.Sprintf("fastadmit_policy_checks_total{policy=%q,enforcement_action=%[1]q} 1\n"+
+		"fastadmit_policy_cost_bucket{policy=%[1]q,plugin=%[1]q,le=\"1\"} 1\n"+
 		"fastadmit_build_info{version=%[1]q} 1\n", evil))
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -182,7 +203,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("got the element %s", n.Data)
 		}
 	}
-	for _, id := range []string{"recent", "shadow"} {
+	for _, id := range []string{"recent", "shadow", "registrations", "costs"} {
 		row := rows(t, page, id)[1]
 		if strings.ContainsFunc(row, func(r rune) bool { return !codec.IsPrintable(r) }) || !strings.Contains(row, `\u202e`) {
 			t.Errorf("got %q, want all characters visible", row)
@@ -264,14 +285,15 @@ func TestBrowser(t *testing.T) {
 	}
 	for _, width := range []int{1100, 500} { // a window has at least 500
 		dom := run(strings.Replace(page, "</body>", probe+"</body>", 1), fmt.Sprintf("--window-size=%d,900", width), "--dump-dom")
-		want := `data-probe="checks=true plugins=true endpoints=true policies=true shadow=true recent=true limits=true wide=false"`
+		want := `data-probe="checks=true registrations=true certificates=true plugins=true endpoints=true policies=true ` +
+			`costs=true shadow=true recent=true limits=true wide=false"`
 		if !strings.Contains(dom, want) {
 			_, got, _ := strings.Cut(dom, "data-probe=")
 			t.Errorf("%d pixels wide: got %.200s, want %s", width, got, want)
 		}
 	}
 	if *update {
-		run(page, "--window-size=1100,1500", "--screenshot="+picture)
+		run(page, "--window-size=1100,2300", "--screenshot="+picture)
 	}
 	if _, err := os.Stat(picture); err != nil {
 		t.Errorf("%v: go test -run TestBrowser -update takes it", err)
