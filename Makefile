@@ -70,6 +70,11 @@ test-arm64: ## run the short tests of codec, diff and the plugins as arm64 under
 	@command -v qemu-aarch64 >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y --no-install-recommends qemu-user; } >&2
 	GOARCH=arm64 go test -short -exec qemu-aarch64 ./codec ./diff ./admission/... ./handlers/...
 
+.PHONY: test-browser
+test-browser: ## look at the status page in chromium, which it installs if it is missing
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y --no-install-recommends chromium; } >&2
+	go test -vet=off -count 1 -run TestBrowser ./internal/server/status
+
 .PHONY: check
 check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt differs: $$unformatted"; exit 1; fi
@@ -107,7 +112,7 @@ e2e: chart ## test the chart, and fastadmit with a real kube-apiserver and etcd,
 	e2e/run
 
 .PHONY: e2e-full
-e2e-full: chart e2e-node ## e2e and e2e-node with ten times as many generated cases, of a fresh seed; updates the tables of e2e/README.md
+e2e-full: chart e2e-node test-browser ## e2e and e2e-node with ten times as many generated cases, of a fresh seed; updates the tables of e2e/README.md
 	@echo "FASTADMIT_SEED=$(FASTADMIT_SEED)"
 	@# In these modules, reading other releases of Kubernetes and its clients of the clouds takes minutes.
 	$(call tools,)
