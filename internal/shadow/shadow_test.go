@@ -401,7 +401,8 @@ func TestStuck(t *testing.T) {
 		give(t, trial, body, allowed)
 		stuck(trial, "a plugin has not returned from a review", 0, 3)
 		if text := s.log.String(); !strings.Contains(text, "the shadow has stopped: a plugin has not") ||
-			!strings.Contains(text, "TestStuck") || !s.has("fastadmit_shadow_stuck_reviews 1") || !s.has(`fastadmit_shadow_skipped_total{reason="stuck"} 3`) {
+			!strings.Contains(text, "TestStuck") || !s.has("fastadmit_shadow_stuck_reviews 1") ||
+			!s.has(`fastadmit_shadow_skipped_total{reason="stuck"} 3`) {
 			t.Errorf("got the log %s", text)
 		}
 		goOn <- struct{}{} // it was only slow
