@@ -146,7 +146,8 @@ var ofWebhooks = []string{"fastadmit_webhook_configurations_invalid"}
 // ofTraffic are metrics that fastadmit has only with a shadow, or if it records reviews. The table of metrics, which another test
 // compares with the code, must have them.
 var ofTraffic = []string{
-	"fastadmit_shadow_differences_total", "fastadmit_shadow_skipped_total", "fastadmit_shadow_stuck_reviews", "fastadmit_recordings_dropped_total",
+	"fastadmit_shadow_differences_total", "fastadmit_shadow_skipped_total", "fastadmit_shadow_stuck_reviews",
+	"fastadmit_recordings_dropped_total",
 }
 
 // TestMetricsExist checks that a running fastadmit has the metrics of all expressions.
