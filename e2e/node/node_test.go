@@ -64,6 +64,7 @@ type event struct {
 var events = []event{
 	{"nothing", (*test).nothing},
 	{"plugins changed", (*test).pluginsChanged},
+	{"policy tried and promoted", (*test).promoted},
 	{"helm upgrade of the pods", (*test).upgraded},
 	{"rolling restart", (*test).restarted},
 	{"certificate lost and healed", (*test).certificateLost},
@@ -224,11 +225,18 @@ func (s *test) restarted(t *testing.T) int {
 	return 0
 }
 
-// certificateLost deletes the Secret of the certificate and its authority. The pods write it again
-// from memory.
+// certificateLost deletes the Secret of the certificate and its authority. helm upgrade makes an empty one, and the pods write
+// into it what they have in memory.
 func (s *test) certificateLost(t *testing.T) int {
 	s.MustKubectl(t, "", "delete", "secret", "fastadmit-certificate", "-n", "fastadmit")
-	s.MustKubectl(t, "", "wait", "--for=create", "secret/fastadmit-certificate", "-n", "fastadmit", patience)
+	s.Does(t, "--reset-then-reuse-values")
+	cluster.Await(t, "the certificate to be in the Secret", func() error {
+		secret, err := s.Client.CoreV1().Secrets("fastadmit").Get(context.Background(), "fastadmit-certificate", metav1.GetOptions{})
+		if err == nil && len(secret.Data) == 0 {
+			err = errors.New("it has no data")
+		}
+		return err
+	})
 	return 0
 }
 

@@ -50,6 +50,7 @@ type Stream struct {
 	lost       int
 	unanswered int // because no API server was running
 	texts      map[string]int
+	took       []time.Duration // until the expected answers
 
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -74,7 +75,11 @@ func (s *Stream) run(ctx context.Context) {
 			number, down := s.sent, s.down
 			s.sent++
 			s.mu.Unlock()
-			answers.Go(func() { s.note(s.send(number), down) })
+			answers.Go(func() {
+				sent := time.Now()
+				err := s.send(number)
+				s.note(err, down, time.Since(sent))
+			})
 		}
 		next = next.Add(s.every)
 		select {
@@ -138,12 +143,13 @@ func (s *Stream) SetDown(down bool) {
 // note counts an answer. An error with a status is an API server's answer. An error without one
 // means that the API server was down, which is not the webhook's fault. Nor is the error of an API
 // server that is not ready and has not read its Services and EndpointSlices.
-func (s *Stream) note(err error, down bool) {
-	if err == nil || errors.Is(err, errNotDenied) {
-		return
-	}
+func (s *Stream) note(err error, down bool, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err == nil || errors.Is(err, errNotDenied) {
+		s.took = append(s.took, took)
+		return
+	}
 	_, answered := errors.AsType[*apierrors.StatusError](err)
 	if down && (!answered || unreadService.MatchString(err.Error())) {
 		s.unanswered++
@@ -188,13 +194,16 @@ func (s *Stream) Result(t *testing.T, event string) tally.Loss {
 			r.ValidationsMissed++
 		}
 	}
+	if slices.Sort(s.took); len(s.took) > 0 {
+		r.Median, r.P99 = s.took[len(s.took)/2], s.took[len(s.took)*99/100]
+	}
 	wanted := r.Requests - (r.Requests+unwantedEvery-1)/unwantedEvery
 	if least := wanted - r.Lost - r.Unanswered; len(stored.Items)-r.ValidationsMissed < least {
 		t.Errorf("got %d Pods stored, want at least %d", len(stored.Items), least)
 	}
-	if err := client.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	cluster.Await(t, "thousands of Pods to be deleted", func() error {
+		return client.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{})
+	})
 	for _, text := range slices.Sorted(maps.Keys(s.texts)) {
 		t.Logf("%d times: %s", s.texts[text], text)
 	}

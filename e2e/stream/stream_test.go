@@ -17,7 +17,7 @@ func TestNote(t *testing.T) {
 	f := func(err error, down bool, lost, unanswered int) {
 		t.Helper()
 		s := &Stream{texts: make(map[string]int)}
-		if s.note(err, down); s.lost != lost || s.unanswered != unanswered {
+		if s.note(err, down, 0); s.lost != lost || s.unanswered != unanswered {
 			t.Errorf("%v, down %v: got %d lost and %d unanswered, want %d and %d", err, down, s.lost, s.unanswered, lost, unanswered)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // Loss is the result of a stream of requests during an event.
@@ -21,7 +22,9 @@ type Loss struct {
 	MutationsMissed, ValidationsMissed int
 	// Unanswered is the number of requests without an answer from an API server that is ready.
 	Unanswered int
-	Skipped    string // why it was skipped, empty if it was not
+	// Half of the answers took Median or less, 99 in 100 P99 or less.
+	Median, P99 time.Duration
+	Skipped     string // why it was skipped, empty if it was not
 }
 
 // lossDir is the folder of these rows, in Dir.
@@ -53,14 +56,14 @@ func ReadLosses(dir string) ([]Loss, error) {
 func LossTable(rows []Loss) string {
 	var text, skipped strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "EVENT\tREQUESTS\tLOST\tMAY BE LOST\tMUTATIONS MISSED\tVALIDATIONS MISSED\tNO API SERVER")
+	fmt.Fprintln(t, "EVENT\tREQUESTS\tLOST\tMAY BE LOST\tMUTATIONS MISSED\tVALIDATIONS MISSED\tNO API SERVER\tMEDIAN MS\tP99 MS")
 	for _, r := range rows {
 		if r.Skipped != "" {
 			fmt.Fprintf(&skipped, "%s: skipped: %s\n", r.Event, r.Skipped)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n",
-			r.Event, r.Requests, r.Lost, r.LostMax, r.MutationsMissed, r.ValidationsMissed, r.Unanswered)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Event, r.Requests, r.Lost, r.LostMax,
+			r.MutationsMissed, r.ValidationsMissed, r.Unanswered, r.Median.Milliseconds(), r.P99.Milliseconds())
 	}
 	_ = t.Flush() // a strings.Builder does not fail
 	return text.String() + skipped.String()
