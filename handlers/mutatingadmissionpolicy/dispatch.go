@@ -121,6 +121,7 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 		}
 		invocation := &d.invocations[i]
 		p, before := invocation.policy, d.Input.Spent
+		begun := p.Begin()
 		d.SetParam(invocation.param)
 		matches, err := p.Evaluator.compiler.Matches(p.Evaluator.matchConditions, d.Input, p.Ignores)
 		if d.Explains() && !matches {
@@ -159,7 +160,7 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 				p.CountError(invocation.binding, policy.ActionAllow, err.Error())
 			}
 		}
-		p.CountCost(d.Input.Spent - before)
+		p.CountEvaluation(d.Input.Spent-before, begun)
 	}
 	return mutated, nil
 }

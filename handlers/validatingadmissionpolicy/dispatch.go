@@ -63,8 +63,8 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 	if result := d.Prepare(); result != nil {
 		return result
 	}
-	cost := int64(0)
-	defer func() { p.CountCost(cost) }()
+	cost, begun := int64(0), p.Begin()
+	defer func() { p.CountEvaluation(cost, begun) }()
 	for _, param := range params { // users may create any number of them
 		if err := d.Ctx.Err(); err != nil {
 			return new(admission.Errored(err))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -13,13 +15,17 @@ import (
 
 const (
 	// policiesMeasuredMax is the maximum number of policies with series of their own.
-	// All others are counted as "other". A policy's histogram has ten series; with 1,000
-	// policies that is as much as Prometheus scrapes from a node or two.
+	// All others are counted as "other". A policy's histograms have 19 series; with 1,000
+	// policies that is as much as Prometheus scrapes from a few nodes.
 	policiesMeasuredMax = 1000
 
 	// checksMax is the maximum number of series of checks: one for each policy, binding,
 	// action and type of error that occurred.
 	checksMax = 10_000
+
+	// measuredEvery is of how many evaluations of a policy one is measured, beginning with the first. Two looks at
+	// the clock cost as much as a small expression.
+	measuredEvery = 16
 
 	otherName = "other"
 )
@@ -27,6 +33,9 @@ const (
 // costBuckets are upper bounds in units of CEL's cost. One expression may cost
 // 1,000,000 at most, all of a policy 10,000,000 (k8s.io/apiserver pkg/apis/cel).
 var costBuckets = []float64{10, 100, 1e3, 1e4, 1e5, 1e6, 1e7}
+
+// durationBuckets are upper bounds in seconds. Most policies take microseconds; a plugin has 30 s at most.
+var durationBuckets = []float64{1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1}
 
 // sourceMetrics are the series about the policies of a kind.
 type sourceMetrics struct {
@@ -41,9 +50,11 @@ type sourceMetrics struct {
 
 // policyMetrics are the metrics of one policy.
 type policyMetrics struct {
-	of   *sourceMetrics
-	name string // the value of the label
-	cost *metrics.PrometheusHistogram
+	of          *sourceMetrics
+	name        string // the value of the label
+	cost        *metrics.PrometheusHistogram
+	duration    *metrics.PrometheusHistogram
+	evaluations atomic.Uint32
 }
 
 // A checked identifies a series of checks. Its fields are labels.
@@ -64,8 +75,14 @@ func (m *sourceMetrics) newCost(policy string) *metrics.PrometheusHistogram {
 	return m.set.GetOrCreatePrometheusHistogramExt(fmt.Sprintf(`fastadmit_policy_cost{plugin=%q,policy=%q}`, m.plugin, policy), costBuckets)
 }
 
-func (m *sourceMetrics) removeCost(policy string) {
+func (m *sourceMetrics) newDuration(policy string) *metrics.PrometheusHistogram {
+	return m.set.GetOrCreatePrometheusHistogramExt(
+		fmt.Sprintf(`fastadmit_policy_duration_seconds{plugin=%q,policy=%q}`, m.plugin, policy), durationBuckets)
+}
+
+func (m *sourceMetrics) removeHistograms(policy string) {
 	m.set.UnregisterMetric(fmt.Sprintf(`fastadmit_policy_cost{plugin=%q,policy=%q}`, m.plugin, policy))
+	m.set.UnregisterMetric(fmt.Sprintf(`fastadmit_policy_duration_seconds{plugin=%q,policy=%q}`, m.plugin, policy))
 }
 
 func (m *sourceMetrics) newCounter(c checked) *metrics.Counter {
@@ -91,12 +108,12 @@ func (m *sourceMetrics) use(names []string) {
 			name = otherName
 		}
 		if known[name] = m.policies[name]; known[name] == nil {
-			known[name] = &policyMetrics{m, name, m.newCost(name)}
+			known[name] = &policyMetrics{of: m, name: name, cost: m.newCost(name), duration: m.newDuration(name)}
 		}
 	}
 	for name := range m.policies {
 		if known[name] == nil {
-			m.removeCost(name)
+			m.removeHistograms(name)
 		}
 	}
 	for c := range m.checks {
@@ -224,10 +241,23 @@ func (p *Policy[E]) count(b *Binding, action, errorType string) {
 	p.metrics.of.check(c)
 }
 
-// CountCost records the cost of the expressions of the policy for one binding, in the
-// units of cel.Input.Spent.
-func (p *Policy[E]) CountCost(cost int64) {
-	if p.metrics != nil {
-		p.metrics.cost.Update(float64(cost))
+// Begin begins an evaluation of the policy for a binding. CountEvaluation takes the result: when it began if it is measured, otherwise the
+// zero time.
+func (p *Policy[E]) Begin() time.Time {
+	if p.metrics == nil || p.metrics.evaluations.Add(1)%measuredEvery != 1 {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// CountEvaluation records an evaluation of the policy for one binding: the cost of its expressions, in the units of cel.Input.Spent, and
+// the time since begun.
+func (p *Policy[E]) CountEvaluation(cost int64, begun time.Time) {
+	if p.metrics == nil {
+		return
+	}
+	p.metrics.cost.Update(float64(cost))
+	if !begun.IsZero() {
+		p.metrics.duration.UpdateDuration(begun)
 	}
 }

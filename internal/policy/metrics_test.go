@@ -37,6 +37,9 @@ func TestPoliciesMeasured(t *testing.T) {
 		if got := seriesOf(set, "fastadmit_policy_cost{"); got != want {
 			t.Errorf("%d policies: got %d histograms of costs, want %d", n, got, want)
 		}
+		if got := seriesOf(set, "fastadmit_policy_duration_seconds{"); got != want {
+			t.Errorf("%d policies: got %d histograms of durations, want %d", n, got, want)
+		}
 		for i, name := range names(n) {
 			wantName := name
 			if i >= policiesMeasuredMax {
@@ -131,7 +134,7 @@ func TestPolicyReturns(t *testing.T) {
 		if policies > 1 {
 			p := &Policy[int]{metrics: m.of("policy-1")}
 			p.CountViolation(nil, "Deny")
-			p.CountCost(1)
+			p.CountEvaluation(1, p.Begin())
 		}
 		var text strings.Builder
 		set.WritePrometheus(&text)
@@ -173,8 +176,8 @@ func TestErrorTypes(t *testing.T) {
 		}
 	}
 	(&Policy[int]{}).CountViolation(nil, "Deny") // nothing is measured
-	(&Policy[int]{}).CountCost(1)
-	p.CountCost(7)
+	(&Policy[int]{}).CountEvaluation(1, (&Policy[int]{}).Begin())
+	p.CountEvaluation(7, p.Begin())
 	var text strings.Builder
 	set.WritePrometheus(&text)
 	if want := `fastadmit_policy_cost_sum{plugin="P",policy="policy-0"} 7`; !strings.Contains(text.String(), want) {
@@ -182,6 +185,30 @@ func TestErrorTypes(t *testing.T) {
 	}
 	for _, bound := range []string{"10", "100", "1000", "10000", "100000", "1e+06", "1e+07", "+Inf"} {
 		want := fmt.Sprintf(`fastadmit_policy_cost_bucket{plugin="P",policy="policy-0",le=%q} 1`, bound)
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("got %s, want %s", &text, want)
+		}
+	}
+}
+
+// TestDurations evaluates a policy so often that its third evaluation is measured.
+func TestDurations(t *testing.T) {
+	set := metrics.NewSet()
+	m := newSourceMetrics("P", set)
+	m.use(names(1))
+	p := &Policy[int]{metrics: m.of("policy-0")}
+	for i := range 2*measuredEvery + 1 {
+		begun := p.Begin()
+		if got, want := !begun.IsZero(), i%measuredEvery == 0; got != want {
+			t.Errorf("evaluation %d: measured %v, want %v", i, got, want)
+		}
+		p.CountEvaluation(1, begun)
+	}
+	var text strings.Builder
+	set.WritePrometheus(&text)
+	for _, want := range []string{`fastadmit_policy_duration_seconds_count{plugin="P",policy="policy-0"} 3`,
+		`fastadmit_policy_duration_seconds_bucket{plugin="P",policy="policy-0",le="1e-06"} `,
+		`fastadmit_policy_cost_count{plugin="P",policy="policy-0"} 33`} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("got %s, want %s", &text, want)
 		}

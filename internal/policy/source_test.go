@@ -190,7 +190,7 @@ func TestSourceMetrics(t *testing.T) {
 	}
 	for i, p := range policies.all {
 		p.CountViolation(&Binding{Name: "b"}, "Audit")
-		p.CountCost(int64(i + 1))
+		p.CountEvaluation(int64(i+1), p.Begin())
 	}
 	var text strings.Builder
 	source.metrics.set.WritePrometheus(&text)

@@ -64,10 +64,11 @@ var help = map[string]string{
 
 	"fastadmit_podpreset_unapplied_total": "PodPresets that were not applied to a pod, because they conflict with it or each other (conflict) or are invalid (invalid).",
 
-	"fastadmit_policies":               "Policies that are evaluated.",
-	"fastadmit_policies_not_evaluated": "Documents of Kyverno and Gatekeeper in the cluster of which something is not evaluated.",
-	"fastadmit_policy_checks_total":    "Violations of a policy and errors of its expressions, by what happened to the request.",
-	"fastadmit_policy_cost":            "Cost of the expressions of a policy for a binding and a request, in CEL's units.",
+	"fastadmit_policies":                "Policies that are evaluated.",
+	"fastadmit_policies_not_evaluated":  "Documents of Kyverno and Gatekeeper in the cluster of which something is not evaluated.",
+	"fastadmit_policy_checks_total":     "Violations of a policy and errors of its expressions, by what happened to the request.",
+	"fastadmit_policy_duration_seconds": "Time of an evaluation of a policy for a binding and a request. One in 16 evaluations is measured, beginning with the first.",
+	"fastadmit_policy_cost":             "Cost of the expressions of a policy for a binding and a request, in CEL's units.",
 
 	"fastadmit_unserved_rules": "Resources that pass without a plugin that is for them, because the API server serves them in versions that no rule of it names.",
 

@@ -28,8 +28,8 @@ type Ports struct {
 	Ops net.Listener
 	// Ready are checks of /readyz in addition to the server's own.
 	Ready []Check
-	// Registrations returns the webhook configurations that this process registers. It may be nil.
-	Registrations func() []status.Registration
+	// Describe adds to the status page what it says about the registration and the replicas. It may be nil.
+	Describe func(ctx context.Context, page *status.Page)
 	// Profiling serves the profiles of the process on the ops port, to callers on the same
 	// machine.
 	Profiling bool
@@ -46,7 +46,7 @@ func (s *Server) Serve(ctx context.Context, p *Ports) error {
 	if p.Ops != nil {
 		ready := append([]Check{s.checkServing()}, p.Ready...)
 		ops := newOpsServer(s.metrics, []Check{s.check()}, ready, p.Profiling,
-			opsPage{"/{$}", s.statusPage(append([]Check{s.check()}, ready...), p.Registrations)}, opsPage{ShadowPath, s.shadowPage})
+			opsPage{"/{$}", s.statusPage(append([]Check{s.check()}, ready...), p.Describe)}, opsPage{ShadowPath, s.shadowPage})
 		defer ops.Close()
 		limited := newOpsListener(p.Ops, s.metrics.ops, s.limits.ops, s.log)
 		go func() {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"net/http"
 	"os"
@@ -20,14 +21,14 @@ import (
 const shownDifferencesMax = 20
 
 // statusPage answers with the status page.
-func (s *Server) statusPage(checks []Check, registrations func() []status.Registration) http.HandlerFunc {
+func (s *Server) statusPage(checks []Check, describe func(context.Context, *status.Page)) http.HandlerFunc {
 	host, _ := os.Hostname() // the page is shown without it
-	return func(w http.ResponseWriter, _ *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		var series, page bytes.Buffer
 		s.metrics.write(&series)
 		shown := s.status(checks)
-		if shown.Host = host; registrations != nil {
-			shown.Registrations = registrations()
+		if shown.Host = host; describe != nil {
+			describe(r.Context(), shown)
 		}
 		if err := shown.Write(&page, series.String()); err != nil {
 			http.Error(w, "cannot make the page: "+err.Error(), http.StatusInternalServerError)

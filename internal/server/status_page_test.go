@@ -40,13 +40,15 @@ func TestStatusPage(t *testing.T) {
 				t.Errorf("got no %s in\n%s", text, body)
 			}
 		}
-		registrations := func() []status.Registration { return []status.Registration{{Name: "registered", Kind: "K"}} }
-		handler := newOpsServer(s.server.metrics, nil, nil, false, opsPage{"/{$}", s.server.statusPage(nil, registrations)}).Handler
+		describe := func(_ context.Context, p *status.Page) {
+			p.Registrations, p.Replicas = []status.Registration{{Name: "registered", Kind: "K"}}, "All are ready."
+		}
+		handler := newOpsServer(s.server.metrics, nil, nil, false, opsPage{"/{$}", s.server.statusPage(nil, describe)}).Handler
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = "127.0.0.1:1234"
 		if handler.ServeHTTP(w, r); w.Header().Get("Content-Type") != "text/html; charset=utf-8" ||
 			!strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'") ||
-			!strings.Contains(w.Body.String(), "registered<br>") || !strings.Contains(w.Body.String(), "<td>Memory of the process</td>") {
+			!strings.Contains(w.Body.String(), "registered<br>") || !strings.Contains(w.Body.String(), " All are ready.</p>") || !strings.Contains(w.Body.String(), "<td>Memory of the process</td>") {
 			t.Errorf("got %v", w.Header())
 		}
 		w, r.RemoteAddr = httptest.NewRecorder(), "192.0.2.1:1234"

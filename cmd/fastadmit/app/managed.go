@@ -172,14 +172,15 @@ func hosts(mutating *admissionregistrationv1.MutatingWebhookConfiguration, valid
 	return []string{address.Hostname()}
 }
 
-// registrations returns the webhook configurations for the status page.
-func (m *managed) registrations() (all []status.Registration) {
-	if m.manager != nil {
-		for _, r := range m.manager.Registrations() {
-			all = append(all, status.Registration(r))
-		}
+// describe adds the webhook configurations and the replicas to the status page.
+func (m *managed) describe(ctx context.Context, page *status.Page) {
+	if m.manager == nil {
+		return
 	}
-	return all
+	for _, r := range m.manager.Registrations() {
+		page.Registrations = append(page.Registrations, status.Registration(r))
+	}
+	page.Replicas = m.manager.Replicas(ctx)
 }
 
 // checks are checks of /readyz: one calls the server at address as kube-apiserver does, the

@@ -161,7 +161,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return failed(err)
 	}
 	ports.Ready = append(append([]server.Check{o.cluster.check(), o.served.check(), o.emulated.check()}, reloader.checks()...), certificates.checks(ports.Webhooks.Addr())...)
-	ports.Registrations = o.managed.registrations
+	ports.Describe = o.managed.describe
 	started()
 	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ports.Webhooks.Addr(), about, certificates.about)
 	err = o.server.Serve(ctx, ports)

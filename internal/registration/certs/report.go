@@ -135,23 +135,16 @@ func (m *Manager) makeEvent(ctx context.Context, now time.Time, kind, reason, me
 	if slices.Contains(m.reported.names, name) {
 		return nil
 	}
-	var about appsv1.Deployment
-	text, err := m.client.get(ctx, deploymentsPath(m.o.SecretNamespace), m.o.Deployment)
-	if err == nil && text == nil {
-		err = errors.New("there is none")
-	}
-	if err == nil {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &about)
-	}
+	about, err := m.deployment(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot read Deployment %s/%s: %w", m.o.SecretNamespace, m.o.Deployment, err)
+		return err
 	}
 	host, err := os.Hostname() // of a pod, its name
 	if err != nil {
 		return err
 	}
 	at := metav1.NewTime(now)
-	text, err = json.Marshal(&corev1.Event{
+	text, err := json.Marshal(&corev1.Event{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.o.SecretNamespace, Name: name},
 		InvolvedObject: corev1.ObjectReference{
@@ -168,6 +161,22 @@ func (m *Manager) makeEvent(ctx context.Context, now time.Time, kind, reason, me
 	}
 	m.reported.names = append([]string{name}, m.reported.names[:min(len(m.reported.names), 1)]...) // one of each reason
 	return nil
+}
+
+// deployment reads Options.Deployment.
+func (m *Manager) deployment(ctx context.Context) (*appsv1.Deployment, error) {
+	var d appsv1.Deployment
+	text, err := m.client.get(ctx, deploymentsPath(m.o.SecretNamespace), m.o.Deployment)
+	if err == nil && text == nil {
+		err = errors.New("there is none")
+	}
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read Deployment %s/%s: %w", m.o.SecretNamespace, m.o.Deployment, err)
+	}
+	return &d, nil
 }
 
 // truncate cuts a text to a number of bytes.

@@ -1,6 +1,10 @@
 package certs
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"time"
+)
 
 // A Registration is a webhook configuration as it was read last.
 type Registration struct {
@@ -21,6 +25,22 @@ func (m *Manager) Registrations() []Registration {
 		return *all
 	}
 	return nil
+}
+
+// Replicas reads Options.Deployment, and returns a sentence about its replicas; "" without one. Several goroutines may call it.
+func (m *Manager) Replicas(ctx context.Context) string {
+	if m.o.Deployment == "" {
+		return ""
+	}
+	d, err := m.deployment(ctx)
+	if err != nil {
+		return "The replicas are not known: " + err.Error()
+	}
+	wanted := int32(1)
+	if d.Spec.Replicas != nil {
+		wanted = *d.Spec.Replicas
+	}
+	return fmt.Sprintf("Replicas: %d of %d ready, %d with the current pod template.", d.Status.ReadyReplicas, wanted, d.Status.UpdatedReplicas)
 }
 
 // show publishes the registrations.

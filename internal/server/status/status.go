@@ -54,6 +54,8 @@ type Page struct {
 	Limits  []Limit
 	// Registrations are the webhook configurations that this process registers.
 	Registrations []Registration
+	// Replicas is a sentence about all replicas; empty if nothing is known.
+	Replicas string
 	// Shadow are the differences that the shadow found, the most frequent first, and ShadowReviews the number of reviews that it
 	// was asked. IsTried is true if the configuration has a shadow.
 	Shadow        []Difference
@@ -235,25 +237,40 @@ func (p *Page) Policies() (rows []Row) {
 	return rows[:min(len(rows), policiesMax)]
 }
 
-// Costs returns a row for each policy that was evaluated, the most expensive first: how often, and the cost of an evaluation.
-func (p *Page) Costs() (rows []Row) {
-	type key struct{ policy, plugin string }
-	buckets := make(map[key][]bucket)
-	for _, s := range p.metrics["fastadmit_policy_cost_bucket"] {
+// Cost is a row about a policy: how often it was evaluated, the cost of an evaluation, and how long it took.
+type Cost struct {
+	Row
+	Duration, DurationP99 string
+}
+
+type policyKey struct{ policy, plugin string }
+
+// ofPolicies returns the buckets of a histogram for each policy.
+func (p *Page) ofPolicies(histogram string) map[policyKey][]bucket {
+	all := make(map[policyKey][]bucket)
+	for _, s := range p.metrics[histogram+"_bucket"] {
 		most, _ := strconv.ParseFloat(s.labels["le"], 64)
-		of := key{s.labels["policy"], s.labels["plugin"]}
-		buckets[of] = append(buckets[of], bucket{most, s.value})
+		of := policyKey{s.labels["policy"], s.labels["plugin"]}
+		all[of] = append(all[of], bucket{most, s.value})
 	}
-	worst := make(map[key]float64)
+	return all
+}
+
+// Costs returns a row for each policy that was evaluated, the most expensive first.
+func (p *Page) Costs() (rows []Cost) {
+	buckets, durations := p.ofPolicies("fastadmit_policy_cost"), p.ofPolicies("fastadmit_policy_duration_seconds")
+	worst := make(map[policyKey]float64)
 	for of, all := range buckets {
 		if worst[of] = quantile(all, 0.99); all[len(all)-1].count > 0 {
-			rows = append(rows, Row{
+			row := Row{
 				Name: of.policy, About: of.plugin, Counts: []float64{all[len(all)-1].count}, Median: cost(quantile(all, 0.5)), P99: cost(worst[of]),
-			})
+			}
+			rows = append(rows, Cost{row, latency(durations[of], 0.5), latency(durations[of], 0.99)})
 		}
 	}
-	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(worst[key{b.Name, b.About}], worst[key{a.Name, a.About}]), cmp.Compare(a.Name, b.Name), cmp.Compare(a.About, b.About))
+	slices.SortFunc(rows, func(a, b Cost) int {
+		return cmp.Or(cmp.Compare(worst[policyKey{b.Name, b.About}], worst[policyKey{a.Name, a.About}]),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.About, b.About))
 	})
 	return rows[:min(len(rows), policiesMax)]
 }
@@ -312,10 +329,12 @@ func latency(all []bucket, q float64) string {
 	case len(all) == 0 || all[len(all)-1].count == 0:
 		return ""
 	case math.IsInf(most, 1):
-		return "> 30s"
+		return "> " + seconds(all[max(len(all)-2, 0)].most)
 	}
-	return "≤ " + time.Duration(most*float64(time.Second)).String()
+	return "≤ " + seconds(most)
 }
+
+func seconds(n float64) string { return time.Duration(n * float64(time.Second)).String() }
 
 // Ago returns a time and how long ago it was.
 func (p *Page) Ago(t time.Time) string {

@@ -38,6 +38,9 @@ fastadmit_policy_checks_total{policy="none"} 0
 fastadmit_policy_cost_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="10"} 90
 fastadmit_policy_cost_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="100"} 100
 fastadmit_policy_cost_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="+Inf"} 100
+fastadmit_policy_duration_seconds_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="1e-06"} 6
+fastadmit_policy_duration_seconds_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="1e-05"} 6
+fastadmit_policy_duration_seconds_bucket{plugin="ValidatingAdmissionPolicy",policy="replicas",le="+Inf"} 7
 fastadmit_policy_cost_bucket{plugin="MutatingAdmissionPolicy",policy="owners",le="10"} 1
 fastadmit_policy_cost_bucket{plugin="MutatingAdmissionPolicy",policy="owners",le="+Inf"} 2
 fastadmit_policy_cost_bucket{plugin="MutatingAdmissionPolicy",policy="never",le="+Inf"} 0
@@ -59,7 +62,8 @@ func example() (*status.Page, string) {
 			{Name: "AlwaysPullImages", FailurePolicy: "Fail"},
 			{Name: "PodSecurity", FailurePolicy: "Ignore", Enforcement: ", enforcement warn"},
 		},
-		Host: "fastadmit-6c4f9d7b8-x2x9p",
+		Host:     "fastadmit-6c4f9d7b8-x2x9p",
+		Replicas: "Replicas: 2 of 2 ready, 2 with the current pod template.",
 		Registrations: []status.Registration{
 			{Kind: "MutatingWebhookConfiguration", Name: "fastadmit", Webhooks: 2, Written: noon.Add(-3 * time.Hour), By: "fastadmit"},
 			{Kind: "ValidatingWebhookConfiguration", Name: "fastadmit", Fault: "cannot read fastadmit: forbidden"},
@@ -166,10 +170,11 @@ func TestPage(t *testing.T) {
 	f("shadow", "pods in shop: allowed to denied by PodSecurity | CREATE shop/web-7d4b9\nallowed\nnow denied by PodSecurity: "+
 		`violates PodSecurity "restricted:latest" | 12 reviews`)
 	f("registrations", "fastadmit MutatingWebhookConfiguration | 2026-11-26 09:00:00 UTC, 3h0m0s ago, by fastadmit | 2 webhooks",
-		"fastadmit ValidatingWebhookConfiguration |  cannot read fastadmit: forbidden | 0 webhooks")
+		"fastadmit ValidatingWebhookConfiguration | cannot read fastadmit: forbidden | 0 webhooks")
 	f("certificates", "serving certificate | 2026-11-30 00:53:20 UTC, in 3 days",
 		"CA that signs it | 2030-03-17 17:46:40 UTC, in 1207 days")
-	f("costs", "owners MutatingAdmissionPolicy | 2 | ≤ 10 | more", "replicas ValidatingAdmissionPolicy | 100 | ≤ 10 | ≤ 100")
+	f("costs", "owners MutatingAdmissionPolicy | 2 | ≤ 10 | more |  | ",
+		"replicas ValidatingAdmissionPolicy | 100 | ≤ 10 | ≤ 100 | ≤ 1µs | > 10µs")
 	f("limits", "Requests in flight | 3 of 1000 | 1 %", "Memory for reviews | 85.0 MiB of 90.0 MiB | 95 %", "Without a maximum | 7 | ")
 	page = write(t, new(status.Page), "nonsense{\na{b} 1\na{b=\"c} 1\n x 1\na{b=\"c\"} d\n")
 	if !strings.Contains(page, "No review was answered yet") || !strings.Contains(page, "<code>--recent-denials</code> is 0") {
@@ -181,7 +186,7 @@ func TestPage(t *testing.T) {
 func TestHostile(t *testing.T) {
 	const evil = "</td><script>alert(1)</script><img src=x onerror=alert(1)>\"'\u202e\u200b\x1b[31m\u3164"
 	p, _ := example()
-	p.Digest, p.Host, p.ShadowStopped = evil, evil, evil
+	p.Digest, p.Host, p.ShadowStopped, p.Replicas = evil, evil, evil, evil
 	p.Registrations = []status.Registration{{Kind: evil, Name: evil, By: evil, Fault: evil}}
 	p.Checks = []status.Check{{Name: evil, State: evil, About: evil}}
 	p.Plugins = []status.Plugin{{Name: "a", FailurePolicy: evil, Enforcement: evil}}
