@@ -48,7 +48,8 @@ func TestStatusPage(t *testing.T) {
 		r.RemoteAddr = "127.0.0.1:1234"
 		if handler.ServeHTTP(w, r); w.Header().Get("Content-Type") != "text/html; charset=utf-8" ||
 			!strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'none'") ||
-			!strings.Contains(w.Body.String(), "registered<br>") || !strings.Contains(w.Body.String(), " All are ready.</p>") || !strings.Contains(w.Body.String(), "<td>Memory of the process</td>") {
+			!strings.Contains(w.Body.String(), "registered<br>") || !strings.Contains(w.Body.String(), " All are ready.</p>") ||
+			!strings.Contains(w.Body.String(), "<td>Memory of the process</td>") {
 			t.Errorf("got %v", w.Header())
 		}
 		w, r.RemoteAddr = httptest.NewRecorder(), "192.0.2.1:1234"
