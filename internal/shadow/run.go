@@ -75,7 +75,7 @@ func (s *Shadow) rest(percent int64, worked time.Duration) bool {
 func (w *worker) take(j job) time.Duration {
 	begin := time.Now()
 	t, bytes := j.trial, j.Bytes()
-	watched := w.watch(t, bytes)
+	timer := w.watch(t, bytes)
 	why := skippedPanic // if review does not return
 	defer func() {
 		if v := recover(); v != nil {
@@ -85,7 +85,7 @@ func (w *worker) take(j job) time.Duration {
 			w.trial = nil
 		}
 		j.Release()
-		if w.isStuck = !watched.end(t); w.isStuck {
+		if w.isStuck = !w.unwatch(timer, t); w.isStuck {
 			w.o.Log.Info("a plugin of the shadow has returned from a review", "after", time.Since(begin).String())
 			return
 		}

@@ -2,7 +2,6 @@ package shadow
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/fastadmit/fastadmit/admission"
@@ -20,26 +19,9 @@ const (
 	stacksMax = 8 << 10
 )
 
-// A review is in one of these states.
-const (
-	runs int32 = iota
-	returned
-	stuck
-)
-
-// A watch looks after the review of a job.
-type watch struct {
-	state atomic.Int32
-	timer *time.Timer
-}
-
 // watch makes another worker go on if the review of a job is stuck. A plugin that does not return cannot be ended.
-func (w *worker) watch(t *Trial, bytes int64) *watch {
-	g := new(watch)
-	g.timer = time.AfterFunc(stuckAfter, func() {
-		if !g.state.CompareAndSwap(runs, stuck) {
-			return
-		}
+func (w *worker) watch(t *Trial, bytes int64) *time.Timer {
+	return time.AfterFunc(stuckAfter, func() {
 		w.queued.Add(-bytes)
 		t.stuck.Add(1)
 		w.stuck.Add(1)
@@ -47,17 +29,15 @@ func (w *worker) watch(t *Trial, bytes int64) *watch {
 		w.o.Log.Error("the shadow has stopped: "+t.stopped(), "stacks", admission.Stacks("shadow.(*worker).take(", stacksMax))
 		go w.run()
 	})
-	return g
 }
 
-// end ends the watch. It returns false if the review was stuck: then another worker has gone on.
-func (g *watch) end(t *Trial) bool {
-	g.timer.Stop()
-	if g.state.CompareAndSwap(runs, returned) {
+// unwatch ends what watch began. It returns false if the review was stuck: then another worker has gone on.
+func (w *worker) unwatch(timer *time.Timer, t *Trial) bool {
+	if timer.Stop() {
 		return true
 	}
 	t.stuck.Add(-1)
-	t.shadow.stuck.Add(-1)
+	w.stuck.Add(-1)
 	return false
 }
 
