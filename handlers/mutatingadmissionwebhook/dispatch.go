@@ -64,12 +64,14 @@ func (d *dispatch) pass() *admission.Result {
 // invoke calls the webhook with an index, if it matches. A result ends the review.
 func (d *dispatch) invoke(i int, w *webhook.Webhook) *admission.Result {
 	matches, ended, err := w.Matches(d.Dispatch)
-	explained := d.explained(i, w, matches, ended)
-	switch {
-	case ended != nil:
+	called := matches && (d.round == 0 || d.again[i])
+	why := ""
+	if matches && !called {
+		why = "its reinvocationPolicy is Never"
+	}
+	explained := d.Explained(w, d.passes, called, why, ended)
+	if ended != nil || !called {
 		return ended
-	case !matches || d.round > 0 && !d.again[i]:
-		return nil
 	}
 	changed := false
 	if err == nil {
@@ -99,15 +101,6 @@ func (d *dispatch) invoke(i int, w *webhook.Webhook) *admission.Result {
 		return nil
 	}
 	return d.Conclude(w, err, fmt.Sprintf("mutation.round_%d_index_%d", d.round, i))
-}
-
-// explained describes whether a webhook is called, if explanations are collected.
-func (d *dispatch) explained(i int, w *webhook.Webhook, matches bool, ended *admission.Result) *admission.WebhookExplanation {
-	why := ""
-	if matches && d.round > 0 && !d.again[i] {
-		matches, why = false, "its reinvocationPolicy is Never"
-	}
-	return d.Explained(w, d.passes, matches, why, ended)
 }
 
 // call calls a webhook and applies its answer.
