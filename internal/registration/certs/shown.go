@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// replicasMax is how long Replicas waits: somebody waits for a page, perhaps because the API server does not answer.
+const replicasMax = time.Second
+
 // A Registration is a webhook configuration as it was read last.
 type Registration struct {
 	Kind, Name string
@@ -32,6 +35,8 @@ func (m *Manager) Replicas(ctx context.Context) string {
 	if m.o.Deployment == "" {
 		return ""
 	}
+	ctx, cancel := context.WithTimeout(ctx, replicasMax)
+	defer cancel()
 	d, err := m.deployment(ctx)
 	if err != nil {
 		return "The replicas are not known: " + err.Error()
