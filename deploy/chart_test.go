@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,11 +68,11 @@ func TestDeployment(t *testing.T) {
 		checkPorts(t, r, container)
 		checkMounts(t, pod)
 		checkSelectors(t, r, d)
-		delay, _ := argument(container.Args, "shutdown-delay-duration")
-		seconds, err := strconv.Atoi(strings.TrimSuffix(delay, "s"))
+		delay, err1 := seconds(container.Args, "shutdown-delay-duration")
+		idle, err2 := seconds(container.Args, "shutdown-idle-duration")
 		// The time in which fastadmit finishes requests in flight, and its plugins their background
 		// work.
-		if least := int64(seconds) + 35 + 2; err != nil || *pod.TerminationGracePeriodSeconds <= least {
+		if least := delay + idle + 35 + 2; err1 != nil || err2 != nil || *pod.TerminationGracePeriodSeconds <= least {
 			t.Errorf("got terminationGracePeriodSeconds %d, want more than %d", *pod.TerminationGracePeriodSeconds, least)
 		}
 		inFlight, _ := argument(container.Args, "max-request-bytes-inflight")
@@ -83,6 +84,13 @@ func TestDeployment(t *testing.T) {
 			t.Error("got a limit of processor time, want none")
 		}
 	})
+}
+
+// seconds returns a duration among arguments.
+func seconds(arguments []string, flag string) (int64, error) {
+	value, _ := argument(arguments, flag)
+	d, err := time.ParseDuration(value)
+	return int64(d.Seconds()), err
 }
 
 // checkSecurity checks the Pod Security Standard restricted, and a user unless the cluster chooses

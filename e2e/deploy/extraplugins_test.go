@@ -50,7 +50,7 @@ func (s *stand) extraPlugins(t *testing.T) {
 	binary := cluster.Built("example")
 	s.startNode(t, binary)
 	admin := walkthrough.New(t, s.kubeconfig)
-	admin.Values(t, "shutdownDelaySeconds: 2\nplugins: {NamespaceCreator: {}}\n")
+	admin.Values(t, "shutdownDelaySeconds: 2\nshutdownIdleSeconds: 0\nplugins: {NamespaceCreator: {}}\n")
 	admin.Does(t, "my-fastadmit plugins -o chart")
 	values := walkthrough.Run(t, nil, binary, "plugins", "-o", "chart") + "plugins: {TeamLabel: {}, NamespaceCreator: {}}\n"
 	// The chart's hook would wait until the pods are ready, which they are not without the CRD.

@@ -92,7 +92,7 @@ func (s *stand) podKinds(t *testing.T) {
 	s.startNode(t, cluster.Binary)
 	install := func(values string) {
 		s.helm(t, "upgrade", "--install", "fastadmit", chart, "--create-namespace", "--wait", "--values",
-			cluster.WriteFile(t, "values.yaml", []byte("shutdownDelaySeconds: 2\n"+values)))
+			cluster.WriteFile(t, "values.yaml", []byte("shutdownDelaySeconds: 2\nshutdownIdleSeconds: 0\n"+values)))
 	}
 	admin := walkthrough.New(t, s.kubeconfig)
 	admin.Document = strings.ReplaceAll(string(page), "\n   ", "\n") // blocks of lists, too

@@ -17,6 +17,7 @@ import (
 const (
 	policyValues = `
 shutdownDelaySeconds: 2
+shutdownIdleSeconds: 0
 policies:
   customResources: true
   paramKinds:

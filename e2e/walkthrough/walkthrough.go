@@ -77,7 +77,7 @@ func (a *Admin) On(t testing.TB, name string) *Admin {
 // the default.
 func (a *Admin) Installed(t testing.TB) string {
 	t.Helper()
-	return a.Documented(t, "yaml", "image: ") + "\nshutdownDelaySeconds: 2\n"
+	return a.Documented(t, "yaml", "image: ") + "\nshutdownDelaySeconds: 2\nshutdownIdleSeconds: 0\n"
 }
 
 // Values writes values.yaml.

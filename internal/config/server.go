@@ -20,6 +20,7 @@ type Server struct {
 	TLSPrivateKeyFile     string          `json:"tlsPrivateKeyFile" flag:"tls-private-key-file" usage:"file with the private key of --tls-cert-file, PEM"`
 	MetricsBindAddress    string          `json:"metricsBindAddress" flag:"metrics-bind-address" usage:"address for /metrics, /healthz, /livez and /readyz over plain HTTP; if empty, they are not served"`
 	ShutdownDelayDuration metav1.Duration `json:"shutdownDelayDuration" flag:"shutdown-delay-duration" min:"0" usage:"time to keep serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes"`
+	ShutdownIdleDuration  metav1.Duration `json:"shutdownIdleDuration" flag:"shutdown-idle-duration" min:"0" usage:"maximum time to wait then until callers have closed their idle connections, as kube-apiserver does after 90s: a request that is sent while an idle connection is closed is lost"`
 	Profiling             bool            `json:"profiling" flag:"profiling" usage:"serve profiles of the process under /debug/pprof/ on the metrics port, to callers on the same machine"`
 
 	RecentDenials int32 `json:"recentDenials" flag:"recent-denials" min:"0" usage:"how many of the last denials and failures the status page on the metrics port shows, to callers on the same machine; they have the names of objects and users; 0 for none"`

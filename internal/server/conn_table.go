@@ -175,6 +175,13 @@ func (t *connTable) makeRoom() {
 	t.evict()
 }
 
+// open returns how many connections there are.
+func (t *connTable) open() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.size()
+}
+
 // each calls f for all connections, while the table is locked.
 func (t *connTable) each(f func(peer)) {
 	t.mu.Lock()

@@ -36,10 +36,13 @@ type Ports struct {
 	// ShutdownDelay is how long the server goes on when it is about to end, while /readyz
 	// fails.
 	ShutdownDelay time.Duration
+	// ShutdownIdle is how long at most the server then goes on while there are connections. Each
+	// ends with its next answer, and kube-apiserver closes those that it does not use.
+	ShutdownIdle time.Duration
 }
 
-// Serve answers reviews until ctx ends. Then it goes on for the ShutdownDelay, answers the
-// requests in flight, and returns. It closes the listeners. It must be called once.
+// Serve answers reviews until ctx ends. Then it goes on for the ShutdownDelay and the ShutdownIdle,
+// answers the requests in flight, and returns. It closes the listeners. It must be called once.
 func (s *Server) Serve(ctx context.Context, p *Ports) error {
 	stopped := make(chan error, 2)
 	s.accepting.Store(true)
@@ -68,6 +71,7 @@ func (s *Server) Serve(ctx context.Context, p *Ports) error {
 	s.accepting.Store(false)
 	s.draining.Store(true)
 	time.Sleep(p.ShutdownDelay)
+	s.awaitIdle(connections.table, p.ShutdownIdle)
 	connections.finish()
 	return s.finish(webhooks)
 }
@@ -75,6 +79,19 @@ func (s *Server) Serve(ctx context.Context, p *Ports) error {
 // checkServing is a check of /readyz.
 func (s *Server) checkServing() Check {
 	return Check{Name: "serving", Ask: func() (bool, string) { return s.accepting.Load(), "" }}
+}
+
+// awaitIdle waits until there are no connections, at most for that time. A server cannot close an
+// idle connection of HTTP/1.1 without the risk that a request is on its way (RFC 9112, section 9.5).
+// kube-apiserver does not send a review again: net/http retries only if no byte was written.
+func (s *Server) awaitIdle(table *connTable, most time.Duration) {
+	if most == 0 || table.open() == 0 {
+		return
+	}
+	s.log.Info("waiting until callers close their idle connections", "connections", table.open(), "at most", most.String())
+	for end := time.Now().Add(most); table.open() > 0 && time.Now().Before(end); {
+		time.Sleep(watchPause)
+	}
 }
 
 // finish stops accepting and waits for the requests in flight, but for those

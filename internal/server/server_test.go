@@ -412,6 +412,33 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestShutdownLeavesIdle stops a server with two idle connections. It ends when one has had an answer and the client has closed
+// the other.
+func TestShutdownLeavesIdle(t *testing.T) {
+	s := serve(t, "AlwaysAdmit", nil, func(s *setup) { s.ShutdownIdle = time.Hour })
+	used, unused := s.Open(t), s.Open(t)
+	used.Answers(false)
+	unused.Answers(false)
+	s.stop()
+	servertest.Until(t, "the server waits", func() bool { return strings.Contains(s.Log.String(), "callers close their idle connections") })
+	used.Answers(false)
+	used.Answers(true)
+	select {
+	case err := <-s.done:
+		t.Fatalf("the server ended with %v while a connection was open", err)
+	case <-time.After(2 * watchPause):
+	}
+	unused.Conn.Close()
+	s.end(t)
+}
+
+// TestShutdownIdleEnds stops a server whose client never closes its connection.
+func TestShutdownIdleEnds(t *testing.T) {
+	s := serve(t, "AlwaysAdmit", nil, func(s *setup) { s.ShutdownIdle = time.Millisecond })
+	s.Open(t).Answers(false)
+	s.end(t)
+}
+
 // TestShutdownFinishes stops the server while a plugin runs.
 func TestShutdownFinishes(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})

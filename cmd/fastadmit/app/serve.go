@@ -194,7 +194,10 @@ func (o *serveOptions) serveSelected(in *selected) {
 
 // listen opens the ports. about describes the ops port.
 func (o *serveOptions) listen(c *certificates) (ports *server.Ports, about string, err error) {
-	ports = &server.Ports{Certificate: c.get, Profiling: o.settings.Profiling, ShutdownDelay: o.settings.ShutdownDelayDuration.Duration}
+	ports = &server.Ports{
+		Certificate: c.get, Profiling: o.settings.Profiling,
+		ShutdownDelay: o.settings.ShutdownDelayDuration.Duration, ShutdownIdle: o.settings.ShutdownIdleDuration.Duration,
+	}
 	ports.Webhooks, err = net.Listen("tcp", net.JoinHostPort(o.settings.BindAddress, strconv.Itoa(int(o.settings.SecurePort))))
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot serve webhooks: %w", err)
