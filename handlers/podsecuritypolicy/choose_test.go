@@ -98,11 +98,10 @@ func TestEnds(t *testing.T) {
 	view := viewOf(t, []string{"p"}, policy(t, "p", `{"readOnlyRootFilesystem":true,`+anys+`}`, ""))
 	p := &plugin{known: PodSecurityPolicies.In(view), access: cluster.AccessIn(view)}
 	review := new(codec.Review)
-	if err := review.Decode(admissiontest.Body(codec.Create, pods, `{}`)); err != nil {
+	if err := review.Decode(admissiontest.Body(codec.Create, pods, `{"spec":{"containers":[{"name":"c"}]}}`)); err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
-	if result := p.validate(ended, review, pod, nil); !errors.Is(result.Err, context.Canceled) {
+	if result := p.validate(nil)(ended, review); !errors.Is(result.Err, context.Canceled) {
 		t.Errorf("got %+v, want the error %v", result, context.Canceled)
 	}
 	a, err := newPermissions(t.Context(), p.access, review, "")

@@ -69,7 +69,7 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 	if errs := reader.Read(setup.Manifests); errs != nil {
 		return admission.Handler{}, utilerrors.NewAggregate(errs)
 	}
-	return admission.Handler{Admit: p.admit, Validate: admission.ValidateTyped(p.validate)}, nil
+	return admission.Handler{Admit: p.admit(nil), Validate: p.validate(nil), Explain: p.explain}, nil
 }
 
 // addFile adds the policy in a file.
@@ -119,22 +119,25 @@ func (p *plugin) policies(first string) ([]*PodSecurityPolicy, error) {
 }
 
 // admit completes new pods. Updates are only validated.
-func (p *plugin) admit(ctx context.Context, review *codec.Review) admission.Result {
-	if review.Operation() != codec.Create {
-		return admission.Allowed()
-	}
-	return admission.AdmitTyped(func(ctx context.Context, review *codec.Review, pod, _ *corev1.Pod) admission.Result {
+func (p *plugin) admit(explain *explainer) func(context.Context, *codec.Review) admission.Result {
+	complete := admission.AdmitTyped(func(ctx context.Context, review *codec.Review, pod, _ *corev1.Pod) admission.Result {
 		if pod == nil {
 			return noPod(review)
 		}
-		policy, made, refused := p.choose(ctx, review, pod, "admit", "")
+		policy, made, refused := p.choose(ctx, review, pod, "admit", "", explain)
 		if refused != nil {
 			return *refused
 		}
 		made.apply(pod)
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, usedAnnotation, policy.Name)
 		return annotated(review, "admit-policy", policy.Name)
-	})(ctx, review)
+	})
+	return func(ctx context.Context, review *codec.Review) admission.Result {
+		if review.Operation() != codec.Create {
+			return admission.Allowed()
+		}
+		return complete(ctx, review)
+	}
 }
 
 func noPod(review *codec.Review) admission.Result {
@@ -149,18 +152,20 @@ func annotated(review *codec.Review, key, policy string) admission.Result {
 }
 
 // validate sees the pod as it will be stored.
-func (p *plugin) validate(ctx context.Context, review *codec.Review, pod, old *corev1.Pod) admission.Result {
-	if pod == nil {
-		return noPod(review)
-	}
-	if review.Operation() == codec.Update && old != nil && isCollecting(pod, old) {
-		return admission.Allowed()
-	}
-	policy, _, refused := p.choose(ctx, review, pod, "validate", pod.Annotations[usedAnnotation])
-	if refused != nil {
-		return *refused
-	}
-	return annotated(review, "validate-policy", policy.Name)
+func (p *plugin) validate(explain *explainer) func(context.Context, *codec.Review) admission.Result {
+	return admission.ValidateTyped(func(ctx context.Context, review *codec.Review, pod, old *corev1.Pod) admission.Result {
+		if pod == nil {
+			return noPod(review)
+		}
+		if review.Operation() == codec.Update && old != nil && isCollecting(pod, old) {
+			return admission.Allowed()
+		}
+		policy, _, refused := p.choose(ctx, review, pod, "validate", pod.Annotations[usedAnnotation], explain)
+		if refused != nil {
+			return *refused
+		}
+		return annotated(review, "validate-policy", policy.Name)
+	})
 }
 
 // isCollecting reports whether an update changes only fields that the garbage collector
@@ -176,8 +181,8 @@ func isCollecting(pod, old *corev1.Pod) bool {
 // choose returns the first policy that allows the pod unchanged. If there is none and the
 // pod is being admitted, it returns the first policy that allows the changed pod, and that
 // pod.
-func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.Pod, verb, first string) (*PodSecurityPolicy,
-	*candidate, *admission.Result) {
+func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.Pod, verb, first string, explain *explainer) (
+	*PodSecurityPolicy, *candidate, *admission.Result) {
 	deny := func(format string, arguments ...any) *admission.Result {
 		return new(admission.Denied(admission.Forbidden(review, fmt.Errorf(format, arguments...))))
 	}
@@ -197,26 +202,36 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 	var chosen *PodSecurityPolicy
 	var made *candidate
 	faults := make(map[string]*faultsOf)
-	for _, policy := range policies {
+	for i, policy := range policies {
 		if err := turns.Continue(ctx); err != nil {
 			return nil, nil, new(admission.Errored(err))
 		}
 		c, f := s.mutate(policy), new(faultsOf)
 		if c.validate(policy, f); len(f.messages) > 0 {
 			faults[policy.Name] = f
+			explain.says(policy, admission.OutcomeDenied, f.messages...)
 			continue
 		}
-		if c.mutated && (!mutates || chosen != nil) {
+		if c.mutated && !mutates {
+			explain.says(policy, admission.OutcomeDenied, "it allows the pod only with changes, and the pod is not changed any more")
+			continue
+		}
+		if c.mutated && chosen != nil {
+			explain.says(policy, admission.OutcomeAllowed, "with changes, as "+chosen.Name+" does, which is the first one")
 			continue
 		}
 		if may, err := a.may(policy.Name); err != nil {
 			return nil, nil, new(admission.Errored(err))
 		} else if !may {
+			explain.says(policy, admission.OutcomeDenied, "neither the service account nor the user may use it")
 			continue
 		}
 		if chosen, made = policy, c; !c.mutated {
+			explain.says(policy, admission.OutcomeAllowed)
+			explain.skips(policies[i+1:], policy)
 			return chosen, made, nil
 		}
+		explain.says(policy, admission.OutcomePatched, "used, unless a later policy allows the pod unchanged")
 	}
 	if chosen != nil {
 		return chosen, made, nil
