@@ -27,7 +27,8 @@ func (s *stand) webhooks(t *testing.T) {
 	s.awaitNoNamespace(t)
 	s.startNode(t, cluster.Binary)
 	admin := walkthrough.New(t, s.kubeconfig)
-	admin.Values(t, "shutdownDelaySeconds: 2\nshutdownIdleSeconds: 0\n"+admin.Documented(t, "yaml", "webhookConfigurations:\n", "customResources: true"))
+	admin.Values(t, "shutdownDelaySeconds: 2\nshutdownIdleSeconds: 0\n"+
+		admin.Documented(t, "yaml", "webhookConfigurations:\n", "customResources: true"))
 	admin.Does(t, "--create-namespace -f values.yaml")
 	s.MustKubectl(t, calledWebhook, "apply", "-f", "-")
 	ready := regexp.MustCompile(`(?m)^theirs +True `)

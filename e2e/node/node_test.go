@@ -64,7 +64,7 @@ type event struct {
 var events = []event{
 	{"nothing", (*test).nothing},
 	{"plugins changed", (*test).pluginsChanged},
-	{"workloads restarted", (*test).workloadsRestarted},
+	{"pods and workloads restarted", (*test).allRestarted},
 	{"policy tried and promoted", (*test).promoted},
 	{"helm upgrade of the pods", (*test).upgraded},
 	{"rolling restart", (*test).restarted},

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,13 +33,17 @@ var (
 	agents = []string{"team-a/agent", "team-b/agent", "team-c/agent"}
 )
 
-// workloadsRestarted makes the workloads of the teams, and restarts them as often as promoted does: what that alone costs the stream.
-func (s *test) workloadsRestarted(t *testing.T) int {
+// allRestarted makes the workloads of the teams. It replaces the pods of fastadmit and restarts the workloads as often as promoted does:
+// what that alone costs the stream.
+func (s *test) allRestarted(t *testing.T) int {
 	for _, team := range teams {
 		s.MustKubectl(t, "", "create", "namespace", team)
 		s.MustKubectl(t, deployment(team, "agent", true)+deployment(team, "web", false), "apply", "-f", "-")
 	}
-	for range 3 {
+	for n := range 4 {
+		s.Values(t, fmt.Sprintf("%spodAnnotations: {n: %q}\n", enabled, strconv.Itoa(n)))
+		s.Does(t, "--reset-then-reuse-values")
+		s.await(t, 2)
 		s.restartTeams(t)
 	}
 	return 0
@@ -47,7 +52,7 @@ func (s *test) workloadsRestarted(t *testing.T) int {
 // promoted puts a policy into force as docs/tightening.md describes: traffic is recorded, the policy is tried offline and then in
 // the shadow, and both name the workloads that it then denies, and no others.
 func (s *test) promoted(t *testing.T) int {
-	s.Values(t, enabled+recorded)
+	s.Values(t, enabled+recorded+"podAnnotations: {n: null}\n")
 	s.Does(t, "--reset-then-reuse-values")
 	s.await(t, 2)
 	s.restartTeams(t)

@@ -42,9 +42,10 @@ func TestExplain(t *testing.T) {
 		process = ": true denied: spec.securityContext.hostPID: Invalid value: true: Host PID is not allowed to be used"
 	)
 	f(admission.Mutate, `{"containers":[{"name":"c"}]}`, first, second, "fits: true allowed: ", "others: false : ")
-	f(admission.Validate, `{"containers":[{"name":"c"}]}`, "changes"+stored, "changes-too"+stored, "fits: true allowed: ", "others: false : ")
-	f(admission.Validate, `{"hostNetwork":true,"containers":[{"name":"c"}]}`, "changes"+network, "changes-too"+network, "fits: true allowed: ",
-		"others: false : ")
+	f(admission.Validate, `{"containers":[{"name":"c"}]}`, "changes"+stored, "changes-too"+stored,
+		"fits: true allowed: ", "others: false : ")
+	f(admission.Validate, `{"hostNetwork":true,"containers":[{"name":"c"}]}`, "changes"+network, "changes-too"+network,
+		"fits: true allowed: ", "others: false : ")
 	f(admission.Validate, `{"hostPID":true,"containers":[{"name":"c"}]}`, "changes"+process, "changes-too"+process, "fits"+process,
 		"others: true denied: neither the service account nor the user may use it")
 }

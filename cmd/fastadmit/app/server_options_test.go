@@ -18,7 +18,8 @@ import (
 func TestServerSettings(t *testing.T) {
 	file := config.Server{
 		BindAddress: "127.0.0.1", SecurePort: 443, TLSCertFile: "a", TLSPrivateKeyFile: "b", MetricsBindAddress: ":80",
-		ShutdownDelayDuration: metav1.Duration{Duration: time.Second}, ShutdownIdleDuration: metav1.Duration{Duration: time.Second}, Profiling: true, TracingConfigFile: "l", RecentDenials: 7,
+		ShutdownDelayDuration: metav1.Duration{Duration: time.Second}, ShutdownIdleDuration: metav1.Duration{Duration: time.Second},
+		Profiling: true, TracingConfigFile: "l", RecentDenials: 7,
 		MaxRequestsInflight: 2, MaxRequestBytesInflight: 3, MaxReviewMemoryBytes: 4,
 		MaxConnectionAge: metav1.Duration{Duration: time.Minute}, MaxConnections: 5, MaxConnectionsPerAddress: 6,
 		CertSecretName: "k", CertSecretNamespace: "c", WebhookOwner: "d", EventDeployment: "e", ManagedPathToken: false,
