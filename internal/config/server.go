@@ -18,6 +18,7 @@ type Server struct {
 	SecurePort            int32           `json:"securePort" flag:"secure-port" min:"0" usage:"port to serve webhooks on; 0 lets the system choose"`
 	TLSCertFile           string          `json:"tlsCertFile" flag:"tls-cert-file" usage:"file with the serving certificate and its chain, PEM; if empty, a self-signed one is generated in memory"`
 	TLSPrivateKeyFile     string          `json:"tlsPrivateKeyFile" flag:"tls-private-key-file" usage:"file with the private key of --tls-cert-file, PEM"`
+	WriteCA               string          `json:"writeCA" flag:"write-ca" usage:"file that the self-signed certificate is written to, PEM, for clients such as curl; without --tls-cert-file and --cert-secret-name only"`
 	MetricsBindAddress    string          `json:"metricsBindAddress" flag:"metrics-bind-address" usage:"address for /metrics, /healthz, /livez and /readyz over plain HTTP; if empty, they are not served"`
 	ShutdownDelayDuration metav1.Duration `json:"shutdownDelayDuration" flag:"shutdown-delay-duration" min:"0" usage:"time to keep serving after SIGTERM while /readyz fails, so that endpoints are updated before the port closes"`
 	ShutdownIdleDuration  metav1.Duration `json:"shutdownIdleDuration" flag:"shutdown-idle-duration" min:"0" usage:"maximum time to wait then until callers have closed their idle connections, as kube-apiserver does after 90s: a request that is sent while an idle connection is closed is lost"`

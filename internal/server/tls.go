@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net"
@@ -26,6 +27,7 @@ const memoryCertificateLife = 365 * 24 * time.Hour
 // that is made in memory.
 type Certificate struct {
 	CertFile, KeyFile string // both, or neither
+	WriteCA           string // the file that a certificate made in memory is written to; empty for none
 
 	pair atomic.Pointer[tls.Certificate]
 }
@@ -40,6 +42,12 @@ func (c *Certificate) Load() error {
 		pair, err := newMemoryCertificate(time.Now())
 		if err != nil {
 			return fmt.Errorf("cannot create a serving certificate: %w", err)
+		}
+		if c.WriteCA != "" {
+			text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+			if err := os.WriteFile(c.WriteCA, text, 0o644); err != nil {
+				return fmt.Errorf("cannot write the certificate for --write-ca: %w", err)
+			}
 		}
 		c.pair.Store(&pair)
 		return nil

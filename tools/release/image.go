@@ -85,7 +85,7 @@ func (r *release) imageFor(goos, goarch string) (v1.Image, error) {
 
 // imageConfig corresponds to deploy/Dockerfile.
 func imageConfig() v1.Config {
-	return v1.Config{User: "65532:65532", Entrypoint: []string{"/fastadmit"}, Cmd: []string{"serve", "--help"}}
+	return v1.Config{User: "65532:65532", Env: []string{"PATH=/"}, Entrypoint: []string{"/fastadmit"}, Cmd: []string{"serve", "--help"}}
 }
 
 // annotations are the annotations of the OCI image specification.

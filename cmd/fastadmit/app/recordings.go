@@ -23,7 +23,7 @@ func newRecordingsCommand() *cobra.Command {
 		Long: `Writes the recordings in a folder, the --record-dir of serve, to standard output as a tar archive, the
 oldest first. fastadmit replay reads it. Without an argument, the folder is ` + recording.DefaultDir + `,
 that of the chart.`,
-		Example: "  kubectl exec deploy/fastadmit -- /fastadmit recordings > recordings.tar",
+		Example: "  kubectl exec deploy/fastadmit -- fastadmit recordings > recordings.tar",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := recording.DefaultDir

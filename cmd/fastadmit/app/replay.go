@@ -56,7 +56,7 @@ with the configuration, and why.
 Exits with 0 if all answers are the same, 1 if one differs, 2 if a review could not be asked, or if the
 command is wrong.`,
 		Example: "  fastadmit replay recordings/ --config=candidate.yaml\n" +
-			"  kubectl exec deploy/fastadmit -- /fastadmit recordings | fastadmit replay - --config=candidate.yaml --kubeconfig=$HOME/.kube/config\n" +
+			"  kubectl exec deploy/fastadmit -- fastadmit recordings | fastadmit replay - --config=candidate.yaml --kubeconfig=$HOME/.kube/config\n" +
 			"  fastadmit replay audit.log --config=candidate.yaml --against-config=fastadmit.yaml -o json\n" +
 			"  fastadmit replay recordings/ --config=fastadmit.yaml --explain=c2cabb77-c72c-463d-aa23-d78813cacd6b",
 		Args: cobra.ArbitraryArgs,

@@ -284,7 +284,7 @@ func (o *serveOptions) certify(ctx context.Context, in *selected, log *slog.Logg
 			checks: o.managed.checks,
 		}, nil
 	}
-	certificate := &server.Certificate{CertFile: o.settings.TLSCertFile, KeyFile: o.settings.TLSPrivateKeyFile}
+	certificate := &server.Certificate{CertFile: o.settings.TLSCertFile, KeyFile: o.settings.TLSPrivateKeyFile, WriteCA: o.settings.WriteCA}
 	if err := certificate.Load(); err != nil {
 		return nil, failed(err)
 	}

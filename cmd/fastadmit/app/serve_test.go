@@ -2,10 +2,17 @@ package app
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,5 +111,39 @@ func TestDrainKeepsPlugins(t *testing.T) {
 	s.end(t)
 	if !returned.Load() {
 		t.Error("the process ended before the plugin returned")
+	}
+}
+
+// TestWriteCA asks a server by the name localhost, and trusts only the certificate that it wrote.
+func TestWriteCA(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages", "--write-ca="+file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(text) {
+		t.Fatalf("got %q, want a certificate", text)
+	}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	defer client.CloseIdleConnections()
+	_, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Post("https://localhost:"+port+"/mutate", "application/json", bytes.NewReader(corpus.MustRead(servertest.PodCreate)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || !bytes.Contains(body, []byte(`"patchType":"JSONPatch"`)) {
+		t.Errorf("got %s, %v, want a patch", body, err)
+	}
+	_, errs, code := execute("", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=",
+		"--enable-admission-plugins=AlwaysAdmit", "--write-ca="+filepath.Dir(file))
+	if want := "cannot write the certificate for --write-ca: open " + filepath.Dir(file) + ": is a directory"; code != 1 || !strings.Contains(errs, want) {
+		t.Errorf("a folder: got code %d and %s, want %s", code, errs, want)
 	}
 }

@@ -51,6 +51,8 @@ func serverSettings(flags *pflag.FlagSet, given, file *config.Server) (*config.S
 		return nil, errors.New("--tls-cert-file and --tls-private-key-file must be set together")
 	case settings.CertSecretName != "" && settings.TLSCertFile != "":
 		return nil, errors.New("--cert-secret-name cannot be used with --tls-cert-file")
+	case settings.WriteCA != "" && (settings.CertSecretName != "" || settings.TLSCertFile != ""):
+		return nil, errors.New("--write-ca cannot be used with --tls-cert-file or --cert-secret-name: it writes the certificate that serve makes without them")
 	}
 	_, _, err := registeredByOthers(&settings)
 	return &settings, err

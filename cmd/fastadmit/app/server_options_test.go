@@ -19,7 +19,7 @@ func TestServerSettings(t *testing.T) {
 	file := config.Server{
 		BindAddress: "127.0.0.1", SecurePort: 443, TLSCertFile: "a", TLSPrivateKeyFile: "b", MetricsBindAddress: ":80",
 		ShutdownDelayDuration: metav1.Duration{Duration: time.Second}, ShutdownIdleDuration: metav1.Duration{Duration: time.Second},
-		Profiling: true, TracingConfigFile: "l", RecentDenials: 7,
+		WriteCA: "m", Profiling: true, TracingConfigFile: "l", RecentDenials: 7,
 		MaxRequestsInflight: 2, MaxRequestBytesInflight: 3, MaxReviewMemoryBytes: 4,
 		MaxConnectionAge: metav1.Duration{Duration: time.Minute}, MaxConnections: 5, MaxConnectionsPerAddress: 6,
 		CertSecretName: "k", CertSecretNamespace: "c", WebhookOwner: "d", EventDeployment: "e", ManagedPathToken: false,
@@ -56,6 +56,9 @@ func TestServerSettings(t *testing.T) {
 			continue // these two need each other, and cannot be used with CertSecretName
 		}
 		in.TLSCertFile, in.TLSPrivateKeyFile = "", ""
+		if field.Name != "WriteCA" {
+			in.WriteCA = "" // it cannot be used with CertSecretName
+		}
 		got, err := serverSettings(flags, &given, &in)
 		if err != nil {
 			t.Errorf("--%s=%s: %v", name, text, err)
@@ -93,6 +96,9 @@ func TestServerSettingsFaults(t *testing.T) {
 	f("--cert-secret-name cannot be used with --tls-cert-file", "--cert-secret-name=a", "--tls-cert-file=a", "--tls-private-key-file=b")
 	f("--tls-cert-file and --tls-private-key-file must be set together", "--tls-cert-file=a")
 	f("--tls-cert-file and --tls-private-key-file must be set together", "--tls-private-key-file=a")
+	const made = "--write-ca cannot be used with --tls-cert-file or --cert-secret-name: it writes the certificate that serve makes without them"
+	f(made, "--write-ca=a", "--cert-secret-name=b")
+	f(made, "--write-ca=a", "--tls-cert-file=b", "--tls-private-key-file=c")
 	f("--webhook-configurations needs --cert-secret-name", "--webhook-configurations=mutating/a")
 }
 

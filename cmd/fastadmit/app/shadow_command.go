@@ -37,7 +37,7 @@ plugins, policies and settings to try. Differences are grouped by plugin, policy
 with one example each, and begin anew when the configuration changes. Each replica has its own.
 
 The server answers only callers on the same machine: kubectl exec, or kubectl port-forward.`,
-		Example: "  kubectl exec deploy/fastadmit -- /fastadmit shadow",
+		Example: "  kubectl exec deploy/fastadmit -- fastadmit shadow",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(shadowFormats, output) {
