@@ -74,7 +74,8 @@ func TestImage(t *testing.T) {
 	if !slices.Equal(files, []string{"fastadmit -rwxr-xr-x"}) {
 		t.Errorf("got files %q, want the binary alone", files)
 	}
-	if c := image.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/fastadmit"}) || !slices.Contains(c.Env, "PATH=/") {
+	c := image.Config
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/fastadmit"}) || !slices.Contains(c.Env, "PATH=/") {
 		t.Errorf("got %+v, want a user that is not root, and the binary to be run and found", c)
 	}
 }

@@ -179,7 +179,8 @@ func checkImage(t *testing.T, image v1.Image, arch string) {
 	}
 	quoted := func(list []string) string { return `["` + strings.Join(list, `", "`) + `"]` }
 	for _, line := range []string{
-		"USER " + config.Config.User, "ENV " + strings.Join(config.Config.Env, " "), "ENTRYPOINT " + quoted(config.Config.Entrypoint), "CMD " + quoted(config.Config.Cmd),
+		"USER " + config.Config.User, "ENV " + strings.Join(config.Config.Env, " "),
+		"ENTRYPOINT " + quoted(config.Config.Entrypoint), "CMD " + quoted(config.Config.Cmd),
 	} {
 		if !strings.Contains(string(dockerfile), "\n"+line+"\n") {
 			t.Errorf("deploy/Dockerfile has no line %q", line)

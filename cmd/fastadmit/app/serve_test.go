@@ -132,18 +132,20 @@ func TestWriteCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := client.Post("https://localhost:"+port+"/mutate", "application/json", bytes.NewReader(corpus.MustRead(servertest.PodCreate)))
+	body := corpus.MustRead(servertest.PodCreate)
+	response, err := client.Post("https://localhost:"+port+"/mutate", "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	body, err = io.ReadAll(response.Body)
 	if err != nil || !bytes.Contains(body, []byte(`"patchType":"JSONPatch"`)) {
 		t.Errorf("got %s, %v, want a patch", body, err)
 	}
 	_, errs, code := execute("", "serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=",
 		"--enable-admission-plugins=AlwaysAdmit", "--write-ca="+filepath.Dir(file))
-	if want := "cannot write the certificate for --write-ca: open " + filepath.Dir(file) + ": is a directory"; code != 1 || !strings.Contains(errs, want) {
+	want := "cannot write the certificate for --write-ca: open " + filepath.Dir(file) + ": is a directory"
+	if code != 1 || !strings.Contains(errs, want) {
 		t.Errorf("a folder: got code %d and %s, want %s", code, errs, want)
 	}
 }

@@ -52,7 +52,7 @@ func serverSettings(flags *pflag.FlagSet, given, file *config.Server) (*config.S
 	case settings.CertSecretName != "" && settings.TLSCertFile != "":
 		return nil, errors.New("--cert-secret-name cannot be used with --tls-cert-file")
 	case settings.WriteCA != "" && (settings.CertSecretName != "" || settings.TLSCertFile != ""):
-		return nil, errors.New("--write-ca cannot be used with --tls-cert-file or --cert-secret-name: it writes the certificate that serve makes without them")
+		return nil, errors.New("--write-ca cannot be used with --tls-cert-file or --cert-secret-name: it is for the certificate of neither")
 	}
 	_, _, err := registeredByOthers(&settings)
 	return &settings, err

@@ -96,7 +96,7 @@ func TestServerSettingsFaults(t *testing.T) {
 	f("--cert-secret-name cannot be used with --tls-cert-file", "--cert-secret-name=a", "--tls-cert-file=a", "--tls-private-key-file=b")
 	f("--tls-cert-file and --tls-private-key-file must be set together", "--tls-cert-file=a")
 	f("--tls-cert-file and --tls-private-key-file must be set together", "--tls-private-key-file=a")
-	const made = "--write-ca cannot be used with --tls-cert-file or --cert-secret-name: it writes the certificate that serve makes without them"
+	const made = "--write-ca cannot be used with --tls-cert-file or --cert-secret-name: it is for the certificate of neither"
 	f(made, "--write-ca=a", "--cert-secret-name=b")
 	f(made, "--write-ca=a", "--tls-cert-file=b", "--tls-private-key-file=c")
 	f("--webhook-configurations needs --cert-secret-name", "--webhook-configurations=mutating/a")
