@@ -23,9 +23,16 @@ func (p *plugin) explain(ctx context.Context, review *codec.Review, x *admission
 func (e *explainer) says(policy *PodSecurityPolicy, outcome admission.Outcome, messages ...string) {
 	if e != nil {
 		e.into.AddPolicy(admission.PolicyExplanation{
-			Policy: policy.Name, Asked: true, Why: "PodSecurityPolicies are compared with each pod, in order of their names",
+			Policy: policy.Name, Asked: true, Why: "PodSecurityPolicies are compared with each pod",
 			Outcome: outcome.String(), Message: strings.Join(messages, "; "),
 		})
+	}
+}
+
+// changesToo adds a policy that allows the pod with changes, as the first one does. It makes no text without an explanation.
+func (e *explainer) changesToo(policy, first *PodSecurityPolicy) {
+	if e != nil {
+		e.says(policy, admission.OutcomeAllowed, "with changes, as "+first.Name+" does, which is the first one")
 	}
 }
 

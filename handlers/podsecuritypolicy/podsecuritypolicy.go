@@ -217,7 +217,7 @@ func (p *plugin) choose(ctx context.Context, review *codec.Review, pod *corev1.P
 			continue
 		}
 		if c.mutated && chosen != nil {
-			explain.says(policy, admission.OutcomeAllowed, "with changes, as "+chosen.Name+" does, which is the first one")
+			explain.changesToo(policy, chosen)
 			continue
 		}
 		if may, err := a.may(policy.Name); err != nil {
