@@ -15,18 +15,18 @@ import (
 
 const (
 	// autoscaled are values with which a small load is enough for more pods, and pods are removed
-	// soon after it ends. A pod without load uses less than half of its request.
+	// soon after it ends. The stream of requests alone takes less than half of what the pods request.
 	autoscaled = `
-resources: {requests: {cpu: 20m}}
+resources: {requests: {cpu: 60m}}
 autoscaling:
   enabled: true
   minReplicas: 2
   maxReplicas: 3
   behavior: {scaleDown: {stabilizationWindowSeconds: 10}}
 `
-	// loadRate is the rate of the load in requests a second. With it, two pods use twice their
+	// loadRate is the rate of the load in requests a second. With it, two pods use more than they
 	// request. loadInFlight keeps a slow machine from getting more load than it can answer.
-	loadRate     = "1000"
+	loadRate     = "2500"
 	loadInFlight = "50"
 )
 
