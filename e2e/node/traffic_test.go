@@ -137,7 +137,7 @@ func (s *test) replayed(t *testing.T) []string {
 	}
 	policies := cluster.WriteFile(t, "policies.yaml", policy)
 	// An operator does not do this on a node.
-	arguments := append([]string{"-n", "19", cluster.Binary, "replay",
+	arguments := append([]string{"-n", "19", cluster.Built(release + "/fastadmit-linux-amd64"), "replay",
 		"--enable-admission-plugins=DefaultTolerationSeconds,LimitPodHardAntiAffinityTopology", "--bind-policies",
 		"--policies=" + filepath.Dir(policies), "-o", "json"}, files...)
 	out, err := exec.Command("nice", arguments...).Output()
