@@ -99,10 +99,12 @@ var layers = []string{
 	"corpus", // recordings and no code
 	"diff",
 	"internal/httpbound",
+	"internal/printable",
 	"internal/recording",
 	"cluster",
 	"internal/turns",
 	"admission",
+	"internal/explain",
 	"internal/compare",
 	"admission/podspec",
 	"admission/match",

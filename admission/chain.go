@@ -78,8 +78,8 @@ type Chain struct {
 	// plugin.
 	Observe func(Run)
 	// Explain, if set before the first use, is called for each plugin of the phase, also if the
-	// plugin is not asked. It makes reviews many times slower, and is for commands without a
-	// server. The Explanation may be retained.
+	// plugin is not asked. It makes reviews many times slower, and is for people who ask about one
+	// review. The Explanation may be retained.
 	Explain func(*Explanation)
 }
 

@@ -24,7 +24,7 @@ type Server struct {
 	ShutdownIdleDuration  metav1.Duration `json:"shutdownIdleDuration" flag:"shutdown-idle-duration" min:"0" usage:"maximum time to wait then until callers have closed their idle connections, as kube-apiserver does after 90s: a request that is sent while an idle connection is closed is lost"`
 	Profiling             bool            `json:"profiling" flag:"profiling" usage:"serve profiles of the process under /debug/pprof/ on the metrics port, to callers on the same machine"`
 
-	RecentDenials int32 `json:"recentDenials" flag:"recent-denials" min:"0" usage:"how many of the last denials and failures the status page on the metrics port shows, to callers on the same machine; they have the names of objects and users; 0 for none"`
+	RecentDenials int32 `json:"recentDenials" flag:"recent-denials" min:"0" usage:"how many of the last denials and failures the status page on the metrics port shows and explains, to callers on the same machine; it keeps the names of objects and users, and reviews of at most 1 MiB in all; 0 for none"`
 
 	TracingConfigFile string `json:"tracingConfigFile" flag:"tracing-config-file" usage:"file with a TracingConfiguration, as kube-apiserver has it: the OpenTelemetry collector that gets spans of reviews and plugins; if empty, none are made"`
 

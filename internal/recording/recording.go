@@ -1,6 +1,6 @@
 // Package recording writes answered reviews to a folder. A recording consists of two files:
 // <name>.json has the AdmissionReview as kube-apiserver sent it, and <name>.answer has the Answer.
-// Secrets are replaced, see redact.
+// Secrets are replaced, see Redact.
 //
 // Names begin with the time, so sorted names are in the order of the reviews. Before the extension,
 // they end in .allowed, .denied or .failed: the decision that the load generator expects.

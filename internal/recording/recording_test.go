@@ -254,7 +254,7 @@ func TestRedact(t *testing.T) {
 				`"resource":{"group":"","version":"v1","resource":"` +
 				resource + `"},"operation":"UPDATE","userInfo":` + user + `,"object":` + object + `,"oldObject":null}}`
 		}
-		got, fields, err := redact([]byte(review(userInfo, object)))
+		got, fields, err := Redact([]byte(review(userInfo, object)))
 		if err != nil {
 			t.Fatal(err)
 		}

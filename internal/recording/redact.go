@@ -25,13 +25,15 @@ type redaction struct {
 	leftOut []string
 }
 
-// redact returns a review in which empty strings replace secrets, and the paths of the replaced values:
+// Redact returns a review in which empty strings replace secrets, and the paths of the replaced values:
 //
 //   - the values of data and stringData of Secrets, and their copy by "kubectl apply"
 //   - the tokens in TokenRequests and TokenReviews
 //   - the arguments of commands of pods/exec, and the query of proxied paths
 //   - the values in the user's extra attributes, except those that kube-apiserver sets
-func redact(body []byte) ([]byte, []string, error) {
+//
+// The result is body if there are none.
+func Redact(body []byte) ([]byte, []string, error) {
 	var r redaction
 	r.Reset(body)
 	request := r.Get("request")

@@ -250,7 +250,7 @@ func (w *writer) warn(now time.Time, err error) {
 func (w *writer) files(j *Copy) (name string, review, answer []byte, err error) {
 	review = j.Body
 	if !w.o.Secrets {
-		if review, j.LeftOut, err = redact(j.Body); err != nil {
+		if review, j.LeftOut, err = Redact(j.Body); err != nil {
 			return "", nil, nil, err
 		}
 	}

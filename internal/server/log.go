@@ -60,7 +60,7 @@ func newStrangersLog(log *slog.Logger) *slog.Logger {
 // NewLog returns a log for a server: JSON lines of bounded length, sampled.
 func NewLog(w io.Writer) *slog.Logger {
 	return slog.New(sampledLog{
-		Handler: slog.NewJSONHandler(printable{w}, &slog.HandlerOptions{ReplaceAttr: boundAttr}),
+		Handler: slog.NewJSONHandler(printableWriter{w}, &slog.HandlerOptions{ReplaceAttr: boundAttr}),
 		limiter: rate.NewLimiter(logsPerSecond, logsBurst),
 		dropped: new(atomic.Int64),
 	})
@@ -102,13 +102,13 @@ func boundAttr(_ []string, attr slog.Attr) slog.Attr {
 	return slog.String(attr.Key, codec.TruncateString(text, limit))
 }
 
-// printable is a writer of JSON in which characters that are not printable, such
+// printableWriter is a writer of JSON in which characters that are not printable, such
 // as terminals' control sequences and changes of the direction of text, are written
 // as \uXXXX. JSON itself asks for that below U+0020 only.
-type printable struct{ io.Writer }
+type printableWriter struct{ io.Writer }
 
 // Write implements io.Writer.
-func (w printable) Write(lines []byte) (int, error) {
+func (w printableWriter) Write(lines []byte) (int, error) {
 	isHidden := func(r rune) bool { return r != '\n' && !codec.IsPrintable(r) }
 	if !bytes.ContainsFunc(lines, isHidden) {
 		return w.Writer.Write(lines)

@@ -49,7 +49,8 @@ func (s *Server) Serve(ctx context.Context, p *Ports) error {
 	if p.Ops != nil {
 		ready := append([]Check{s.checkServing()}, p.Ready...)
 		ops := newOpsServer(s.metrics, []Check{s.check()}, ready, p.Profiling,
-			opsPage{"/{$}", s.statusPage(append([]Check{s.check()}, ready...), p.Describe)}, opsPage{ShadowPath, s.shadowPage})
+			opsPage{"/{$}", s.statusPage(append([]Check{s.check()}, ready...), p.Describe)}, opsPage{ShadowPath, s.shadowPage},
+			opsPage{ExplainPath, s.explainPage})
 		defer ops.Close()
 		limited := newOpsListener(p.Ops, s.metrics.ops, s.limits.ops, s.log)
 		go func() {

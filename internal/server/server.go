@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,8 @@ const (
 	// add to them. It is also the size of each connection's read buffer.
 	headerBytesMax = 16 << 10
 
-	// RecentDenials is how many of the last denials and failures the status page shows by default. One takes up to 4 KB.
+	// RecentDenials is how many of the last denials and failures the status page shows by default. One takes up to 4 KB, and the reviews
+	// of the last ones 1 MiB.
 	RecentDenials = 50
 
 	// shortMessageMax is the longest message of a refusal if there is no memory for a longer one.
@@ -73,6 +75,7 @@ type Server struct {
 	recorder     *recording.Recorder // nil if no reviews are recorded
 	tracer       *tracing.Tracer     // nil if no reviews are traced
 	recent       *status.Recent      // nil if no denials are kept
+	explaining   sync.Mutex          // held while a denial is explained
 	started      time.Time
 	shadow       *shadow.Shadow
 	connections  atomic.Pointer[connTable] // nil before listen
@@ -305,7 +308,7 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 		s.recent.Add(status.Decision{
 			Time: call.start, Endpoint: e.name, Plugin: failure.Plugin, Decision: outcome.String(),
 			Message: failure.Error(),
-		}, review)
+		}, review, body)
 		s.record(e, review, body, &recording.Answer{Decision: recording.Failed, Plugin: failure.Plugin, Message: failure.Error()})
 		return
 	}
@@ -319,7 +322,7 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	c.admit()
 	e.metrics.observe(call.operation, outcome, call.start, call.deadline)
 	if outcome == admission.OutcomeDenied {
-		s.denied(ctx, call, review)
+		s.denied(ctx, call, review, body)
 	}
 	if s.recorder != nil || e.shadow != nil {
 		s.recordDecision(e, review, body)
@@ -327,7 +330,7 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 }
 
 // denied counts, logs and keeps a denial.
-func (s *Server) denied(ctx *fasthttp.RequestCtx, call call, review *codec.Review) {
+func (s *Server) denied(ctx *fasthttp.RequestCtx, call call, review *codec.Review, body []byte) {
 	if review.Response.Status.Code == fasthttp.StatusRequestEntityTooLarge {
 		s.metrics.tooLarge.Inc()
 	}
@@ -337,7 +340,7 @@ func (s *Server) denied(ctx *fasthttp.RequestCtx, call call, review *codec.Revie
 	s.recent.Add(status.Decision{
 		Time: call.start, Endpoint: call.endpoint.name, Plugin: review.Response.DeniedBy, Decision: admission.OutcomeDenied.String(),
 		Message: review.Response.Status.Message,
-	}, review)
+	}, review, body)
 }
 
 // recordDecision is record for a review that was allowed or denied.

@@ -16,7 +16,7 @@ func (s *Server) shadowPage(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(printable{w})
+	encoder := json.NewEncoder(printableWriter{w})
 	encoder.SetIndent("", "  ")
 	_ = encoder.Encode(&report) // fails if the client is gone
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/handlers"
-	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // Exit codes of the command.
@@ -97,18 +97,18 @@ func Execute(cmd *cobra.Command) int {
 	}
 	if ended, ok := errors.AsType[*exit](err); ok {
 		if ended.error != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", report.Plain(ended.Error()))
+			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", printable.Plain(ended.Error()))
 		}
 		return ended.code
 	}
 	var failed *failure
 	if errors.As(err, &failed) {
 		if failed.error != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", report.Plain(failed.Error()))
+			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", printable.Plain(failed.Error()))
 		}
 		return exitFailed
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n%s --help shows the usage.\n", report.Plain(strings.TrimSpace(err.Error())), ran.CommandPath())
+	fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n%s --help shows the usage.\n", printable.Plain(strings.TrimSpace(err.Error())), ran.CommandPath())
 	return exitUsage
 }
 

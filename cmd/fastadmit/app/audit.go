@@ -21,6 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
+	"github.com/fastadmit/fastadmit/internal/printable"
 	"github.com/fastadmit/fastadmit/internal/registration"
 )
 
@@ -238,7 +239,7 @@ func auditProgress(terminal io.Writer) func(audit.Progress) {
 		if p.Remaining > 0 {
 			of = fmt.Sprintf(", some %d to go", p.Remaining)
 		}
-		fmt.Fprintf(terminal, clearLine+"%s: %d reviewed%s", report.Word(p.Resource), p.Reviewed, of)
+		fmt.Fprintf(terminal, clearLine+"%s: %d reviewed%s", printable.Word(p.Resource), p.Reviewed, of)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/printable"
 	"github.com/fastadmit/fastadmit/internal/server"
 )
 
@@ -57,7 +58,7 @@ func (o *serveOptions) onlyFlags() string {
 	text := "# Only flags set:\n"
 	for _, name := range []string{"admission-control-config-file", "cluster-state-dir", "debug-cel-interpreter",
 		"default-not-ready-toleration-seconds", "default-unreachable-toleration-seconds", "kubeconfig"} {
-		text += fmt.Sprintf("#   --%s=%s\n", name, report.Word(o.flags.Lookup(name).Value.String()))
+		text += fmt.Sprintf("#   --%s=%s\n", name, printable.Word(o.flags.Lookup(name).Value.String()))
 	}
 	return text
 }

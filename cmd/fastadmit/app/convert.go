@@ -12,8 +12,8 @@ import (
 
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
-	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 type convertOptions struct {
@@ -65,7 +65,7 @@ func (c *convertOptions) run(cmd *cobra.Command, paths []string) error {
 	translated := policies.Translate(items, translate.Options{Now: time.Now()})
 	errs = append(errs, translated.Errors...)
 	for _, note := range translated.Notes {
-		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", report.Plain(note))
+		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", printable.Plain(note))
 	}
 	if len(translated.Items) == 0 && len(errs) == 0 {
 		return failed(fmt.Errorf("there is nothing to convert: no policy of Kyverno or Gatekeeper in %s", strings.Join(paths, ", ")))
@@ -74,7 +74,7 @@ func (c *convertOptions) run(cmd *cobra.Command, paths []string) error {
 		return failed(errors.Join(errs...))
 	}
 	for _, err := range errs {
-		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", report.Plain(err.Error()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", printable.Plain(err.Error()))
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	return failed(errors.Join(translated.Write(out), out.Flush()))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
-	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // readPolicies finds the policies in the files of --policies and among the input. It
@@ -73,6 +73,6 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 // notePolicies prints which policies are not evaluated, if any could be.
 func (r *reviewOptions) notePolicies(w io.Writer) {
 	for _, note := range r.policies.Notes() {
-		fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(note))
+		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(note))
 	}
 }

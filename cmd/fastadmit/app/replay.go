@@ -19,6 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/replay"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // replayFormats are the values of --output. The other formats of reports show objects.
@@ -166,7 +167,7 @@ func (r *replayOptions) explainReview(cmd *cobra.Command, o *replay.Options, pat
 		return failed(err)
 	}
 	for _, note := range notes {
-		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: note: %s\n", report.Plain(note))
+		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: note: %s\n", printable.Plain(note))
 	}
 	switch {
 	case found.Found == 0:

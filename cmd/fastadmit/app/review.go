@@ -23,6 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // Exit codes of review.
@@ -225,17 +226,17 @@ func (r *reviewOptions) noteAside(w io.Writer, root *report.Result) {
 	root.Walk(func(result *report.Result, _ int) {
 		at := strings.TrimPrefix(root.Location()+": ", ": ") + result.Object() + ": "
 		if r.output == "response" && result.Decision == report.Broken {
-			fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(at+result.Message))
+			fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(at+result.Message))
 		}
 		if report.NeedsObjects(r.output) {
 			for _, warning := range result.Warnings {
-				fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(at+"warning: "+warning.String()))
+				fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(at+"warning: "+warning.String()))
 			}
 		}
 	})
 	if report.NeedsObjects(r.output) || report.NeedsResponse(r.output) {
 		for _, f := range root.AllLeftOut() {
-			fmt.Fprintf(w, "fastadmit: %s\n", report.Plain(root.Location()+": "+root.Object()+": unchecked: "+f.String()))
+			fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(root.Location()+": "+root.Object()+": unchecked: "+f.String()))
 		}
 	}
 }

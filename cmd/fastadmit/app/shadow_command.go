@@ -15,6 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/printable"
 	"github.com/fastadmit/fastadmit/internal/server"
 	"github.com/fastadmit/fastadmit/internal/shadow"
 )
@@ -98,11 +99,11 @@ func printShadow(w io.Writer, format string, text []byte) error {
 	}
 	fmt.Fprintf(&b, "since %s: %s, %d with another answer", all.Since.Format(time.RFC3339), report.Counted(int(all.Reviews), "review"), all.Differing)
 	for _, reason := range slices.Sorted(maps.Keys(all.Skipped)) {
-		fmt.Fprintf(&b, ", %d skipped (%s)", all.Skipped[reason], report.Word(reason))
+		fmt.Fprintf(&b, ", %d skipped (%s)", all.Skipped[reason], printable.Word(reason))
 	}
 	b.WriteString("\n")
 	if all.Stopped != "" {
-		fmt.Fprintf(&b, "the shadow has stopped: %s\n", report.Word(all.Stopped))
+		fmt.Fprintf(&b, "the shadow has stopped: %s\n", printable.Word(all.Stopped))
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -110,13 +111,13 @@ func printShadow(w io.Writer, format string, text []byte) error {
 
 // writeDifference writes a group of differences. Nothing that a user chose begins a line.
 func writeDifference(b *bytes.Buffer, d *shadow.Difference) {
-	fmt.Fprintf(b, "%s: %s, %s, last at %s\n", report.Word(d.Where()), report.Counted(int(d.Reviews), "review"), report.Word(d.Change()),
+	fmt.Fprintf(b, "%s: %s, %s, last at %s\n", printable.Word(d.Where()), report.Counted(int(d.Reviews), "review"), printable.Word(d.Change()),
 		d.Last.Format(time.RFC3339))
 	e := &d.Example
 	name := e.Name
 	if e.Namespace != "" {
 		name = e.Namespace + "/" + name
 	}
-	fmt.Fprintf(b, "    as %s %s by %s at %s, uid %s: %s\n", report.Word(e.Operation), report.Word(name), report.Word(e.User),
-		report.Word(e.Endpoint), report.Word(e.UID), strings.ReplaceAll(report.Plain(e.About), "\n", "\n    "))
+	fmt.Fprintf(b, "    as %s %s by %s at %s, uid %s: %s\n", printable.Word(e.Operation), printable.Word(name), printable.Word(e.User),
+		printable.Word(e.Endpoint), printable.Word(e.UID), strings.ReplaceAll(printable.Plain(e.About), "\n", "\n    "))
 }

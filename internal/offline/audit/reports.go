@@ -19,6 +19,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // A reportAPI is one of the APIs for reports: a kind in namespaces, and one for
@@ -320,12 +321,12 @@ func (o *reportObject) add(plugin, result, message string, properties map[string
 // printable, because terminals show reports. It cuts the message before escaping, which takes long, and
 // again after it.
 func messageIn(message string) string {
-	return codec.TruncateString(report.Plain(codec.TruncateString(message, messageMax)), messageMax)
+	return codec.TruncateString(printable.Plain(codec.TruncateString(message, messageMax)), messageMax)
 }
 
 // nameIn returns a name in the form that reports have.
 func nameIn(name string) string {
-	return codec.TruncateString(report.Word(codec.TruncateString(name, nameMax)), nameMax)
+	return codec.TruncateString(printable.Word(codec.TruncateString(name, nameMax)), nameMax)
 }
 
 // RemoveOld removes the reports of earlier runs for which Write was not called in this run,

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
-	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // Write writes the policies and bindings as YAML, with the comments of the documents that they
@@ -35,7 +35,7 @@ func (t *Translation) Write(w io.Writer) error {
 				return positions.CommentsOf(from.object, from.policy.Origin(path))
 			})
 			root.HeadComment = strings.TrimSpace(fmt.Sprintf("# From %s %q in %s.\n%s",
-				from.object.Kind, from.object.Metadata.Name, report.Word(from.object.String()), root.HeadComment))
+				from.object.Kind, from.object.Metadata.Name, printable.Word(from.object.String()), root.HeadComment))
 		}
 		if err := encoder.Encode(root); err != nil {
 			return err
@@ -44,7 +44,7 @@ func (t *Translation) Write(w io.Writer) error {
 	if err := encoder.Close(); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, report.Plain(b.String()))
+	_, err := io.WriteString(w, printable.Plain(b.String()))
 	return err
 }
 

@@ -5,77 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // Names and messages may come from untrusted users: from a pull request, or from a tenant of a
 // cluster. Printed, they must not act as something else: a terminal's escape sequence, a
 // workflow command of GitHub, another object or another file. Each kind of output has one
-// function here: Plain for text, escapeJSON for JSON, and Document for YAML.
-
-// Plain returns a text of several lines as it may be printed: with escapes for characters
-// that are not printable, and with a backslash in what GitHub would take for a workflow
-// command (https://github.com/actions/runner src/Runner.Common/ActionCommand.cs: a line whose
-// first text is "::", or "##[" anywhere).
-func Plain(text string) string { return defuse(escape(text, true)) }
-
-// Word returns a text as one that is printed within a line.
-func Word(text string) string { return strings.ReplaceAll(escape(text, false), oldCommand, `##\[`) }
-
-// escape replaces characters that are not printable. Line breaks and tabs stay if lines is
-// true.
-func escape(text string, lines bool) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !codec.IsPrintable(r) || r == utf8.RuneError }) {
-		return text
-	}
-	var b strings.Builder
-	var quoted [12]byte // "'\U0010ffff'"
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case codec.IsPrintable(r), lines && (r == '\n' || r == '\t'):
-			b.WriteRune(r)
-		default:
-			b.Write(bytes.Trim(strconv.AppendQuoteRuneToASCII(quoted[:0], r), "'"))
-		}
-		text = text[size:]
-	}
-	return b.String()
-}
-
-const oldCommand = "##["
-
-// isCommand reports whether GitHub takes a line for a workflow command.
-func isCommand(line string) bool {
-	return strings.HasPrefix(strings.TrimLeftFunc(line, unicode.IsSpace), "::") || strings.Contains(line, oldCommand)
-}
-
-func defuse(text string) string {
-	if !strings.Contains(text, "::") && !strings.Contains(text, oldCommand) {
-		return text
-	}
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if isCommand(line) {
-			line = strings.ReplaceAll(line, oldCommand, `##\[`)
-			if at := strings.Index(line, "::"); at >= 0 && strings.TrimSpace(line[:at]) == "" {
-				line = line[:at] + `\` + line[at:]
-			}
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
+// function: those of package printable for text, escapeJSON for JSON, and Document for YAML.
 
 // escapeJSON escapes characters in JSON that are not printable. They are in strings only.
 func escapeJSON(text []byte) []byte {
@@ -101,7 +43,7 @@ func escapeFlow(text []byte) []byte {
 
 func escapeStrings(text []byte, write func(b *bytes.Buffer, r rune)) []byte {
 	var b bytes.Buffer
-	for _, r := range string(bytes.ReplaceAll(text, []byte(oldCommand), []byte(`#\u0023[`))) {
+	for _, r := range string(bytes.ReplaceAll(text, []byte(printable.OldCommand), []byte(`#\u0023[`))) {
 		if r == '\n' || codec.IsPrintable(r) {
 			b.WriteRune(r)
 		} else {
@@ -117,7 +59,7 @@ func isHarmless(text []byte) bool {
 		return false
 	}
 	for line := range bytes.Lines(text) {
-		if isCommand(string(line)) {
+		if printable.IsCommand(string(line)) {
 			return false
 		}
 	}
@@ -154,12 +96,12 @@ func (r *Result) cleaned() *Result {
 		&c.File, &c.Operation, &c.APIVersion, &c.Kind, &c.Resource, &c.SubResource, &c.Namespace, &c.Name, &c.UID, &c.User, &c.Plugin, &c.Reason,
 		&c.Change, &c.Policy,
 	} {
-		*text = Word(*text)
+		*text = printable.Word(*text)
 	}
-	c.Message, c.Recorded = escape(c.Message, true), escape(c.Recorded, true)
+	c.Message, c.Recorded = printable.Lines(c.Message), printable.Lines(c.Recorded)
 	c.Notes = slices.Clone(c.Notes)
 	for i := range c.Notes {
-		c.Notes[i] = Word(c.Notes[i])
+		c.Notes[i] = printable.Word(c.Notes[i])
 	}
 	c.Patch = escapeJSON(c.Patch)
 	c.Warnings, c.Audits, c.Ignored, c.LeftOut = cleanFindings(c.Warnings), cleanFindings(c.Audits), cleanFindings(c.Ignored), cleanFindings(c.LeftOut)
@@ -173,7 +115,7 @@ func (r *Result) cleaned() *Result {
 func cleanFindings(all []Finding) []Finding {
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].Plugin, all[i].Message = Word(all[i].Plugin), escape(all[i].Message, true)
+		all[i].Plugin, all[i].Message = printable.Word(all[i].Plugin), printable.Lines(all[i].Message)
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fastadmit/fastadmit/internal/printable"
 	"github.com/pmezard/go-difflib/difflib"
 )
 
@@ -40,7 +41,7 @@ func comment(r *Result) string {
 			text = part + ": " + text
 		}
 	}
-	return defuse("# " + strings.ReplaceAll(text, "\n", "\n# ") + "\n")
+	return printable.Defuse("# " + strings.ReplaceAll(text, "\n", "\n# ") + "\n")
 }
 
 // Close implements Writer.

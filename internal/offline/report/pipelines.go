@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // A problem is a denial, a failure, an object that cannot be reviewed, a warning, or why a plugin did
@@ -79,8 +81,8 @@ type gitHub struct{ w io.Writer }
 func newGitHub(w io.Writer, _ *Options) Writer { return &gitHub{w} }
 
 var (
-	gitHubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", oldCommand, `##\[`)
-	gitHubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C", oldCommand, `##\[`)
+	gitHubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", printable.OldCommand, `##\[`)
+	gitHubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C", printable.OldCommand, `##\[`)
 )
 
 // Write implements Writer.
@@ -240,7 +242,7 @@ func (j *junit) flush() error {
 	}
 	text, err := xml.MarshalIndent(j.suite, "  ", "  ")
 	if err == nil {
-		_, err = fmt.Fprintf(j.w, "%s\n", bytes.ReplaceAll(text, []byte(oldCommand), []byte("#&#35;[")))
+		_, err = fmt.Fprintf(j.w, "%s\n", bytes.ReplaceAll(text, []byte(printable.OldCommand), []byte("#&#35;[")))
 	}
 	j.suite = nil
 	return err

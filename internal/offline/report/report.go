@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // Decision is the result of reviewing an object.
@@ -300,7 +301,7 @@ func (s *Summary) NothingChecked() bool {
 
 func (s *Summary) String() string {
 	if s.Replay != nil {
-		return Plain(s.Replay.String())
+		return printable.Plain(s.Replay.String())
 	}
 	text := Counted(s.Objects, "object")
 	if s.Created > 0 {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // TestSuite is a suite of tests in a file.
@@ -28,10 +30,10 @@ func WriteJUnit(w io.Writer, tool string, suites []TestSuite) error {
 	j := &junit{w: w, o: &Options{Tool: tool}}
 	for i := range suites {
 		given := &suites[i]
-		j.suite = &junitSuite{Name: Word(given.Name)}
+		j.suite = &junitSuite{Name: printable.Word(given.Name)}
 		for _, test := range given.Cases {
-			test.Name, test.Failure, test.Error = Word(test.Name), escape(test.Failure, true), escape(test.Error, true)
-			j.suite.addTest(Word(given.File), &test)
+			test.Name, test.Failure, test.Error = printable.Word(test.Name), printable.Lines(test.Failure), printable.Lines(test.Error)
+			j.suite.addTest(printable.Word(given.File), &test)
 		}
 		if err := j.flush(); err != nil {
 			return err

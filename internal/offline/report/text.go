@@ -6,8 +6,13 @@ import (
 	"io"
 	"strings"
 
+	"github.com/fastadmit/fastadmit/internal/explain"
+	"github.com/fastadmit/fastadmit/internal/printable"
 	kjson "sigs.k8s.io/json"
 )
+
+// ExplainFormats are the formats that show the explanations of results.
+var ExplainFormats = []string{"text", "json", "yaml"}
 
 // text is for people.
 type text struct {
@@ -39,7 +44,7 @@ func (t *text) Write(r *Result) error {
 	}
 	var b strings.Builder
 	r.Walk(func(r *Result, depth int) { t.add(&b, r, depth) })
-	_, err := io.WriteString(t.w, defuse(b.String()))
+	_, err := io.WriteString(t.w, printable.Defuse(b.String()))
 	return err
 }
 
@@ -91,7 +96,7 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 	for _, note := range r.Notes {
 		fmt.Fprintf(b, "%s  %s: %s\n", indent, t.paint(yellow, "note"), note)
 	}
-	explain(b, r, depth+1)
+	b.WriteString(explain.Text(r.Explanation, r.Message, depth+1))
 }
 
 // indented keeps the lines of a text together.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 // Summary counts outcomes.
@@ -69,8 +70,8 @@ func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome) e
 	var b strings.Builder
 	for i := range outcomes {
 		o := &outcomes[i]
-		name := report.Word(strings.TrimSuffix(o.Suite+"/"+o.Case, "/"))
-		at := report.Word(o.File)
+		name := printable.Word(strings.TrimSuffix(o.Suite+"/"+o.Case, "/"))
+		at := printable.Word(o.File)
 		if o.Line > 0 {
 			at = fmt.Sprintf("%s:%d", at, o.Line)
 		}
@@ -91,7 +92,7 @@ func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome) e
 	}
 	summary := Count(outcomes)
 	fmt.Fprintf(&b, "%s\n", &summary)
-	_, err := io.WriteString(w, report.Plain(b.String()))
+	_, err := io.WriteString(w, printable.Plain(b.String()))
 	return err
 }
 

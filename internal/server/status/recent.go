@@ -1,6 +1,7 @@
 package status
 
 import (
+	"bytes"
 	"strings"
 	"sync"
 	"time"
@@ -15,14 +16,23 @@ type Decision struct {
 	UID, User, Operation, Resource string
 	Subresource, Namespace, Name   string
 	Message                        string
+	// IsExplained reports whether the review is kept, so that it can be asked again.
+	IsExplained bool
+}
+
+// A kept decision has the AdmissionReview that it is about, nil if that is not kept.
+type kept struct {
+	Decision
+	body []byte
 }
 
 // Recent keeps the last denials and failures. Several goroutines may use it at the same time. A nil Recent keeps none.
 type Recent struct {
-	mu   sync.Mutex
-	next int
-	all  []Decision // a ring
-	max  int
+	mu    sync.Mutex
+	next  int
+	all   []kept // a ring
+	max   int
+	bytes int // of all bodies
 }
 
 // NewRecent returns a Recent that keeps so many decisions; nil if it is none.
@@ -38,10 +48,15 @@ const (
 	nameBytesMax = 253
 	// messageBytesMax is the maximum length of a kept message.
 	messageBytesMax = 1 << 10
+	// bodyBytesMax is the maximum length of a kept AdmissionReview. Nine in ten are smaller.
+	bodyBytesMax = 64 << 10
+	// bodiesBytesMax is the maximum length of all kept AdmissionReviews: 16 of the largest, or the default number of
+	// decisions with 20 KiB each.
+	bodiesBytesMax = 1 << 20
 )
 
-// Add adds a decision about a review. It copies what it keeps.
-func (r *Recent) Add(d Decision, review *codec.Review) {
+// Add adds a decision about a review in body. It copies what it keeps.
+func (r *Recent) Add(d Decision, review *codec.Review, body []byte) {
 	if r == nil {
 		return
 	}
@@ -53,13 +68,23 @@ func (r *Recent) Add(d Decision, review *codec.Review) {
 	}
 	d.Namespace, d.Name = name(review.Namespace()), name(review.Name())
 	d.Message = strings.Clone(codec.TruncateString(d.Message, messageBytesMax))
+	added := kept{Decision: d}
+	if len(body) <= bodyBytesMax {
+		added.body, added.IsExplained = bytes.Clone(body), true
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.all) < r.max {
-		r.all = append(r.all, d)
-		return
+		r.all = append(r.all, kept{})
 	}
-	r.all[r.next] = d
+	// The place of the oldest decision, and of the next ones if there are still too many bytes.
+	for i := 0; i < len(r.all) && (i == 0 || r.bytes+len(added.body) > bodiesBytesMax); i++ {
+		oldest := &r.all[(r.next+i)%len(r.all)]
+		r.bytes -= len(oldest.body)
+		oldest.body, oldest.IsExplained = nil, false
+	}
+	r.bytes += len(added.body)
+	r.all[r.next] = added
 	r.next = (r.next + 1) % r.max
 }
 
@@ -74,9 +99,25 @@ func (r *Recent) All() []Decision {
 	defer r.mu.Unlock()
 	all := make([]Decision, 0, len(r.all))
 	for i := range r.all {
-		all = append(all, r.all[(r.next+len(r.all)-1-i)%len(r.all)])
+		all = append(all, r.all[(r.next+len(r.all)-1-i)%len(r.all)].Decision)
 	}
 	return all
+}
+
+// Find returns the last decision about a review with a UID, and a copy of the AdmissionReview. ok is false if there is
+// none whose review is kept.
+func (r *Recent) Find(uid string) (d Decision, body []byte, ok bool) {
+	if r == nil {
+		return d, nil, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.all {
+		if k := &r.all[(r.next+len(r.all)-1-i)%len(r.all)]; k.UID == uid && k.IsExplained {
+			return k.Decision, bytes.Clone(k.body), true
+		}
+	}
+	return d, nil, false
 }
 
 // Max returns how many decisions are kept.

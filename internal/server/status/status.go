@@ -16,29 +16,13 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 //go:embed status.html
 var text string
 
-var page = template.Must(template.New("status").Funcs(template.FuncMap{"plain": plain}).Parse(text))
-
-// plain returns a text with escapes for characters that are not printable, except for line breaks. Package template escapes HTML.
-func plain(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !codec.IsPrintable(r) }) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if r == '\n' || codec.IsPrintable(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return b.String()
-}
+var page = template.Must(template.New("status").Funcs(template.FuncMap{"plain": printable.Lines}).Parse(text))
 
 // Page is what the page shows.
 type Page struct {

@@ -216,21 +216,68 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// keep adds a decision about a review with a UID, whose object has at least so many bytes. It returns the review.
+func keep(t *testing.T, kept *status.Recent, uid, message string, bytes int) string {
+	t.Helper()
+	body := fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":%q,"operation":"CREATE",`+
+		`"resource":{"group":"apps","version":"v1","resource":"deployments"},"name":"n","object":{"x":%q}}}`, uid, strings.Repeat("x", bytes))
+	text := string(body)
+	review := codec.Acquire()
+	defer review.Release() // with the tag poison, this overwrites what must not be kept
+	if err := review.Decode(body); err != nil {
+		t.Fatal(err)
+	}
+	kept.Add(status.Decision{Message: message}, review, body)
+	return text
+}
+
+// TestRecentReviews tests that the reviews of the last decisions are kept, within bounds.
+func TestRecentReviews(t *testing.T) {
+	kept := status.NewRecent(40)
+	explained := func() (n int) {
+		for _, d := range kept.All() {
+			if d.IsExplained {
+				n++
+			}
+		}
+		return n
+	}
+	const overhead = 300 // more than the rest of a review has
+	for i := range 100 {
+		uid := fmt.Sprintf("uid-%d", i)
+		body := keep(t, kept, uid, "denied", 64<<10-overhead)
+		if d, got, ok := kept.Find(uid); !ok || string(got) != body || d.UID != uid || d.Message != "denied" {
+			t.Fatalf("got %+v, %.100s, %t, want the last review", d, got, ok)
+		}
+		if got, want := explained(), min(i+1, 16); got != want {
+			t.Fatalf("after %d: got %d reviews, want %d", i+1, got, want)
+		}
+	}
+	if _, _, ok := kept.Find("uid-0"); ok {
+		t.Error("found a review that is gone")
+	}
+	keep(t, kept, "large", "denied", 64<<10)
+	if _, _, ok := kept.Find("large"); ok || kept.All()[0].UID != "large" || explained() != 16 {
+		t.Errorf("got %d reviews, want the large one not kept, and those that were", explained())
+	}
+	for range 100 {
+		keep(t, kept, "same", "denied", 0)
+	}
+	if got := explained(); got != 40 {
+		t.Errorf("got %d small reviews, want all", got)
+	}
+	if _, _, ok := status.NewRecent(0).Find("x"); ok {
+		t.Error("found a review where none is kept")
+	}
+}
+
 // TestRecent tests that the last decisions are kept, that they are short, and that they do not refer to the review.
 func TestRecent(t *testing.T) {
 	if none := status.NewRecent(0); none != nil || none.All() != nil || none.Max() != 0 {
 		t.Errorf("got %v, want none", none)
 	}
 	kept := status.NewRecent(3)
-	add := func(uid, message string) {
-		review := codec.Acquire()
-		defer review.Release() // with the tag poison, this overwrites what must not be kept
-		if err := review.Decode(fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":%q,`+
-			`"operation":"CREATE","resource":{"group":"apps","version":"v1","resource":"deployments"},"name":"n"}}`, uid)); err != nil {
-			t.Fatal(err)
-		}
-		kept.Add(status.Decision{Message: message}, review)
-	}
+	add := func(uid, message string) { keep(t, kept, uid, message, 0) }
 	for i := range 5 {
 		add(fmt.Sprintf("uid-%d", i), strings.Repeat("m", 5000))
 		var got []string

@@ -1,4 +1,5 @@
-package report
+// Package explain writes what plugins say about how they decided.
+package explain
 
 import (
 	"fmt"
@@ -6,10 +7,8 @@ import (
 	"strings"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
-
-// ExplainFormats are the formats that show the explanations of results.
-var ExplainFormats = []string{"text", "json", "yaml"}
 
 // An outline writes lines, each below the one that it belongs to.
 type outline struct{ strings.Builder }
@@ -17,14 +16,15 @@ type outline struct{ strings.Builder }
 // line writes a text with escapes. If it has several lines, all have the same indent.
 func (o *outline) line(indent int, text string) {
 	before := strings.Repeat("  ", indent)
-	o.WriteString(before + strings.ReplaceAll(strings.TrimSpace(escape(text, true)), "\n", "\n"+before) + "\n")
+	o.WriteString(before + strings.ReplaceAll(strings.TrimSpace(printable.Lines(text)), "\n", "\n"+before) + "\n")
 }
 
-// explain writes what the plugins did with an object.
-func explain(b *strings.Builder, r *Result, indent int) {
+// Text returns what the plugins did with an object, as text with escapes. message is not repeated: it is shown
+// elsewhere. Each line has the indent.
+func Text(all []*admission.Explanation, message string, indent int) string {
 	var o outline
 	phase, round := "", 0
-	for _, x := range r.Explanation {
+	for _, x := range all {
 		if x.Phase != phase || x.Round != round {
 			phase, round = x.Phase, x.Round
 			title := phase
@@ -33,18 +33,18 @@ func explain(b *strings.Builder, r *Result, indent int) {
 			}
 			o.line(indent, title+":")
 		}
-		o.plugin(indent+1, r, x)
+		o.plugin(indent+1, message, x)
 	}
-	b.WriteString(o.String())
+	return o.String()
 }
 
-func (o *outline) plugin(indent int, r *Result, x *admission.Explanation) {
+func (o *outline) plugin(indent int, message string, x *admission.Explanation) {
 	if !x.Asked {
-		o.line(indent, Word(x.Plugin)+": not asked: "+x.Why)
+		o.line(indent, printable.Word(x.Plugin)+": not asked: "+x.Why)
 		return
 	}
-	text := Word(x.Plugin) + ": " + x.Outcome
-	if x.Message != "" && x.Message != r.Message {
+	text := printable.Word(x.Plugin) + ": " + x.Outcome
+	if x.Message != "" && x.Message != message {
 		text += ": " + x.Message
 	}
 	o.line(indent, text)
@@ -75,9 +75,9 @@ func (o *outline) plugin(indent int, r *Result, x *admission.Explanation) {
 
 func (o *outline) standard(indent int, s *admission.StandardExplanation) {
 	if s.Asked {
-		o.line(indent, Word(s.Mode+" "+s.Standard)+": "+s.Outcome)
+		o.line(indent, printable.Word(s.Mode+" "+s.Standard)+": "+s.Outcome)
 	} else {
-		o.line(indent, Word(s.Mode+" "+s.Standard)+": not asked: "+s.Why)
+		o.line(indent, printable.Word(s.Mode+" "+s.Standard)+": not asked: "+s.Why)
 	}
 	o.line(indent+1, s.From)
 	for _, check := range s.FailedChecks {
@@ -86,7 +86,7 @@ func (o *outline) standard(indent int, s *admission.StandardExplanation) {
 }
 
 func (o *outline) change(indent int, c admission.Change) {
-	text := c.Operation + " " + Word(c.Path) + ": "
+	text := c.Operation + " " + printable.Word(c.Path) + ": "
 	switch {
 	case c.Old == "":
 		text += c.New
@@ -128,7 +128,7 @@ func (o *outline) verdict(indent int, v *verdict, expressions []admission.Expres
 	if v.pass > 1 {
 		title += ", pass " + fmt.Sprint(v.pass)
 	}
-	if title = Word(title); !v.asked && v.outcome == "" {
+	if title = printable.Word(title); !v.asked && v.outcome == "" {
 		o.line(indent, title+": not asked: "+v.why)
 	} else {
 		text := title + ": " + v.outcome
