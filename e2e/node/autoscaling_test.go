@@ -17,7 +17,7 @@ const (
 	// autoscaled are values with which a small load is enough for more pods, and pods are removed
 	// soon after it ends. The stream of requests alone takes less than half of what the pods request.
 	autoscaled = `
-resources: {requests: {cpu: 60m}}
+resources: {requests: {cpu: 42m}}
 autoscaling:
   enabled: true
   minReplicas: 2
@@ -26,8 +26,8 @@ autoscaling:
 `
 	// loadRate is the rate of the load in requests a second. With it, two pods use more than they
 	// request. loadInFlight keeps a slow machine from getting more load than it can answer.
-	loadRate     = "2500"
-	loadInFlight = "50"
+	loadRate     = "1300"
+	loadInFlight = "20"
 )
 
 // metricsServer are the manifests of metrics-server. It is configured to query the kubelet more

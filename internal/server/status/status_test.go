@@ -76,7 +76,7 @@ func example() (*status.Page, string) {
 		RecentMax: 50,
 		Recent: []status.Decision{{
 			Time: noon.Add(-time.Minute), Endpoint: "validate", Plugin: "ValidatingAdmissionPolicy", Decision: "denied",
-			UID: "7f64415c-afa3", User: "jane",
+			UID: "7f64415c-afa3", User: "jane", IsExplained: true,
 			Operation: "CREATE", Resource: "deployments.apps", Subresource: "scale", Namespace: "shop", Name: "web",
 			Message: "ValidatingAdmissionPolicy: deployments.apps \"web\" is forbidden: replicas must be no more than 5",
 		}},
@@ -192,7 +192,7 @@ func TestHostile(t *testing.T) {
 	p.Plugins = []status.Plugin{{Name: "a", FailurePolicy: evil, Enforcement: evil}}
 	p.Recent = []status.Decision{{
 		Time: noon, Endpoint: evil, Plugin: evil, Decision: evil, UID: evil, User: evil, Operation: evil, Resource: evil,
-		Subresource: evil, Namespace: evil, Name: evil, Message: evil,
+		Subresource: evil, Namespace: evil, Name: evil, Message: evil, IsExplained: true,
 	}}
 	p.Shadow = []status.Difference{{About: evil, Example: evil}}
 	p.Limits = []status.Limit{{Name: evil, Used: math.NaN(), Max: math.Inf(1)}}
