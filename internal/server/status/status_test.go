@@ -166,7 +166,7 @@ func TestPage(t *testing.T) {
 	f("endpoints", "/validate | 0 | 0 | 7 | 0 | 0 | 0 | 0 |  | ")
 	f("policies", "owners | audit, invalid_error | 9", "replicas, binding all | deny | 5")
 	f("recent", "11:59:00 | denied by ValidatingAdmissionPolicy /validate | CREATE deployments.apps/scale shop/web by jane, "+
-		`UID 7f64415c-afa3 | ValidatingAdmissionPolicy: deployments.apps "web" is forbidden: replicas must be no more than 5`)
+		`UID 7f64415c-afa3, explain | ValidatingAdmissionPolicy: deployments.apps "web" is forbidden: replicas must be no more than 5`)
 	f("shadow", "pods in shop: allowed to denied by PodSecurity | CREATE shop/web-7d4b9\nallowed\nnow denied by PodSecurity: "+
 		`violates PodSecurity "restricted:latest" | 12 reviews`)
 	f("registrations", "fastadmit MutatingWebhookConfiguration | 2026-11-26 09:00:00 UTC, 3h0m0s ago, by fastadmit | 2 webhooks",
