@@ -5,7 +5,10 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -82,7 +85,7 @@ func newItem(source Source, text []byte) Item {
 		return faulty(source, new(NoObjectError))
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &item.Head); err != nil {
-		return faulty(source, err)
+		return faulty(source, headError(err))
 	}
 	if err := checkCase(text); err != nil {
 		return faulty(source, err)
@@ -91,6 +94,19 @@ func newItem(source Source, text []byte) Item {
 		return faulty(source, &NoObjectError{APIVersion: item.APIVersion, Kind: item.Kind})
 	}
 	return item
+}
+
+// headError returns an error of reading a Head in the words of JSON.
+func headError(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err
+	}
+	want := "an object"
+	if wrong.Type.Kind() == reflect.String {
+		want = "a string"
+	}
+	return fmt.Errorf("%s: got a value of type %s, want %s", wrong.Field, wrong.Value, want)
 }
 
 // checkCase refuses members that differ from those of a Head in capital letters only.
