@@ -96,6 +96,7 @@ var layers = []string{
 	"internal/alike", "internal/discovery", "internal/files", "internal/memory", "internal/protobuf", "internal/quantity",
 	"internal/schedulingv1alpha2", "internal/seed", "internal/socket", "internal/strictyaml", "internal/testserver",
 	"internal/wake",
+	"internal/workload",
 	"corpus", // recordings and no code
 	"diff",
 	"internal/httpbound",

@@ -74,6 +74,7 @@ type Run struct {
 // at the same time.
 type Chain struct {
 	entries []entry
+	pods    *podReviewer // nil if no plugin checks the Pods of workloads
 	// Observe, if set before the first use, is called after each run of a
 	// plugin.
 	Observe func(Run)
@@ -159,6 +160,7 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 		c.entries = append(c.entries,
 			entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view, background: background})
 	}
+	c.pods = newPodReviewer(c.entries)
 	return c, errors.Join(errs...)
 }
 
@@ -181,6 +183,9 @@ func newHandler(plugin *Plugin, e Enabled, view *cluster.View, last *Chain) (Han
 			"want at most 63 of [-A-Za-z0-9_.], alphanumeric at both ends")
 	}
 	if err := e.Settings.check(); err != nil {
+		return Handler{}, nil, err
+	}
+	if err := plugin.checkWorkloadPods(&e.Settings); err != nil {
 		return Handler{}, nil, err
 	}
 	if same := last.find(plugin.Name); same != nil && same.isSame(&e) {
@@ -243,6 +248,9 @@ func (c *Chain) Select(keep func(*Plugin, *Settings) bool) *Chain {
 	for i := range c.entries {
 		if e := &c.entries[i]; keep(e.plugin, &e.Settings) {
 			selected.entries = append(selected.entries, *e)
+			if e.Settings.ChecksWorkloads() {
+				selected.pods = c.pods
+			}
 		}
 	}
 	return selected

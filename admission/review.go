@@ -113,6 +113,11 @@ func (c *Chain) Review(ctx context.Context, review *codec.Review, phase Phase) (
 			return outcome, err
 		}
 	}
+	if c.pods != nil && phase == Validate {
+		if outcome, err := r.reviewPods(); err != nil || outcome == OutcomeDenied {
+			return outcome, err
+		}
+	}
 	review.ClearContext() // the patch is made even if ctx ends now
 	if err := review.Err(); err != nil {
 		return OutcomeErrored, err
@@ -159,7 +164,17 @@ func (r *round) execute(e *entry) (outcome Outcome, ran bool, err error) {
 		r.review.Checkpoint()
 	}
 	start := r.now
-	result, outcome, ran := r.evaluate(e)
+	result, outcome, ran, err := r.attempt(e)
+	if err != nil || !ran {
+		return outcome, ran, err
+	}
+	return outcome, true, r.conclude(e, &result, outcome, r.now-start)
+}
+
+// attempt calls the plugin, unless its selector does not select the review, and denies what is too large. err is
+// an error of the review itself.
+func (r *round) attempt(e *entry) (result Result, outcome Outcome, ran bool, err error) {
+	result, outcome, ran = r.evaluate(e)
 	if denial := tooLarge(result.Err); denial != nil {
 		result, outcome = Result{Denial: denial}, OutcomeDenied
 	}
@@ -169,20 +184,23 @@ func (r *round) execute(e *entry) (outcome Outcome, ran bool, err error) {
 		if denial := tooLarge(fault); denial != nil {
 			result, outcome, ran = Result{Denial: denial}, OutcomeDenied, true
 		} else if !misuse && !late {
-			return OutcomeErrored, true, fault
+			return result, OutcomeErrored, true, fault
 		}
 	}
-	if !ran {
-		return OutcomeAllowed, false, nil
-	}
+	return result, outcome, ran, nil
+}
+
+// conclude reports the outcome of a plugin's run, and writes it into the response. The error is that of a plugin
+// whose failure policy is Fail.
+func (r *round) conclude(e *entry, result *Result, outcome Outcome, elapsed time.Duration) error {
 	if r.chain.Observe != nil {
 		r.chain.Observe(Run{
-			Context: r.ctx, Plugin: e.index, Phase: r.phase, Outcome: outcome, Elapsed: r.now - start,
+			Context: r.ctx, Plugin: e.index, Phase: r.phase, Outcome: outcome, Elapsed: elapsed,
 			Err: result.Err, Unchecked: result.Unchecked,
 		})
 	}
 	if r.explained != nil {
-		r.explained.note(r, outcome, &result)
+		r.explained.note(r, outcome, result)
 	}
 	response := &r.review.Response
 	switch outcome {
@@ -202,12 +220,12 @@ func (r *round) execute(e *entry) (outcome Outcome, ran bool, err error) {
 	case OutcomeErrored, OutcomePanicked:
 		failure := &FailureError{Plugin: e.plugin.Name, Err: result.Err}
 		if !e.Settings.ignores() {
-			return outcome, true, failure
+			return failure
 		}
 		r.review.Rollback()
 		e.annotate(response, "ignored: "+failure.Error())
 	}
-	return outcome, true, nil
+	return nil
 }
 
 // handles reports whether the plugin takes part in the phase and its rules

@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // Settings of a plugin correspond to the fields of a webhook in a webhook
@@ -31,6 +32,11 @@ type Settings struct {
 	// Enforcement decides what a denial does. The first entry whose Selector matches
 	// decides. If none matches, the request is denied.
 	Enforcement []Enforcement
+	// WorkloadPods decides what a workload is told if the plugin would deny its Pods.
+	WorkloadPods WorkloadPods
+	// PodTemplatePaths are the paths of the templates of Pods in custom workloads. They are the same for all
+	// plugins of a chain.
+	PodTemplatePaths workload.Paths
 }
 
 // A Selector selects reviews. Several goroutines call it at the same time. An error is a

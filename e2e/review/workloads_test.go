@@ -21,7 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
-	"github.com/fastadmit/fastadmit/internal/offline/workload"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // inputVariable names folders with manifests to compare with, in place of those

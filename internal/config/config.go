@@ -26,6 +26,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/imagereview"
 	"github.com/fastadmit/fastadmit/internal/registration"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // The apiVersion and kind of fastadmit's configuration file.
@@ -54,6 +55,9 @@ type Configuration struct {
 	Shadow Shadow `json:"shadow,omitzero"`
 	// Plugins has settings for single plugins. An entry does not enable its plugin.
 	Plugins []Plugin `json:"plugins,omitempty"`
+	// PodTemplatePaths are custom workloads for the field workloadPods of plugins: resources with their groups, such as
+	// rollouts.argoproj.io, each with the path of its template of Pods, such as .spec.template.
+	PodTemplatePaths workload.Paths `json:"podTemplatePaths,omitempty"`
 	// Registration has settings of the webhook configurations that "fastadmit manifests" prints and that fastadmit
 	// registers itself.
 	Registration registration.Options `json:"registration,omitzero"`
@@ -83,6 +87,9 @@ type Plugin struct {
 	// Enforcement decides what happens if the plugin denies a request. The first entry
 	// whose selectors match decides. If none matches, the request is denied.
 	Enforcement []Enforcement `json:"enforcement,omitempty"`
+	// WorkloadPods decides what a workload, such as a Deployment, is told when it is written and the plugin would deny
+	// its Pods: nothing (off, the default), a warning (warn), or their denial (deny).
+	WorkloadPods admission.WorkloadPods `json:"workloadPods,omitempty"`
 }
 
 // Enforcement is the effect of a plugin's denials for the requests that it selects.
@@ -297,18 +304,23 @@ func (r *reader) checkConfiguration(document *strictyaml.Document, c *Configurat
 	}
 	r.locate(document, c.Registration.Validate(field.NewPath("registration")))
 	r.locate(document, c.ImageReview.Validate(field.NewPath("imageReview")))
-	return r.allSettings(document, c.Plugins, field.NewPath("plugins"))
+	if err := c.PodTemplatePaths.Check(); err != nil {
+		r.refuse(document.Errorf("podTemplatePaths", "%s", err))
+	}
+	return r.allSettings(document, c.Plugins, c.PodTemplatePaths, field.NewPath("plugins"))
 }
 
 // allSettings makes the settings of plugins ready.
-func (r *reader) allSettings(document *strictyaml.Document, plugins []Plugin, path *field.Path) map[string]admission.Settings {
+func (r *reader) allSettings(document *strictyaml.Document, plugins []Plugin, templates workload.Paths, path *field.Path) map[string]admission.Settings {
 	configured := make(map[string][]byte)
 	settings := make(map[string]admission.Settings)
 	for i := range plugins {
 		path := path.Index(i)
 		name := plugins[i].Name
 		r.checkName(document, path.Child("name").String(), name, configured)
-		settings[name] = r.settings(document, &plugins[i], path)
+		own := r.settings(document, &plugins[i], path)
+		own.PodTemplatePaths = templates
+		settings[name] = own
 	}
 	return settings
 }
@@ -319,6 +331,7 @@ func (r *reader) settings(document *strictyaml.Document, p *Plugin, path *field.
 		FailurePolicy:      p.FailurePolicy,
 		ReinvocationPolicy: p.ReinvocationPolicy,
 		Selector:           r.selector(document, &p.Criteria, path),
+		WorkloadPods:       p.WorkloadPods,
 	}
 	if len(p.MatchConditions) > 0 {
 		settings.Selector = r.conditions(document, p, path.Child("matchConditions"), settings.Selector)
@@ -326,6 +339,8 @@ func (r *reader) settings(document *strictyaml.Document, p *Plugin, path *field.
 	oneOf(r, document, path.Child("failurePolicy"), p.FailurePolicy, "", admissionregistrationv1.Fail, admissionregistrationv1.Ignore)
 	oneOf(r, document, path.Child("reinvocationPolicy"), p.ReinvocationPolicy,
 		"", admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)
+	oneOf(r, document, path.Child("workloadPods"), p.WorkloadPods,
+		"", admission.WorkloadPodsOff, admission.WorkloadPodsWarn, admission.WorkloadPodsDeny)
 	if p.Timeout != nil {
 		settings.Timeout = p.Timeout.Duration
 		if settings.Timeout <= 0 || settings.Timeout > timeoutMax {

@@ -209,6 +209,10 @@ func TestReadRefuses(t *testing.T) {
 		"own.yaml:4: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds")
 	f(head+"registration: {clientConfig: {caBundle: no base64}}", "",
 		`own.yaml:3: registration.clientConfig.caBundle: got "no base64": illegal base64 data at input byte 2`)
+	f(head+"plugins: [{name: EventRateLimit, workloadPods: audit}]", "",
+		`own.yaml:3: plugins[0].workloadPods: got "audit", want one of off, warn, deny`)
+	f(head+"podTemplatePaths:\n  rollouts.argoproj.io: spec.template\n", "", "own.yaml:4: podTemplatePaths: got rollouts.argoproj.io=spec.template, "+
+		"want a resource with its group, and a path, as in rollouts.argoproj.io and .spec.template")
 	f(head+"plugins: 5", "", "own.yaml:3: plugins: got 5, want a list")
 	f("", "kind: Other\napiVersion: v9", `admission.yaml:1: kind: got "Other", want "AdmissionConfiguration"`,
 		`admission.yaml:2: apiVersion: got "v9", want "apiserver.config.k8s.io/v1" or "apiserver.k8s.io/v1alpha1"`)
@@ -261,7 +265,7 @@ func TestReadRefuses(t *testing.T) {
 	f(head+"bogus: 1", "kind: AdmissionConfiguration\napiVersion: apiserver.k8s.io/v1alpha1\nplugins:\n- {name: Nothing, "+
 		"path: /none/y.yaml}\n- {name: EventRateLimit, path: /none/x.yaml}\n- {name: Gone, path: /none/z.yaml}",
 		"own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, emulatedVersion, server, record, shadow, "+
-			"plugins, registration, imageReview",
+			"plugins, podTemplatePaths, registration, imageReview",
 		`admission.yaml:4: plugins[0].name: unknown plugin "Nothing"`+known,
 		"admission.yaml:5: plugins[1].path: cannot read the configuration of EventRateLimit: open /none/x.yaml: no such file or directory",
 		"admission.yaml:6: plugins[2].name: fastadmit has no plugin Gone: it was removed")
@@ -294,6 +298,25 @@ func TestReadRelative(t *testing.T) {
 
 // TestMatchConditions evaluates conditions on the reviews that the selectors select.
 // Errors have the file and line of the condition.
+func TestWorkloadPods(t *testing.T) {
+	loaded, err := read(t, head+`
+plugins: [{name: AlwaysPullImages, workloadPods: warn}]
+podTemplatePaths: {rollouts.argoproj.io: .spec.template}
+shadow: {plugins: [{name: AlwaysPullImages, workloadPods: deny}]}
+`, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, settings := range map[admission.WorkloadPods]admission.Settings{
+		admission.WorkloadPodsWarn: loaded.Settings["AlwaysPullImages"],
+		admission.WorkloadPodsDeny: loaded.Shadowed.Settings["AlwaysPullImages"],
+	} {
+		if settings.WorkloadPods != want || settings.PodTemplatePaths["rollouts.argoproj.io"] != ".spec.template" {
+			t.Errorf("got %+v, want %s", settings, want)
+		}
+	}
+}
+
 func TestMatchConditions(t *testing.T) {
 	const plugin = head + "plugins:\n- name: AlwaysPullImages\n"
 	f := func(want bool, text string) {

@@ -73,7 +73,7 @@ func (r *reader) readShadow(document *strictyaml.Document, live *Loaded) *Loaded
 	if shadowed.Settings == nil {
 		shadowed.Settings = make(map[string]admission.Settings)
 	}
-	maps.Copy(shadowed.Settings, r.allSettings(document, s.Plugins, field.NewPath("shadow", "plugins")))
+	maps.Copy(shadowed.Settings, r.allSettings(document, s.Plugins, live.PodTemplatePaths, field.NewPath("shadow", "plugins")))
 	if shadowed.Configs == nil {
 		shadowed.Configs = make(map[string][]byte)
 	}

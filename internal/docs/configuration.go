@@ -33,6 +33,7 @@ type configurationSchema struct {
 // enums are the values of types and fields that allow only a few.
 var enums = map[string][]any{
 	"Action":                 {string(admission.ActionDeny), string(admission.ActionWarn), string(admission.ActionAudit)},
+	"WorkloadPods":           {string(admission.WorkloadPodsOff), string(admission.WorkloadPodsWarn), string(admission.WorkloadPodsDeny)},
 	"FailurePolicyType":      {string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore)},
 	"ReinvocationPolicyType": {string(admissionregistrationv1.NeverReinvocationPolicy), string(admissionregistrationv1.IfNeededReinvocationPolicy)},
 	"MatchPolicyType":        {string(admissionregistrationv1.Equivalent), string(admissionregistrationv1.Exact)},

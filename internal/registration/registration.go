@@ -18,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/match"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // Plugin is an enabled plugin with the part of its configuration that selects reviews.
@@ -27,6 +28,10 @@ type Plugin struct {
 	Criteria match.Criteria
 	// FailurePolicy is Fail or Ignore. Empty means Fail.
 	FailurePolicy admissionregistrationv1.FailurePolicyType
+	// ChecksWorkloads is true if the plugin also validates workloads, by their Pods. PodTemplatePaths are the custom
+	// ones.
+	ChecksWorkloads  bool
+	PodTemplatePaths workload.Paths
 }
 
 // Registration contains the webhook configurations of fastadmit.
@@ -126,16 +131,19 @@ func (p *Plugin) failurePolicy() admissionregistrationv1.FailurePolicyType {
 // defaults, so that the stored configuration equals the manifest.
 func (o *Options) webhook(behind []Plugin, phase admission.Phase, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
 	policyName := strings.ToLower(string(policy))
+	objects := shared(behind, func(c *match.Criteria) *metav1.LabelSelector { return c.ObjectSelector })
+	if phase == admission.Validate && slices.ContainsFunc(behind, func(p Plugin) bool { return p.ChecksWorkloads }) {
+		objects = nil // it selects Pods, not workloads
+	}
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:          webhookName(phase, policy, o.domain()),
 		ClientConfig:  o.clientConfig("/" + phase.String() + "/" + policyName),
-		Rules:         rules(behind),
+		Rules:         rules(behind, phase),
 		FailurePolicy: &policy,
 		MatchPolicy:   o.MatchPolicy,
 		NamespaceSelector: both(o.namespaceSelector(),
 			shared(behind, func(c *match.Criteria) *metav1.LabelSelector { return c.NamespaceSelector })),
-		ObjectSelector: both(o.ObjectSelector,
-			shared(behind, func(c *match.Criteria) *metav1.LabelSelector { return c.ObjectSelector })),
+		ObjectSelector:          both(o.ObjectSelector, objects),
 		SideEffects:             sideEffects(behind),
 		TimeoutSeconds:          o.TimeoutSeconds,
 		AdmissionReviewVersions: o.AdmissionReviewVersions,

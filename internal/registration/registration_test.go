@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/registration"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -264,6 +266,48 @@ func show(r *admissionregistrationv1.RuleWithOperations) string {
 }
 
 // TestSelectorsAreShared checks when the webhook has the selectors of its plugins.
+// TestWorkloads tests the rules of a plugin that checks the Pods of workloads when those are written.
+func TestWorkloads(t *testing.T) {
+	f := func(p registration.Plugin, resources ...string) {
+		t.Helper()
+		p.ChecksWorkloads = true
+		p.PodTemplatePaths = workload.Paths{"rollouts.argoproj.io": ".spec.template"}
+		r, err := registration.New([]registration.Plugin{p}, options(t, "{}"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, rule := range r.Validating.Webhooks[0].Rules {
+			for _, resource := range rule.Resources {
+				got = append(got, strings.Join(rule.APIGroups, ",")+"/"+strings.Join(rule.APIVersions, ",")+"/"+resource)
+			}
+		}
+		if !slices.Equal(got, resources) {
+			t.Errorf("%s: got rules for %q, want %q", p.Name, got, resources)
+		}
+		if s := r.Validating.Webhooks[0].ObjectSelector; len(s.MatchLabels) > 0 {
+			t.Errorf("%s: got %v, want no objectSelector: it selects Pods", p.Name, s)
+		}
+		if r.Mutating != nil {
+			for _, rule := range r.Mutating.Webhooks[0].Rules {
+				if slices.Contains(rule.Resources, "deployments") {
+					t.Errorf("%s: got %v, want no workloads in the mutating configuration", p.Name, rule)
+				}
+			}
+		}
+	}
+	all := []string{
+		"/v1/pods", "/v1/podtemplates", "/v1/replicationcontrollers", "apps/v1/daemonsets", "apps/v1/deployments", "apps/v1/replicasets",
+		"apps/v1/statefulsets", "argoproj.io/*/rollouts", "batch/v1/cronjobs", "batch/v1/jobs",
+	}
+	f(plugin("Both", "mv", rule("CREATE,UPDATE", "", "v1", "pods")), all...)
+	f(configured(plugin("Labels", "v", rule("CREATE,UPDATE", "", "v1", "pods")), "objectSelector: {matchLabels: {app: web}}", ""), all...)
+	f(plugin("Updates", "v", rule("UPDATE", "", "v1", "pods")), "/v1/pods")
+	f(configured(plugin("Narrowed", "v", admission.Any()), "rules: [{operations: ['*'], apiGroups: [''], apiVersions: [v1], resources: [services]}]", ""),
+		"/v1/services")
+	f(plugin("Any", "v", admission.Any()), "*/*/*/*")
+}
+
 func TestSelectorsAreShared(t *testing.T) {
 	f := func(want bool, criteria ...string) {
 		t.Helper()

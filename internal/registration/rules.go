@@ -8,6 +8,11 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // An atom is a rule with a single element in each list. It matches attributes that equal all
@@ -84,12 +89,42 @@ func (p *Plugin) atoms() (atoms []atom) {
 	return atoms
 }
 
+// workloads returns atoms for the workloads whose Pods the plugin checks. own are those of the plugin. There are none if
+// it does not get the creation of Pods.
+func (p *Plugin) workloads(own []atom) (atoms []atom) {
+	pod := atom{operation: string(codec.Create), version: "v1", resource: "pods", scope: string(admissionregistrationv1.NamespacedScope)}
+	creates := func(a atom) bool { _, ok := a.and(pod); return ok }
+	if !p.ChecksWorkloads || !slices.ContainsFunc(own, creates) {
+		return nil
+	}
+	add := func(groupName, versionName, name string) {
+		for _, o := range [...]codec.Operation{codec.Create, codec.Update} {
+			atoms = append(atoms, atom{
+				operation: string(o), group: groupName, version: versionName, resource: name, scope: string(admissionregistrationv1.AllScopes),
+			})
+		}
+	}
+	for i := range workload.BuiltIns {
+		b := &workload.BuiltIns[i]
+		add(b.Kind.Group, b.Version, b.Resource)
+	}
+	for name := range p.PodTemplatePaths {
+		resource := schema.ParseGroupResource(name)
+		add(resource.Group, all, resource.Resource)
+	}
+	return atoms
+}
+
 // rules returns rules that match exactly the attributes that at least one plugin handles. No
 // rule contains another one. The rules and their lists are sorted.
-func rules(plugins []Plugin) []admissionregistrationv1.RuleWithOperations {
+func rules(plugins []Plugin, phase admission.Phase) []admissionregistrationv1.RuleWithOperations {
 	set := make(map[atom]bool)
 	for i := range plugins {
-		for _, a := range plugins[i].atoms() {
+		own := plugins[i].atoms()
+		if phase == admission.Validate {
+			own = append(own, plugins[i].workloads(own)...)
+		}
+		for _, a := range own {
 			set[a] = true
 		}
 	}

@@ -139,17 +139,17 @@ func (s *selected) register(options *registration.Options) (*registration.Regist
 
 // registered returns the plugins of a chain with the settings that select their reviews.
 func registered(chain *admission.Chain, settings []config.Plugin) (plugins []registration.Plugin) {
-	for _, plugin := range chain.Plugins() {
+	chain.Each(func(plugin *admission.Plugin, own *admission.Settings) {
 		narrowed := *plugin
 		narrowed.Rules = chain.RulesOf(plugin.Name)
-		p := registration.Plugin{Plugin: &narrowed}
+		p := registration.Plugin{Plugin: &narrowed, ChecksWorkloads: own.ChecksWorkloads(), PodTemplatePaths: own.PodTemplatePaths}
 		for _, configured := range settings {
 			if configured.Name == plugin.Name {
 				p.Criteria, p.FailurePolicy = configured.Criteria, configured.FailurePolicy
 			}
 		}
 		plugins = append(plugins, p)
-	}
+	})
 	return plugins
 }
 

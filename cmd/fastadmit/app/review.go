@@ -24,6 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
 	"github.com/fastadmit/fastadmit/internal/printable"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // Exit codes of review.
@@ -277,10 +278,8 @@ func (r *reviewOptions) prepared() (*review.Options, error) {
 	if !slices.Contains([]codec.Operation{"", codec.Create, codec.Update, codec.Delete}, o.Operation) {
 		return nil, fmt.Errorf("--operation: got %q, want CREATE, UPDATE or DELETE", r.operation)
 	}
-	for resource, path := range r.podTemplatePaths {
-		if !strings.HasPrefix(path, ".") || resource == "" {
-			return nil, fmt.Errorf("--pod-template-path: got %s=%s, want a resource with its group, and a path, as in rollouts.argoproj.io=.spec.template", resource, path)
-		}
+	if err := workload.Paths(r.podTemplatePaths).Check(); err != nil {
+		return nil, fmt.Errorf("--pod-template-path: %w", err)
 	}
 	for _, extra := range r.extra {
 		key, value, ok := strings.Cut(extra, "=")

@@ -10,7 +10,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
-	"github.com/fastadmit/fastadmit/internal/offline/workload"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // Live reviews existing objects of a cluster one by one. Only one goroutine at a time may

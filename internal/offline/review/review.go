@@ -23,7 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
-	"github.com/fastadmit/fastadmit/internal/offline/workload"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // User is the user of a request, with the fields of authentication.k8s.io/v1 UserInfo.

@@ -18,7 +18,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
-	"github.com/fastadmit/fastadmit/internal/offline/workload"
+	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
 // A reviewer reviews one object after the other.
@@ -182,13 +182,10 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 	}
 }
 
-// controllerUser returns the user as whom a controller of kube-controller-manager sends
-// requests, with --use-service-account-credentials, which kubeadm and cloud providers set.
+// controllerUser returns the user of a controller of kube-controller-manager.
 func controllerUser(name string) *User {
-	return &User{
-		Username: "system:serviceaccount:" + metav1.NamespaceSystem + ":" + name,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + metav1.NamespaceSystem, "system:authenticated"},
-	}
+	user := workload.User(name)
+	return &User{Username: user.Username, Groups: user.Groups}
 }
 
 // request is an AdmissionRequest without its objects.

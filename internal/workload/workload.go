@@ -1,6 +1,6 @@
 // Package workload creates the objects that kube-controller-manager creates for workloads: a
 // ReplicaSet for a Deployment, a Pod for a ReplicaSet, a Job for a CronJob and so on. So
-// their Pods can be reviewed without a cluster.
+// their Pods can be reviewed before they exist, and without a cluster.
 //
 // Values that only a cluster knows are fixed: uids are NoUID, suffixes of names are derived
 // from the object or are UnknownSuffix, and the Job of a CronJob is that of a fixed minute.
