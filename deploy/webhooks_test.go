@@ -62,6 +62,10 @@ webhooks: {name: a.b.c, timeoutSeconds: 30, excludedNamespaces: [x], namespaceSe
   AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}
   DefaultTolerationSeconds: {namespaceSelector: {matchLabels: {a: c}}}
   SecurityContextDeny: {}`, false)
+	f("workload-pods", `podTemplatePaths: {rollouts.argoproj.io: .spec.template}
+plugins:
+  AlwaysPullImages: {workloadPods: deny, objectSelector: {matchLabels: {a: b}}}
+  SecurityContextDeny: {workloadPods: "off", failurePolicy: Ignore, objectSelector: {matchLabels: {a: b}}}`, false)
 	f("rules", `plugins:
   AlwaysPullImages: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods, services]}]}`, true)
 }
