@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,11 @@ const (
 func (s *Settings) ChecksWorkloads() bool {
 	return s.WorkloadPods != "" && s.WorkloadPods != WorkloadPodsOff
 }
+
+type workloadPodKey struct{}
+
+// IsWorkloadPod reports whether ctx belongs to the review of a Pod that does not exist yet: its workload is written.
+func IsWorkloadPod(ctx context.Context) bool { return ctx.Value(workloadPodKey{}) != nil }
 
 // podCreation are the attributes of the creation of a Pod in a namespace.
 func podCreation(namespace string) Attributes {
@@ -136,12 +142,13 @@ func (r *round) reviewPods() (Outcome, error) {
 	if err := podReviewOf(r, review); err != nil || r.review.Err() != nil {
 		return r.failPods(err)
 	}
-	review.SetContext(r.ctx)
+	ctx := context.WithValue(r.ctx, workloadPodKey{}, true)
+	review.SetContext(ctx)
 	outer := *r // a copy, so that r stays on the stack
 	resource := r.attributes.Resource
 	p := &podReview{
 		round: round{
-			chain: r.chain, ctx: r.ctx, review: review, attributes: podCreation(review.Namespace()),
+			chain: r.chain, ctx: ctx, review: review, attributes: podCreation(review.Namespace()),
 			deadline: r.deadline, began: r.began, now: time.Since(epoch),
 		},
 		outer: &outer, template: template,

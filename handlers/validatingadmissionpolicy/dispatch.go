@@ -139,15 +139,18 @@ func (d *dispatch) act(p *boundPolicy, b *policy.Binding, i int, found *decision
 
 // deny records a denial. The first one becomes the result.
 func (d *dispatch) deny(p *boundPolicy, b *policy.Binding, found *decision) {
-	switch {
-	case d.denied != "":
+	if d.denied != "" {
 		return
-	case b != nil:
-		d.denied = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", p.Name, b.Name, found.message)
-	default:
-		d.denied = fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", p.Name, found.message)
 	}
-	d.reason = found.reason
+	message := fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", p.Name, found.message)
+	if b != nil {
+		message = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", p.Name, b.Name, found.message)
+	}
+	if p.OnlyWarns(d.Ctx) {
+		d.Response.Warn(message)
+		return
+	}
+	d.denied, d.reason = message, found.reason
 }
 
 // result returns the result after all policies were evaluated.

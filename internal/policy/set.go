@@ -25,6 +25,8 @@ type Policy[E any] struct {
 	Ignores   bool
 	Evaluator E
 
+	workloadPods admission.WorkloadPods // the annotation, empty for none
+
 	matcher   *Matcher
 	paramKind *admissionregistrationv1.ParamKind
 	params    Params // objects of the cluster for a custom resource, the given objects for a policy in a file
@@ -90,7 +92,7 @@ func kindOf(document metav1.Object) string {
 }
 
 func newPolicy[E any](document metav1.Object) (*Policy[E], error) {
-	p := &Policy[E]{Name: document.GetName()}
+	p := &Policy[E]{Name: document.GetName(), workloadPods: workloadPodsOf(document)}
 	var constraints *admissionregistrationv1.MatchResources
 	var failurePolicy *admissionregistrationv1.FailurePolicyType
 	switch document := document.(type) {
@@ -139,6 +141,9 @@ type Handles[E any] interface {
 // first result of h.Evaluate and returns it; otherwise it returns nil.
 func (c *Candidate[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
 	p := c.Policy
+	if p.skips(d.Ctx) {
+		return nil
+	}
 	misconfigured := func(b *Binding, what string, err error) {
 		p.countMisconfigured(b)
 		if !p.Ignores {

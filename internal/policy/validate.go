@@ -52,6 +52,7 @@ func (spec *policySpec) check(meta *metav1.ObjectMeta, path *field.Path) field.E
 		*spec.failurePolicy = new(admissionregistrationv1.Fail)
 	}
 	errs := validation.ValidateObjectMeta(meta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, checkWorkloadPods(meta)...)
 	errs = append(errs, oneOf(path.Child("failurePolicy"), **spec.failurePolicy, failurePolicies)...)
 	if spec.paramKind != nil {
 		errs = append(errs, checkParamKind(spec.paramKind, path.Child("paramKind"))...)

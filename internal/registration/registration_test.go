@@ -303,8 +303,8 @@ func TestWorkloads(t *testing.T) {
 	f(plugin("Both", "mv", rule("CREATE,UPDATE", "", "v1", "pods")), all...)
 	f(configured(plugin("Labels", "v", rule("CREATE,UPDATE", "", "v1", "pods")), "objectSelector: {matchLabels: {app: web}}", ""), all...)
 	f(plugin("Updates", "v", rule("UPDATE", "", "v1", "pods")), "/v1/pods")
-	f(configured(plugin("Narrowed", "v", admission.Any()), "rules: [{operations: ['*'], apiGroups: [''], apiVersions: [v1], resources: [services]}]", ""),
-		"/v1/services")
+	const services = "rules: [{operations: ['*'], apiGroups: [''], apiVersions: [v1], resources: [services]}]"
+	f(configured(plugin("Narrowed", "v", admission.Any()), services, ""), "/v1/services")
 	f(plugin("Any", "v", admission.Any()), "*/*/*/*")
 }
 
