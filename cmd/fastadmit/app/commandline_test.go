@@ -156,7 +156,7 @@ admission.yaml:10: plugins[0].configuration.limits[0].qps: plugin EventRateLimit
 `
 	f(plugin, 1, "--admission-control-config-file=admission.yaml", "--enable-admission-plugins=EventRateLimit,PodSecurity")
 	f(`own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, emulatedVersion, server, record, shadow, `+
-		`plugins, registration, imageReview
+		`plugins, podTemplatePaths, registration, imageReview
 own.yaml:4: enableAdmissionPlugins[0]: unknown plugin "AlwaysPullImage", did you mean AlwaysPullImages? (fastadmit plugins lists all)
 own.yaml:5: server.securePort: got 70000, want 0 to 65535
 own.yaml:7: plugins[0].name: unknown plugin "Podsecurity", did you mean PodSecurity? (fastadmit plugins lists all)
