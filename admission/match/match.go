@@ -103,6 +103,11 @@ func (m *Matcher) Matches(ctx context.Context, review *codec.Review, a *admissio
 	return m.matchesNamespace(ctx, review, a, namespaces)
 }
 
+// MatchesAll reports whether the criteria select every review.
+func (m *Matcher) MatchesAll() bool {
+	return m.rules == nil && m.objectSelector.Empty() && m.namespaceSelector.Empty()
+}
+
 // matchesObject does what predicates/object MatchObjectSelector does.
 func (m *Matcher) matchesObject(review *codec.Review) bool {
 	if m.objectSelector.Empty() {

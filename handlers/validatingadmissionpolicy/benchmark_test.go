@@ -72,6 +72,51 @@ func bindingsOf(n int) string {
 	return text.String()
 }
 
+// tests are expressions about a container, or about the Pod, of policies in a library. Each has a number in it.
+var tests = [...]string{
+	"c.image.startsWith('registry%d.example.com/') || !c.image.contains('/')",
+	"c.?securityContext.?privileged.orValue(false) || c.name == 'debug%d'",
+	"has(c.env) && c.env.exists(e, e.name == 'SECRET_%d')",
+	"!has(c.resources) || has(c.resources.limits) && 'example.com/%d' in c.resources.limits",
+	"c.image.endsWith(':%d') || c.image.endsWith(':latest')",
+	"has(object.metadata.labels) && 'example.com/team%d' in object.metadata.labels",
+	"has(object.spec.nodeName) && object.spec.nodeName == 'node%d'",
+	"object.metadata.?annotations['example.com/policy%d'].orValue('') == 'off'",
+}
+
+// libraryOf returns a manifest with n different policies for Pods, each with a binding. Half of them are as in the
+// chart: they have the same match condition and variables, and a messageExpression. The others have one validation.
+func libraryOf(n int) string {
+	var text strings.Builder
+	for i := range n {
+		test := fmt.Sprintf(tests[i/2%len(tests)], i)
+		fmt.Fprintf(&text, `
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: library%d.static.k8s.io}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+`, i)
+		if i%2 == 0 {
+			fmt.Fprintf(&text, `
+  matchConditions:
+  - {name: spec-changes, expression: "request.operation == 'CREATE' || object.spec != oldObject.spec"}
+  variables:
+  - {name: podSpec, expression: "object.kind == 'Pod' ? object.spec : object.spec.template.spec"}
+  - {name: containers, expression: "variables.podSpec.containers + variables.podSpec.?initContainers.orValue([])"}
+  - {name: wrong, expression: %q}
+  validations:
+  - {expression: variables.wrong.size() == 0, messageExpression: "'wrong containers: ' + variables.wrong.join(', ')"}
+`, "variables.containers.filter(c, "+test+").map(c, c.name)")
+		} else {
+			fmt.Fprintf(&text, "  validations: [{expression: %q}]\n", "object.spec.containers.all(c, !("+test+"))")
+		}
+		text.WriteString(bindingOf(fmt.Sprint("library", i), i, ""))
+	}
+	return text.String()
+}
+
 // handlerOf returns a handler with the policies and bindings of a manifest.
 func handlerOf(b *testing.B, manifest string) admission.Handler {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "shop"}}}
@@ -109,6 +154,13 @@ func BenchmarkScale(b *testing.B) {
 	f("other=10000", policiesOf(10_000, "services")+policiesOf(1, "pods"))
 	f("bindings=3", bindingsOf(3))
 	f("bindings=10000", bindingsOf(10_000))
+}
+
+// BenchmarkLibrary has different policies with equal parts.
+func BenchmarkLibrary(b *testing.B) {
+	for _, n := range [...]int{1, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkValidate(b, libraryOf(n)) })
+	}
 }
 
 // BenchmarkStart compiles a thousand policies, each with another expression.

@@ -56,6 +56,7 @@ func (a attributes) clone() attributes {
 type Candidate[E any] struct {
 	*Policy[E]
 	selected bool // its rules match, so that only its selectors need to be checked
+	matched  bool // its selectors match, too: it has none
 }
 
 // candidates are the policies that may match requests with some attributes.
@@ -99,7 +100,7 @@ func (x *Index[E]) of(r *Request) *candidates[E] {
 			continue
 		}
 		if verdict := p.matcher.verdict(r); verdict != unselected {
-			c.all = append(c.all, Candidate[E]{p, verdict == selected})
+			c.all = append(c.all, Candidate[E]{p, verdict == selected, verdict == selected && p.matcher.selectors.MatchesAll()})
 		}
 	}
 	x.store(a, c)

@@ -102,6 +102,11 @@ func (m *Matcher) Matches(ctx context.Context, r *Request, namespaces match.Name
 	return matched, otherVersion
 }
 
+// matchesAll reports whether the Matcher matches every review.
+func (m *Matcher) matchesAll() bool {
+	return len(m.rules) == 0 && len(m.excludes) == 0 && m.selectors.MatchesAll()
+}
+
 func (m *Matcher) matchesRules(r *Request) (bool, error) {
 	if len(m.rules) == 0 {
 		return true, nil

@@ -44,11 +44,12 @@ type Binding struct {
 	// have them.
 	Actions []admissionregistrationv1.ValidationAction
 
-	policy   string
-	matcher  *Matcher
-	paramRef *paramRef
-	err      error  // why it is unknown what it matches
-	revision string // of a custom resource
+	policy     string
+	matcher    *Matcher
+	matchesAll bool // matcher does
+	paramRef   *paramRef
+	err        error  // why it is unknown what it matches
+	revision   string // of a custom resource
 }
 
 // NewSet compiles documents; compile compiles the expressions of one policy. The error
@@ -122,6 +123,7 @@ func newBinding(document metav1.Object) (*Binding, error) {
 	b.paramRef = newParamRef(ref)
 	var err error
 	b.matcher, err = NewMatcher(resources)
+	b.matchesAll = err == nil && b.matcher.matchesAll()
 	return b, err
 }
 
@@ -185,7 +187,10 @@ func (c *Candidate[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
 
 // matches reports whether the policy matches the review. If not, err may say why it is unknown.
 func (c *Candidate[E]) matches(d *Dispatch) (bool, error) {
-	if c.selected {
+	switch {
+	case c.matched:
+		return true, nil
+	case c.selected:
 		return c.matcher.selectors.Matches(d.Ctx, d.Review, &d.sent, d)
 	}
 	return c.matcher.Matches(d.Ctx, &d.Request, d)
@@ -199,8 +204,10 @@ func (b *Binding) collect(d *Dispatch, all Params, kind *admissionregistrationv1
 	if b.err != nil {
 		return nil, false, b.err
 	}
-	if matches, err = b.matcher.Matches(d.Ctx, &d.Request, d); err != nil || !matches {
-		return nil, false, err
+	if !b.matchesAll {
+		if matches, err = b.matcher.Matches(d.Ctx, &d.Request, d); err != nil || !matches {
+			return nil, false, err
+		}
 	}
 	params, err = collectParams(d.Ctx, all, kind, b.paramRef, d.Namespace())
 	return params, true, err

@@ -159,7 +159,10 @@ func TestReleased(t *testing.T) {
 		t.Error("got other memory after Release, want evaluations and frames")
 	}
 	left := *in
-	left.evaluations, left.frames = nil, closure.Frames{}
+	if len(left.remembered) != 0 || left.remembered == nil {
+		t.Errorf("got the results %v after Release, want an empty map", left.remembered)
+	}
+	left.evaluations, left.frames, left.remembered = nil, closure.Frames{}, nil
 	if !reflect.ValueOf(left).IsZero() {
 		t.Errorf("got %+v after Release", in)
 	}

@@ -22,6 +22,9 @@ type Expression struct {
 	program *program
 	closure closure.Evaluator // nil if only the program can evaluate it
 	returns *cel.Type
+
+	shared *shared // nil if its result cannot be shared with equal expressions
+	uses   []uint8 // the places of the variables of the policy that it uses; only if it is shared
 }
 
 // A Compiler compiles the expressions of one policy. Add the variables of the policy
@@ -40,6 +43,7 @@ type Compiler struct {
 	variables     []variable
 	variablesType *apiservercel.DeclType // nil for a policy without variables
 	envs          map[Declarations]*cel.Env
+	redefines     bool // a variable replaced another one
 }
 
 // evaluator is onlyInterpreter if all Compilers are InterpreterOnly. The linker sets it where
@@ -79,10 +83,13 @@ var (
 // expressions that are already compiled.
 func (c *Compiler) AddVariable(name, text string, d Declarations) *Expression {
 	e := c.Compile(text, d, Any)
+	if e.shared != nil { // the validations, the messages and the annotations evaluate the variable each
+		e.shared.many.Store(true)
+	}
 	c.variablesType.Fields[name] = apiservercel.NewDeclField(name, declType(e.returns), true, nil, nil)
 	for i := range c.variables {
 		if c.variables[i].name == name {
-			c.variables[i].Expression = e
+			c.variables[i].Expression, c.redefines = e, true
 			return e
 		}
 	}
@@ -147,6 +154,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 			return internal("program instantiation failed: %v", err)
 		}
 	}
+	c.share(e, d, ast.NativeRep())
 	return nil
 }
 

@@ -29,6 +29,8 @@ type Input struct {
 	evaluations *Evaluation // that have ended
 	frames      closure.Frames
 	retained    calls.Limits // the account of what is kept until the review is answered
+	remembered  map[*shared]remembered
+	kept        int // bytes that the values in remembered take
 
 	// Params is the value of the variable params. Nil means null.
 	Params ref.Val
@@ -66,7 +68,8 @@ var inputs = sync.Pool{New: func() any { return new(Input) }}
 // must not use in or values of its evaluations after that.
 func (in *Input) Release() {
 	in.frames.Reset()
-	*in = Input{evaluations: in.evaluations, frames: in.frames}
+	in.forget()
+	*in = Input{evaluations: in.evaluations, frames: in.frames, remembered: in.remembered}
 	inputs.Put(in)
 }
 
@@ -88,7 +91,9 @@ type Evaluation struct {
 // Begin returns an Evaluation for expressions that c compiled. budget is the maximum cost
 // in the units of CEL. The expressions see the object with all edits up to this call.
 func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
-	input.view.Refresh()
+	if input.view.Refresh() {
+		input.forget()
+	}
 	e := input.evaluations
 	if e == nil {
 		e = new(Evaluation)
@@ -97,7 +102,7 @@ func (c *Compiler) Begin(input *Input, budget int64) *Evaluation {
 	}
 	e.Input, e.Remaining, e.compiler = input, budget, c
 	e.variables.of = e
-	e.limits = calls.Limits{Context: input.ctx, Review: input.review}
+	e.limits = calls.Limits{Context: input.ctx, Review: input.review, Kept: input.kept}
 	e.limits.Take(input.retained.Bytes())
 	e.closures = closure.Input{Review: &input.view, Limits: &e.limits, Policy: policy{e}, Frames: &input.frames}
 	return e
@@ -250,9 +255,17 @@ func (e *Evaluation) charge(cost int64) bool {
 	return true
 }
 
-// run evaluates an expression, with its closure if it has one that does not give up. ok is
-// false if the cost is not known.
+// run evaluates an expression, unless an equal one was evaluated before. ok is false if the cost is
+// not known.
 func (e *Evaluation) run(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
+	if e.shares(x) {
+		return e.runShared(x)
+	}
+	return e.compute(x)
+}
+
+// compute evaluates an expression, with its closure if it has one that does not give up.
+func (e *Evaluation) compute(x *Expression) (value ref.Val, cost int64, ok bool, err error) {
 	if x.closure != nil {
 		if value, cost, ok, err = x.closure.Evaluate(&e.closures, celconfig.PerCallLimit); ok || e.limits.IsExhausted() {
 			return value, cost, ok, err

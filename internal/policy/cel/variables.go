@@ -21,6 +21,8 @@ type variables struct {
 	of     *Evaluation
 	values []ref.Val // of the variables, in their order; nil until a variable is evaluated
 	cost   int64     // of the variables that were evaluated since it was set to 0
+	made   int       // bytes that the expressions of these variables made, for runShared
+	used   uint64    // the places of the variables that were used, for runShared; without those beyond variablesSharedMax
 }
 
 // Find implements traits.Mapper.
@@ -41,6 +43,7 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 func (v *variables) value(i int, x *variable) ref.Val {
 	n := len(v.of.compiler.variables)
 	v.values = slices.Grow(v.values[:0], n)[:n]
+	v.used |= 1 << i
 	if v.values[i] == nil {
 		v.values[i] = types.NewErr("composited variable %q uses itself", x.name) // if it replaced another one of its name
 		v.values[i] = v.evaluate(x)
@@ -53,9 +56,9 @@ func (v *variables) evaluate(x *variable) ref.Val {
 	if x.Err != nil {
 		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.Err)
 	}
-	checks := v.of.limits.Checks
+	checks, before, used, made := v.of.limits.Checks, v.of.limits.Bytes(), v.used, v.made
 	value, cost, ok, err := v.of.run(x.Expression)
-	v.of.limits.Checks = checks
+	v.of.limits.Checks, v.used, v.made = checks, used, made+v.of.limits.Bytes()-before
 	if !ok {
 		return types.NewErr("unable to calculate cost of variable %q", x.name)
 	}

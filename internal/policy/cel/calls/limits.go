@@ -32,6 +32,9 @@ import (
 type Limits struct {
 	Context context.Context
 	Review  *codec.Review // borrows memory, and is refused if the server has none
+	// Kept is how many bytes are kept of other evaluations. They count as memory of the review, but not
+	// as made by this evaluation.
+	Kept int
 	// Checks counts the calls of IsInterrupted. It is 0 when an expression begins.
 	Checks uint
 

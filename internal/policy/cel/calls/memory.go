@@ -27,6 +27,9 @@ const (
 	// for memory. Nearly all evaluations make fewer.
 	bytesFree = 64 << 10
 
+	// KeptMax is the maximum of Limits.Kept: the other half of what is free is for evaluations.
+	KeptMax = bytesFree / 2
+
 	// elementBytes is the memory of an element of a new list: 16 bytes for its slot, another 16
 	// while the list grows, and up to 32 for a value that has to be allocated.
 	elementBytes = 64
@@ -152,12 +155,12 @@ func (l *Limits) grow(n int) bool {
 	case n > BytesMax || n < 0:
 		l.exhausted = true
 		return false
-	case n <= bytesFree:
-		l.granted = bytesFree
+	case n <= bytesFree-l.Kept:
+		l.granted = bytesFree - l.Kept
 		return true
 	}
 	n = min(n+n/4, BytesMax)
-	if !l.Review.Object.Makes(n) {
+	if !l.Review.Object.Makes(n + l.Kept) {
 		return false
 	}
 	l.granted = n
@@ -172,6 +175,15 @@ func (l *Limits) TakeList(n int) bool { return l.Take(elementBytes * max(n, 1)) 
 
 // TakeMap charges a new map or struct of n members.
 func (l *Limits) TakeMap(n int) bool { return l.Take(mapBytes + entryBytes*n) }
+
+// IsSmall reports whether the evaluation has needed no memory of the review.
+func (l *Limits) IsSmall() bool { return l.granted <= bytesFree }
+
+// Repeat charges n bytes that a part of an evaluation made, which was small. It returns false if that
+// part may end otherwise in this evaluation, or there is no memory.
+func (l *Limits) Repeat(n int) bool {
+	return !l.exhausted && l.bytes <= BytesMax-bytesFree && l.Take(n)
+}
 
 // Bytes returns how many bytes were charged.
 func (l *Limits) Bytes() int { return l.bytes }

@@ -28,9 +28,12 @@ func (r *Review) Read(review *codec.Review) {
 	r.Object, r.OldObject = Object{review.Object.Root(), r.Index}, Object{review.OldObject.Root(), r.Index}
 }
 
-// Refresh reads the review again if the object was edited since.
-func (r *Review) Refresh() {
-	if review := r.Request.review; review.Object.Changes() != r.changes {
-		r.Read(review)
+// Refresh reads the review again if the object was edited since. It reports whether it was.
+func (r *Review) Refresh() bool {
+	review := r.Request.review
+	if review.Object.Changes() == r.changes {
+		return false
 	}
+	r.Read(review)
+	return true
 }
