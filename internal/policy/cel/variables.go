@@ -44,12 +44,18 @@ func (v *variables) value(i int, x *variable) ref.Val {
 	n := len(v.of.compiler.variables)
 	v.values = slices.Grow(v.values[:0], n)[:n]
 	v.used |= 1 << i
-	if v.values[i] == nil {
-		v.values[i] = types.NewErr("composited variable %q uses itself", x.name) // if it replaced another one of its name
+	switch {
+	case v.values[i] == nil:
+		v.values[i] = underway
 		v.values[i] = v.evaluate(x)
+	case v.values[i] == underway:
+		return types.NewErr("composited variable %q uses itself", x.name) // if it replaced another one of its name
 	}
 	return v.values[i]
 }
+
+// underway is the value of a variable while it is evaluated.
+var underway ref.Val = new(types.Err)
 
 // evaluate does what variableAccessor.Callback does upstream.
 func (v *variables) evaluate(x *variable) ref.Val {
