@@ -22,7 +22,8 @@ import (
 type shared struct {
 	id   uint64      // never used again
 	many atomic.Bool // whether several expressions are equal, or one is evaluated several times
-	// usesNamespace is true if the expression uses namespaceObject, which match conditions cannot see.
+	// usesNamespace is true if the expression, or a variable that it uses, uses namespaceObject, which match
+	// conditions cannot see.
 	usesNamespace bool
 }
 
@@ -98,6 +99,7 @@ func (c *Compiler) share(e *Expression, d Declarations, checked *ast.AST) {
 	fmt.Fprintf(&key, "%v %v %q", c.Version, c.InterpreterOnly, e.Text)
 	for _, i := range e.uses {
 		fmt.Fprintf(&key, " %d", c.variables[i].shared.id)
+		usesNamespace = usesNamespace || c.variables[i].shared.usesNamespace
 	}
 	e.shared = intern(key.String(), usesNamespace)
 	if d.Params {
