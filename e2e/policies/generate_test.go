@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -306,6 +307,20 @@ func (g *generator) documents(policies int) (*Documents, error) {
 		for b := 0; b == 0 || g.often("actions", 4); b++ {
 			documents.Bindings = append(documents.Bindings, *g.binding(fmt.Sprintf("b%d-%d", p, b), policy.Name))
 		}
+		documents.repeat(policy)
 	}
 	return documents, nil
+}
+
+// repeat adds a policy with the same expressions, in another order, and a binding for it. fastadmit evaluates
+// each expression once for both.
+func (d *Documents) repeat(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
+	p = p.DeepCopy()
+	p.Name += "-again"
+	slices.Reverse(p.Spec.Validations)
+	slices.Reverse(p.Spec.AuditAnnotations)
+	b := admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}
+	b.Spec.PolicyName = p.Name
+	b.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
+	d.Policies, d.Bindings = append(d.Policies, *p), append(d.Bindings, b)
 }

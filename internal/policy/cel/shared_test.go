@@ -42,7 +42,7 @@ func libraryOf(r *rand.Rand, g *expressions.Generator) (all []*libraryPolicy) {
 	g.Add(expressions.String, "namespaceObject.metadata.name")
 	g.Add(expressions.Any, "params")
 	pool := []string{"variables.a", "variables.b.size() > 0 || variables.a == null", "dyn(variables) == variables", "has(variables.a)",
-		"variables.a == variables.b && variables.b == variables.c", "request.operation != '' || variables.c == null", "object.metadata.name.startsWith(params)", "variables.?a.hasValue()"}
+		"variables.a == variables.b && variables.b == variables.c", "request.operation != '' || variables.c == variables.b", "object.metadata.name.startsWith(params)", "variables.?a.hasValue()"}
 	for range 8 {
 		pool = append(pool, g.Expression("", kinds[r.IntN(len(kinds))]))
 	}
@@ -223,6 +223,27 @@ func sharedPair(t *testing.T, c *Compiler, text string) *Expression {
 		t.Fatalf("%s: got %v, not shared", text, x.Err)
 	}
 	return x
+}
+
+// TestRememberedVariables expects a repeated expression to cost what its evaluation costs: with the variables that
+// it used, and without those that it did not.
+func TestRememberedVariables(t *testing.T) {
+	for _, text := range []string{"object.kind == '' || size(variables.v) > 0", "object.kind != '' || size(variables.v) > 0"} {
+		in := newInput(t, t.Context())
+		var left []int64
+		for range 3 {
+			c := NewCompiler(true)
+			c.AddVariable("v", "object.spec.containers.map(c, c.name)", Declarations{})
+			e := c.Begin(in, celconfig.RuntimeCELCostBudget)
+			if _, err, fatal := e.Evaluate(sharedPair(t, c, text)); err != nil || fatal != nil {
+				t.Fatal(err, fatal)
+			}
+			left = append(left, e.Remaining)
+		}
+		if left[0] != left[1] || left[0] != left[2] {
+			t.Errorf("%s: got %d left, want the same", text, left)
+		}
+	}
 }
 
 // TestRememberedEdited edits the object between two evaluations.

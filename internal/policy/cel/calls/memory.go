@@ -27,7 +27,9 @@ const (
 	// for memory. Nearly all evaluations make fewer.
 	bytesFree = 64 << 10
 
-	// KeptMax is the maximum of Limits.Kept: the other half of what is free is for evaluations.
+	// KeptMax is how many bytes of values a review may keep for expressions that are equal. They count as
+	// memory of the review, so the other half of bytesFree is for evaluations. A list of all containers of a
+	// Pod takes some hundred bytes.
 	KeptMax = bytesFree / 2
 
 	// elementBytes is the memory of an element of a new list: 16 bytes for its slot, another 16
