@@ -136,7 +136,7 @@ const rememberedMax = 4096
 
 // shares reports whether the result of x can be remembered.
 func (e *Evaluation) shares(x *Expression) bool {
-	return x.shared != nil && x.shared.many.Load() && !e.compiler.redefines && !(x.shared.usesNamespace && e.HidesNamespace)
+	return x.shared != nil && x.shared.many.Load() && !e.compiler.redefines && (!x.shared.usesNamespace || !e.HidesNamespace)
 }
 
 // runShared returns what an equal expression had, otherwise it evaluates the expression.

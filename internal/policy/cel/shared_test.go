@@ -3,6 +3,7 @@ package cel
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -42,7 +43,8 @@ func libraryOf(r *rand.Rand, g *expressions.Generator) (all []*libraryPolicy) {
 	g.Add(expressions.String, "namespaceObject.metadata.name")
 	g.Add(expressions.Any, "params")
 	pool := []string{"variables.a", "variables.b.size() > 0 || variables.a == null", "dyn(variables) == variables", "has(variables.a)",
-		"variables.a == variables.b && variables.b == variables.c", "request.operation != '' || variables.c == variables.b", "object.metadata.name.startsWith(params)", "variables.?a.hasValue()"}
+		"variables.a == variables.b && variables.b == variables.c", "request.operation != '' || variables.c == variables.b",
+		"object.metadata.name.startsWith(params)", "variables.?a.hasValue()"}
 	for range 8 {
 		pool = append(pool, g.Expression("", kinds[r.IntN(len(kinds))]))
 	}
@@ -81,7 +83,8 @@ func (p *libraryPolicy) outcomesOf(in *Input) (all []string) {
 		e := p.compiler.Begin(in, p.budget)
 		for _, x := range p.expressions {
 			value, err, fatal := e.Evaluate(x)
-			all = append(all, fmt.Sprintf("%s: %v, %v, %v, %d left, %d bytes", x.Text, shownPlain(value), err, fatal, e.Remaining, e.limits.Bytes()))
+			all = append(all, fmt.Sprintf("%s: %v, %v, %v, %d left, %d bytes",
+				x.Text, shownPlain(value), err, fatal, e.Remaining, e.limits.Bytes()))
 			if fatal != nil {
 				break
 			}
@@ -139,7 +142,8 @@ func TestSharedGenerated(t *testing.T) {
 		if err := json.Unmarshal(body, &content); err != nil {
 			t.Fatal(err)
 		}
-		all := libraryOf(r, expressions.New(r, map[string]any{"object": content.Request["object"], "oldObject": content.Request["oldObject"]}))
+		objects := map[string]any{"object": content.Request["object"], "oldObject": content.Request["oldObject"]}
+		all := libraryOf(r, expressions.New(r, objects))
 		inputOf := func() *Input {
 			in := NewInput(t.Context(), reviewOfBody(t, body))
 			in.Cluster = namespaced{}
@@ -323,7 +327,7 @@ func TestRememberedExhausted(t *testing.T) {
 	for left, want := range map[int]error{made: nil, made - 1: errOutOfMemory, 0: errOutOfMemory} {
 		e := c.Begin(in, celconfig.RuntimeCELCostBudget)
 		e.limits.Take(calls.BytesMax - left)
-		if _, _, fatal := e.Evaluate(x); fatal != want {
+		if _, _, fatal := e.Evaluate(x); !errors.Is(fatal, want) {
 			t.Errorf("with %d bytes left: got %v, want %v", left, fatal, want)
 		}
 	}

@@ -44,11 +44,11 @@ func (v *variables) value(i int, x *variable) ref.Val {
 	n := len(v.of.compiler.variables)
 	v.values = slices.Grow(v.values[:0], n)[:n]
 	v.used |= 1 << i
-	switch {
-	case v.values[i] == nil:
+	switch v.values[i] {
+	case nil:
 		v.values[i] = underway
 		v.values[i] = v.evaluate(x)
-	case v.values[i] == underway:
+	case underway:
 		return types.NewErr("composited variable %q uses itself", x.name) // if it replaced another one of its name
 	}
 	return v.values[i]
