@@ -505,7 +505,7 @@ func TestEditModel(t *testing.T) {
 			t.Fatalf("%s: %s", name, text)
 		}
 	}
-	times := 6
+	times := seed.Cases(t, 2, 6)
 	if testing.Short() {
 		times = 1
 	}

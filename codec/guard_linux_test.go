@@ -30,7 +30,7 @@ import (
 // error has the number of the case, eight bytes, little-endian.
 func TestGuardPage(t *testing.T) {
 	start := seed.Of(t)
-	cases := uint64(1_000_000)
+	cases := uint64(seed.Cases(t, 200_000, 1_000_000))
 	if testing.Short() {
 		cases = 50_000
 	}

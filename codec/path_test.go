@@ -148,7 +148,7 @@ func TestGetEveryPath(t *testing.T) {
 func TestGetInAnyOrder(t *testing.T) {
 	rng := seed.Rand(t)
 	var object codec.Object
-	times := 60
+	times := seed.Cases(t, 20, 60)
 	if testing.Short() {
 		times = 6
 	}

@@ -21,15 +21,32 @@ const Variable = "FASTADMIT_SEED"
 // Of returns the seed of a test, and logs how to repeat the test.
 func Of(t testing.TB) uint64 {
 	t.Helper()
-	seed := uint64(Fixed)
-	if text := os.Getenv(Variable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: got %q, want a number: %v", Variable, text, err)
-		}
-	}
+	seed := current(t)
 	t.Logf("to repeat: %s=%d go test -run '^%s$'", Variable, seed, t.Name())
 	return seed
+}
+
+func current(t testing.TB) uint64 {
+	t.Helper()
+	text := os.Getenv(Variable)
+	if text == "" {
+		return Fixed
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: got %q, want a number: %v", Variable, text, err)
+	}
+	return seed
+}
+
+// Cases returns how many cases to generate: few from the fixed seed, which are the same ones in
+// each run, and all from another one, as "make fuzz" takes.
+func Cases(t testing.TB, few, all int) int {
+	t.Helper()
+	if current(t) == Fixed {
+		return few
+	}
+	return all
 }
 
 // Rand returns a source of random numbers that begins at the seed of a test.
