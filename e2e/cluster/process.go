@@ -50,6 +50,12 @@ type Process struct {
 // stdout too, if that is not nil.
 func Start(t testing.TB, name string, stdout io.Writer, command string, arguments ...string) *Process {
 	t.Helper()
+	return startIn(t, nil, name, stdout, command, arguments...)
+}
+
+// startIn is Start with further variables in the environment of the process.
+func startIn(t testing.TB, environment []string, name string, stdout io.Writer, command string, arguments ...string) *Process {
+	t.Helper()
 	dir := filepath.Join(logs, t.Name())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -60,6 +66,7 @@ func Start(t testing.TB, name string, stdout io.Writer, command string, argument
 	}
 	fmt.Fprintln(file, command, strings.Join(arguments, " "))
 	p := &Process{name: name, log: file.Name(), cmd: exec.Command(command, arguments...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = file, file
 	if stdout != nil {
 		p.cmd.Stdout = io.MultiWriter(file, stdout)
