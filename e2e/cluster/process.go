@@ -32,6 +32,8 @@ const (
 	// within which the kubelet updates a volume, for machines with other work.
 	stopMax  = 25 * time.Second
 	startMax = 3 * time.Minute
+	// pauseMax is the longest pause of Await, a twentieth of the time for which it then has waited.
+	pauseMax = 250 * time.Millisecond
 )
 
 // Built returns the path of what make e2e builds.
@@ -135,17 +137,20 @@ func (p *Process) await(t testing.TB, ready func() error) {
 	})
 }
 
-// Await waits until ready returns nil. what describes the condition in the error.
+// Await waits until ready returns nil. what describes the condition in the error. The longer it has
+// waited, the less often it asks: the answer may cost a list of many objects, or a run of kubectl.
 func Await(t testing.TB, what string, ready func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(startMax); ; time.Sleep(50 * time.Millisecond) {
+	for start := time.Now(); ; {
 		err := ready()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		waited := time.Since(start)
+		if waited > startMax {
 			t.Fatalf("waited %s for %s: %v", startMax, what, err)
 		}
+		time.Sleep(min(50*time.Millisecond+waited/25, pauseMax))
 	}
 }
 
