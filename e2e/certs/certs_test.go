@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/internal/registration/certs"
 )
 
@@ -238,6 +239,10 @@ type callers struct {
 	stop  func()
 }
 
+// callEvery is the time between the calls of an API server. Each is for four webhooks, on new
+// connections, so the full run's rate takes most of a processor.
+func callEvery() time.Duration { return time.Duration(tally.Cases(100, 25)) * time.Millisecond }
+
 func startCallers(servers []*cluster.APIServer) *callers {
 	c := new(callers)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -251,7 +256,7 @@ func startCallers(servers []*cluster.APIServer) *callers {
 					c.mu.Unlock()
 				}
 				c.calls.Add(1)
-				time.Sleep(25 * time.Millisecond) // the machine is shared
+				time.Sleep(callEvery())
 			}
 		})
 	}
