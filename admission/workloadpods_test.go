@@ -177,16 +177,17 @@ func TestWorkloadPodsAreMutated(t *testing.T) {
 			t.Errorf("got %v, %q, want %v, %q", got, text, outcome, want)
 		}
 	}
+	hide := func(review *codec.Review) { review.Object.SetBool(false, "spec", "hostPID") }
 	repair := func(_ context.Context, review *codec.Review) admission.Result {
-		review.Object.SetBool(false, "spec", "hostPID")
+		hide(review)
 		return admission.Allowed()
 	}
-	refuse := func(ctx context.Context, review *codec.Review) admission.Result {
-		repair(ctx, review)
+	refuse := func(_ context.Context, review *codec.Review) admission.Result {
+		hide(review)
 		return admission.Denied(errors.New("spec: no"))
 	}
-	fail := func(ctx context.Context, review *codec.Review) admission.Result {
-		repair(ctx, review)
+	fail := func(_ context.Context, review *codec.Review) admission.Result {
+		hide(review)
 		return admission.Errored(errors.New("broken"))
 	}
 	every := func(*admission.Plugin) bool { return true }

@@ -180,16 +180,30 @@ func TestNeeds(t *testing.T) {
 }
 
 // TestReadRefuses expects all errors of a configuration in one message.
+// refuse tests that two files are refused, with these errors.
+func refuse(t *testing.T, own, admission string, want ...string) {
+	t.Helper()
+	_, err := read(t, own, admission)
+	if err == nil {
+		t.Fatalf("%s %s\nwas taken", own, admission)
+	}
+	if got := err.Error(); got != strings.Join(want, "\n") {
+		t.Errorf("%s %s\ngot\n%s\nwant\n%s", own, admission, got, strings.Join(want, "\n"))
+	}
+}
+
+func TestReadRefusesWorkloadPods(t *testing.T) {
+	refuse(t, head+"plugins: [{name: EventRateLimit, workloadPods: audit}]", "",
+		`own.yaml:3: plugins[0].workloadPods: got "audit", want one of off, warn, deny`)
+	refuse(t, head+"podTemplatePaths:\n  rollouts.argoproj.io: spec.template\n", "",
+		"own.yaml:4: podTemplatePaths: got rollouts.argoproj.io=spec.template, "+
+			"want a resource with its group, and a path, as in rollouts.argoproj.io and .spec.template")
+}
+
 func TestReadRefuses(t *testing.T) {
 	f := func(own, admission string, want ...string) {
 		t.Helper()
-		_, err := read(t, own, admission)
-		if err == nil {
-			t.Fatalf("%s %s\nwas taken", own, admission)
-		}
-		if got := err.Error(); got != strings.Join(want, "\n") {
-			t.Errorf("%s %s\ngot\n%s\nwant\n%s", own, admission, got, strings.Join(want, "\n"))
-		}
+		refuse(t, own, admission, want...)
 	}
 	const known = " (fastadmit plugins lists all)"
 	f("kind: Other\napiVersion: v9", "",
@@ -209,10 +223,6 @@ func TestReadRefuses(t *testing.T) {
 		"own.yaml:4: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds")
 	f(head+"registration: {clientConfig: {caBundle: no base64}}", "",
 		`own.yaml:3: registration.clientConfig.caBundle: got "no base64": illegal base64 data at input byte 2`)
-	f(head+"plugins: [{name: EventRateLimit, workloadPods: audit}]", "",
-		`own.yaml:3: plugins[0].workloadPods: got "audit", want one of off, warn, deny`)
-	f(head+"podTemplatePaths:\n  rollouts.argoproj.io: spec.template\n", "", "own.yaml:4: podTemplatePaths: got rollouts.argoproj.io=spec.template, "+
-		"want a resource with its group, and a path, as in rollouts.argoproj.io and .spec.template")
 	f(head+"plugins: 5", "", "own.yaml:3: plugins: got 5, want a list")
 	f("", "kind: Other\napiVersion: v9", `admission.yaml:1: kind: got "Other", want "AdmissionConfiguration"`,
 		`admission.yaml:2: apiVersion: got "v9", want "apiserver.config.k8s.io/v1" or "apiserver.k8s.io/v1alpha1"`)

@@ -14,6 +14,12 @@ import (
 	"github.com/fastadmit/fastadmit/internal/server/status"
 )
 
+// secretCreate is a review of a Secret with the UID "a b&c".
+const secretCreate = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"a b&c","operation":"CREATE",
+"kind":{"group":"","version":"v1","kind":"Secret"},"resource":{"group":"","version":"v1","resource":"secrets"},
+"requestKind":{"group":"","version":"v1","kind":"Secret"},"requestResource":{"group":"","version":"v1","resource":"secrets"},
+"namespace":"n","name":"s","userInfo":{"username":"u"},"object":{"apiVersion":"v1","kind":"Secret","data":{"key":"aHVudGVyMg=="}}}}`
+
 // TestExplain tests the explanation of a denial: it asks the plugins that have no effect elsewhere, without the secrets
 // of the review, and counts nothing.
 func TestExplain(t *testing.T) {
@@ -52,10 +58,7 @@ func TestExplain(t *testing.T) {
 	}}
 	s := serve(t, "Writes,Decides", own, func(s *setup) { s.RecentDenials = 10 })
 	x := s.Open(t)
-	x.Send(servertest.Request("/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"a b&c",`+
-		`"operation":"CREATE","kind":{"group":"","version":"v1","kind":"Secret"},"resource":{"group":"","version":"v1","resource":"secrets"},`+
-		`"requestKind":{"group":"","version":"v1","kind":"Secret"},"requestResource":{"group":"","version":"v1","resource":"secrets"},`+
-		`"namespace":"n","name":"s","userInfo":{"username":"u"},"object":{"apiVersion":"v1","kind":"Secret","data":{"key":"aHVudGVyMg=="}}}}`)))
+	x.Send(servertest.Request("/validate", []byte(secretCreate)))
 	path := "/explain?uid=" + url.QueryEscape("a b&c")
 	if _, page := s.Ask(t, "/"); !strings.Contains(page, `<a href="explain?uid=a%20b%26c">explain</a>`) {
 		t.Errorf("got no link in\n%s", page)
@@ -78,7 +81,8 @@ validate:
 		t.Errorf("got %s, and %d and %d calls, want one of each", got, wrote, decided)
 	}
 	_, series := s.Ask(t, "/metrics")
-	if metric := `fastadmit_plugin_decisions_total{plugin="Decides",phase="validate",decision="denied"} 1`; !strings.Contains(series, metric) {
+	const metric = `fastadmit_plugin_decisions_total{plugin="Decides",phase="validate",decision="denied"} 1`
+	if !strings.Contains(series, metric) {
 		t.Errorf("got no %s in\n%s", metric, series)
 	}
 	if code, got := s.Ask(t, "/explain?uid=other"); code != http.StatusNotFound ||

@@ -220,7 +220,8 @@ func TestHostile(t *testing.T) {
 func keep(t *testing.T, kept *status.Recent, uid, message string, bytes int) string {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":%q,"operation":"CREATE",`+
-		`"resource":{"group":"apps","version":"v1","resource":"deployments"},"name":"n","object":{"x":%q}}}`, uid, strings.Repeat("x", bytes))
+		`"resource":{"group":"apps","version":"v1","resource":"deployments"},"name":"n","object":{"x":%q}}}`,
+		uid, strings.Repeat("x", bytes))
 	text := string(body)
 	review := codec.Acquire()
 	defer review.Release() // with the tag poison, this overwrites what must not be kept
