@@ -50,12 +50,13 @@ const (
 	// flight, new connections are opened, and each allocates.
 	connectionsKept = 25
 
-	// warmUpCount is enough for each connection to fill the pools. allocatedCount is so large that
-	// about four allocations for each new connection do not matter, even if a busy machine is slow
-	// to open them and more are opened than kept. An allocation in one of 100 requests still shows.
+	// warmUpCount is enough for each connection to fill the pools. An allocation in one of 100
+	// requests still shows. A new connection allocates about perConnection times; a busy machine is slow to
+	// open them, so more are opened than kept.
 	warmUpCount     = 5_000
 	allocatedCount  = 60_000
 	perRequestLeast = 0.01
+	perConnection   = 8
 
 	profiled = 5 * time.Second
 )
@@ -196,9 +197,9 @@ func (o *options) allocations(ctx context.Context, stdout io.Writer, arena *cont
 		return err
 	}
 	ours, _, where := count(grown, "alloc_objects")
-	each := float64(ours) / float64(result.Requests)
-	fmt.Fprintf(stdout, "%-9s %.4f allocations per request are fastadmit's; allowed are %g\n",
-		s.Name, each, bound.Allocations)
+	each := max(0, float64(ours-perConnection*result.Opened)) / float64(result.Requests)
+	fmt.Fprintf(stdout, "%-9s %.4f allocations per request are fastadmit's, without those of %d new connections; allowed are %g\n",
+		s.Name, each, result.Opened, bound.Allocations)
 	if each >= bound.Allocations+perRequestLeast {
 		return fmt.Errorf("got %.4f allocations per request, want %g; most of them at\n%s", each, bound.Allocations, where)
 	}
