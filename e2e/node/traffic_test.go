@@ -140,9 +140,12 @@ func (s *test) replayed(t *testing.T) []string {
 	arguments := append([]string{"-n", "19", cluster.Built(release + "/fastadmit-linux-amd64"), "replay",
 		"--enable-admission-plugins=DefaultTolerationSeconds,LimitPodHardAntiAffinityTopology", "--bind-policies",
 		"--policies=" + filepath.Dir(policies), "-o", "json"}, files...)
-	out, err := exec.Command("nice", arguments...).Output()
+	var said strings.Builder
+	replay := exec.Command("nice", arguments...)
+	replay.Stderr = &said
+	out, err := replay.Output()
 	if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 {
-		t.Fatalf("nice %q: got %v, want exit code 1, because answers differ", arguments, err)
+		t.Fatalf("%s: got %v, want exit code 1, because answers differ: %s\n%.3000s", replay, err, said.String(), out)
 	}
 	var report struct {
 		Results []struct{ Decision, Namespace, Name, Change string }

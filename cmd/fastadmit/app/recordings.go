@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -38,37 +38,48 @@ that of the chart.`,
 	}
 }
 
-// writeRecordings writes the recordings in a folder as a tar. serve may remove some meanwhile.
+// writeRecordings writes the recordings in a folder as a tar, each answer before its review. serve may add
+// and remove some meanwhile. It writes the answer first, and a folder that is being written to may be listed
+// without it: so it is asked for by its name.
 func writeRecordings(w io.Writer, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("cannot read recordings: %w", err)
 	}
 	archive := tar.NewWriter(w)
-	extensions := []string{recording.AnswerExtension, recording.ReviewExtension}
 	for _, entry := range entries {
-		if !entry.Type().IsRegular() || !slices.Contains(extensions, filepath.Ext(entry.Name())) || entry.Name()[0] == '.' {
+		base, isReview := strings.CutSuffix(entry.Name(), recording.ReviewExtension)
+		if !isReview || !entry.Type().IsRegular() || base == "" || base[0] == '.' {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		err := addFile(archive, filepath.Join(dir, base+recording.AnswerExtension))
+		if err == nil {
+			err = addFile(archive, filepath.Join(dir, entry.Name()))
 		}
-		if err != nil {
-			return fmt.Errorf("cannot read recordings: %w", err)
-		}
-		header := &tar.Header{Name: entry.Name(), Mode: 0o600, Size: int64(len(content)), Format: tar.FormatPAX}
-		if info, err := entry.Info(); err == nil {
-			header.ModTime = info.ModTime()
-		}
-		if err := archive.WriteHeader(header); err != nil {
-			return fmt.Errorf("cannot write recordings: %w", err)
-		}
-		if _, err := archive.Write(content); err != nil {
-			return fmt.Errorf("cannot write recordings: %w", err)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+			return err
 		}
 	}
 	if err := archive.Close(); err != nil {
+		return fmt.Errorf("cannot write recordings: %w", err)
+	}
+	return nil
+}
+
+// addFile adds a file to an archive.
+func addFile(archive *tar.Writer, path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("cannot read recordings: %w", err)
+	}
+	header := &tar.Header{Name: filepath.Base(path), Mode: 0o600, Size: int64(len(content)), Format: tar.FormatPAX}
+	if info, err := os.Stat(path); err == nil {
+		header.ModTime = info.ModTime()
+	}
+	if err := archive.WriteHeader(header); err != nil {
+		return fmt.Errorf("cannot write recordings: %w", err)
+	}
+	if _, err := archive.Write(content); err != nil {
 		return fmt.Errorf("cannot write recordings: %w", err)
 	}
 	return nil

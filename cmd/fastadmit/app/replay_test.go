@@ -247,10 +247,10 @@ func TestReplayHostile(t *testing.T) {
 	}
 }
 
-// TestRecordings has other files in the folder, which are not part of the archive.
+// TestRecordings has other files in the folder, which are not part of the archive, and halves of recordings.
 func TestRecordings(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"b.json", "b.answer", ".unfinished-c.json", "d.txt"} {
+	for _, name := range []string{"b.json", "b.answer", ".unfinished-c.json", "d.txt", "e.json", "f.answer"} {
 		servertest.WriteFile(t, filepath.Join(dir, name), name)
 	}
 	stdout, _, code := execute("", "recordings", dir)
