@@ -49,7 +49,7 @@ func writeRecordings(w io.Writer, dir string) error {
 	archive := tar.NewWriter(w)
 	for _, entry := range entries {
 		base, isReview := strings.CutSuffix(entry.Name(), recording.ReviewExtension)
-		if !isReview || !entry.Type().IsRegular() || base == "" || base[0] == '.' {
+		if !isReview || entry.Name()[0] == '.' || !entry.Type().IsRegular() {
 			continue
 		}
 		err := addFile(archive, filepath.Join(dir, base+recording.AnswerExtension))
@@ -66,15 +66,21 @@ func writeRecordings(w io.Writer, dir string) error {
 	return nil
 }
 
-// addFile adds a file to an archive.
+// addFile adds a file to an archive. The error is fs.ErrNotExist for what is no regular file, too.
 func addFile(archive *tar.Writer, path string) error {
-	content, err := os.ReadFile(path)
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return fs.ErrNotExist
+	}
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(path)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot read recordings: %w", err)
 	}
-	header := &tar.Header{Name: filepath.Base(path), Mode: 0o600, Size: int64(len(content)), Format: tar.FormatPAX}
-	if info, err := os.Stat(path); err == nil {
-		header.ModTime = info.ModTime()
+	header := &tar.Header{
+		Name: filepath.Base(path), Mode: 0o600, Size: int64(len(content)), ModTime: info.ModTime(), Format: tar.FormatPAX,
 	}
 	if err := archive.WriteHeader(header); err != nil {
 		return fmt.Errorf("cannot write recordings: %w", err)

@@ -250,8 +250,12 @@ func TestReplayHostile(t *testing.T) {
 // TestRecordings has other files in the folder, which are not part of the archive, and halves of recordings.
 func TestRecordings(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"b.json", "b.answer", ".unfinished-c.json", "d.txt", "e.json", "f.answer"} {
+	for _, name := range []string{"b.json", "b.answer", ".unfinished-c.json", "d.txt", "e.json", "f.answer", "g.json", "h.json"} {
 		servertest.WriteFile(t, filepath.Join(dir, name), name)
+	}
+	err := errors.Join(os.Mkdir(filepath.Join(dir, "g.answer"), 0o700), os.Symlink("d.txt", filepath.Join(dir, "h.answer")))
+	if err != nil {
+		t.Fatal(err)
 	}
 	stdout, _, code := execute("", "recordings", dir)
 	if code != 0 {

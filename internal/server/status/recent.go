@@ -16,7 +16,7 @@ type Decision struct {
 	UID, User, Operation, Resource string
 	Subresource, Namespace, Name   string
 	Message                        string
-	// IsExplained reports whether the review is kept, so that it can be asked again.
+	// IsExplained reports whether the review is kept, so that it can be asked again. All sets it.
 	IsExplained bool
 }
 
@@ -70,7 +70,7 @@ func (r *Recent) Add(d Decision, review *codec.Review, body []byte) {
 	d.Message = strings.Clone(codec.TruncateString(d.Message, messageBytesMax))
 	added := kept{Decision: d}
 	if len(body) <= bodyBytesMax {
-		added.body, added.IsExplained = bytes.Clone(body), true
+		added.body = bytes.Clone(body)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *Recent) Add(d Decision, review *codec.Review, body []byte) {
 	for i := 0; i < len(r.all) && (i == 0 || r.bytes+len(added.body) > bodiesBytesMax); i++ {
 		oldest := &r.all[(r.next+i)%len(r.all)]
 		r.bytes -= len(oldest.body)
-		oldest.body, oldest.IsExplained = nil, false
+		oldest.body = nil
 	}
 	r.bytes += len(added.body)
 	r.all[r.next] = added
@@ -89,6 +89,9 @@ func (r *Recent) Add(d Decision, review *codec.Review, body []byte) {
 }
 
 func name(text string) string { return strings.Clone(codec.TruncateString(text, nameBytesMax)) }
+
+// last returns the last decision for 0, the one before it for 1.
+func (r *Recent) last(i int) *kept { return &r.all[(r.next+len(r.all)-1-i)%len(r.all)] }
 
 // All returns the decisions, the last one first.
 func (r *Recent) All() []Decision {
@@ -99,7 +102,10 @@ func (r *Recent) All() []Decision {
 	defer r.mu.Unlock()
 	all := make([]Decision, 0, len(r.all))
 	for i := range r.all {
-		all = append(all, r.all[(r.next+len(r.all)-1-i)%len(r.all)].Decision)
+		k := r.last(i)
+		d := k.Decision
+		d.IsExplained = k.body != nil
+		all = append(all, d)
 	}
 	return all
 }
@@ -113,7 +119,7 @@ func (r *Recent) Find(uid string) (d Decision, body []byte, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.all {
-		if k := &r.all[(r.next+len(r.all)-1-i)%len(r.all)]; k.UID == uid && k.IsExplained {
+		if k := r.last(i); k.UID == uid && k.body != nil {
 			return k.Decision, bytes.Clone(k.body), true
 		}
 	}
