@@ -33,6 +33,7 @@ type callContext struct {
 	// values are the memory for what expressions make, fewValues that of the part for small
 	// reviews.
 	values, fewValues reservation
+	isNaming          bool // caller reads the user's name
 
 	work  turns.Work
 	timer atomic.Pointer[timer] // nil until Done is asked for
@@ -68,7 +69,7 @@ func (b *callContext) Value(key any) any {
 		}
 	case codec.LenderKey:
 		if b.review != nil {
-			return &lender{b.server.memory, b, b.memory.part != &b.server.memory.large}
+			return newLender(b)
 		}
 	case turns.Key, codec.PacerKey:
 		// A review that is the only one in flight delays no other, and needs no turns.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +57,8 @@ const (
 //
 // A part of the memory is for small reviews alone, so that large ones cannot take
 // it from them. Small ones also take of the rest, but not while a large one waits:
-// it would wait forever. One that needs more than the part is refused then.
+// it would wait forever. One that needs more than the part is refused then. No caller takes
+// that part from the others, see memoryPart.tryFor.
 type reviewMemory struct {
 	large, small memoryPart
 	makeRoom     func() // is called while a review waits
@@ -66,6 +69,22 @@ type memoryPart struct {
 	max      int64
 	room     *semaphore.Weighted
 	reserved atomic.Int64
+
+	mu      sync.Mutex
+	callers map[caller]*callerMemory // those that have memory by tryFor
+}
+
+// A caller is a user in a namespace. Answers to HTTP requests have none: they are the caller with two empty
+// names.
+type caller struct{ user, namespace string }
+
+// clone returns a copy that is no view of a review.
+func (c caller) clone() caller { return caller{strings.Clone(c.user), strings.Clone(c.namespace)} }
+
+// callerMemory is what a caller has of a memoryPart, guarded by its mutex.
+type callerMemory struct {
+	caller caller
+	bytes  int64
 }
 
 func newReviewMemory(most int64) *reviewMemory {
@@ -89,6 +108,7 @@ func (m *reviewMemory) reserved() int64 { return m.large.reserved.Load() + m.sma
 type reservation struct {
 	part  *memoryPart
 	bytes int64
+	of    *callerMemory // nil if it was not reserved by tryFor
 }
 
 // reserve waits until there is room for what the review in body may take, for
@@ -134,9 +154,9 @@ func (m *reviewMemory) keepMakingRoom(ctx context.Context) {
 }
 
 // try reserves what the small review in body may take, if there is room now.
-func (m *reviewMemory) try(body []byte) (r reservation, ok bool) {
+func (m *reviewMemory) try(of caller, body []byte) (r reservation, ok bool) {
 	n := m.needs(body)
-	if r, ok = m.small.try(n); ok {
+	if r, ok = m.small.tryFor(of, n); ok {
 		return r, true
 	}
 	return m.large.try(n)
@@ -153,7 +173,45 @@ func (p *memoryPart) try(n int64) (r reservation, ok bool) {
 // reserve counts n bytes that were acquired.
 func (p *memoryPart) reserve(n int64) reservation {
 	p.reserved.Add(n)
-	return reservation{p, n}
+	return reservation{part: p, bytes: n}
+}
+
+// tryFor reserves n bytes for a caller, if there is room now. A caller may have as much as is left for others
+// then: one caller has half of the part at most, two have a third each, and so on (dynamic thresholds, Choudhury
+// and Hahne 1998). So nobody's reviews leave others without memory, however many and however long they are.
+func (p *memoryPart) tryFor(of caller, n int64) (r reservation, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.callers[of]
+	var has int64
+	if c != nil {
+		has = c.bytes
+	}
+	if has+n > p.max-p.reserved.Load()-n {
+		return reservation{}, false
+	}
+	if r, ok = p.try(n); !ok {
+		return r, false
+	}
+	if c == nil {
+		c = &callerMemory{caller: of.clone()}
+		if p.callers == nil {
+			p.callers = make(map[caller]*callerMemory)
+		}
+		p.callers[c.caller] = c
+	}
+	c.bytes += n
+	r.of = c
+	return r, true
+}
+
+// returned counts n bytes less for a caller.
+func (p *memoryPart) returned(c *callerMemory, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.bytes -= n; c.bytes == 0 {
+		delete(p.callers, c.caller)
+	}
 }
 
 // reserve reserves memory for a large review, waiting for it.
@@ -168,10 +226,26 @@ func (b *callContext) GrantMemory() (ok bool) {
 	if b.memory.bytes > 0 || s.load.requests.Load()*int64(len(b.body)) <= unreservedBytesMax {
 		return true
 	}
+	of := b.caller()
+	if b.memory.bytes > 0 { // reading the caller's name took memory
+		return true
+	}
 	return s.memory.orMakeRoom(func() bool {
-		b.memory, ok = s.memory.try(b.body)
+		b.memory, ok = s.memory.try(of, b.body)
 		return ok
 	})
+}
+
+// caller returns who sent what b reviews. Its names are views of the review. While the name is read, which may take
+// memory, the caller has none.
+func (b *callContext) caller() (c caller) {
+	if b.review == nil || b.isNaming {
+		return c
+	}
+	b.isNaming = true
+	c.user, c.namespace = b.review.Username(), b.review.Namespace()
+	b.isNaming = false
+	return c
 }
 
 // orMakeRoom calls try, which reserves memory. If it fails, it makes room and calls it again.
@@ -184,11 +258,16 @@ func (m *reviewMemory) orMakeRoom(try func() bool) (ok bool) {
 }
 
 // A lender implements codec.MemoryLender for a review. It waits only if the review has no memory
-// that others wait for.
+// that others wait for. Lend may be called after the review, as a loan may outlive it.
 type lender struct {
 	memory *reviewMemory
-	call   *callContext // of the review
+	call   *callContext // of the review, for Keep
+	caller caller       // no view of the review
 	waits  bool
+}
+
+func newLender(b *callContext) *lender {
+	return &lender{b.server.memory, b, b.caller().clone(), b.memory.part != &b.server.memory.large}
 }
 
 // Lend implements codec.MemoryLender. One loan has as much as one review has at most.
@@ -205,7 +284,7 @@ func (l *lender) Lend(ctx context.Context, n int64, wait bool) (giveBack func(),
 // those.
 func (l *lender) try(n int64) (r reservation, ok bool) {
 	if n <= memoryOfByte*cheapBytes {
-		if r, ok = l.memory.small.try(n); ok {
+		if r, ok = l.memory.small.tryFor(l.caller, n); ok {
 			return r, true
 		}
 	}
@@ -230,15 +309,14 @@ func (b *callContext) GrantValues(bytes int) bool {
 	m := b.server.memory
 	more := min(int64(bytes), m.large.max) - b.values.bytes - b.fewValues.bytes
 	return more <= 0 || m.orMakeRoom(func() bool {
-		return b.values.grow(&m.large, more) || bytes <= fewValuesMax && b.fewValues.grow(&m.small, more)
+		return b.values.add(m.large.try(more)) || bytes <= fewValuesMax && b.fewValues.add(m.small.tryFor(b.caller(), more))
 	})
 }
 
-// grow reserves n bytes more of a part, if there is room now.
-func (r *reservation) grow(p *memoryPart, n int64) bool {
-	more, ok := p.try(n)
+// add adds a reservation of the same part, and of the same caller, if ok.
+func (r *reservation) add(more reservation, ok bool) bool {
 	if ok {
-		*r = reservation{p, r.bytes + more.bytes}
+		*r = reservation{more.part, r.bytes + more.bytes, more.of}
 	}
 	return ok
 }
@@ -255,17 +333,21 @@ func memoryOf(body []byte) int64 {
 
 // split takes up to so many bytes out of r, for who releases them later.
 func (r *reservation) split(bytes int64) reservation {
-	part := reservation{r.part, min(bytes, r.bytes)}
+	part := reservation{r.part, min(bytes, r.bytes), r.of}
 	r.bytes -= part.bytes
 	return part
 }
 
 func (r *reservation) release() {
-	if r.bytes > 0 {
-		r.part.reserved.Add(-r.bytes)
-		r.part.room.Release(r.bytes)
-		r.bytes = 0
+	if r.bytes == 0 {
+		return
 	}
+	if r.of != nil {
+		r.part.returned(r.of, r.bytes)
+	}
+	r.part.reserved.Add(-r.bytes)
+	r.part.room.Release(r.bytes)
+	r.bytes = 0
 }
 
 // refuseNoMemory refuses a review that there is no memory for just now.
@@ -282,17 +364,14 @@ func (m *reviewMemory) extend(r *reservation, bytes int64) (ok bool) {
 	if more <= 0 {
 		return true
 	}
-	parts := []*memoryPart{r.part}
-	if r.bytes == 0 {
-		parts = []*memoryPart{&m.small, &m.large}
+	switch {
+	case r.bytes == 0:
+		return r.add(m.small.tryFor(caller{}, more)) || r.add(m.large.try(more))
+	case r.of != nil:
+		return r.add(r.part.tryFor(r.of.caller, more))
+	default:
+		return r.add(r.part.try(more))
 	}
-	for _, part := range parts {
-		if added, ok := part.try(more); ok {
-			r.part, r.bytes = part, r.bytes+added.bytes
-			return true
-		}
-	}
-	return false
 }
 
 // A largeAnswer is the body of an answer whose memory is released when it has been written, or cannot

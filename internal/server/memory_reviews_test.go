@@ -186,13 +186,16 @@ func TestReviewMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestSmallReviewMemoryIsBounded has small reviews reserve the memory for small reviews,
-// less and more, while one large review has the rest and another one waits.
+// nth returns one of several callers.
+func nth(i int) caller { return caller{"user", strconv.Itoa(i)} }
+
+// TestSmallReviewMemoryIsBounded has small reviews of different callers reserve the memory for small reviews,
+// less and more, while one large review has the rest and another one waits. As much as the last one takes is left.
 func TestSmallReviewMemoryIsBounded(t *testing.T) {
 	const count = 3
 	small := bytes.Repeat([]byte(" "), 1000)
 	needs := int64(memoryOfByte * len(small))
-	for _, own := range []int64{count*needs - 1, count * needs, count*needs + 1} {
+	for _, own := range []int64{(count+1)*needs - 1, (count + 1) * needs, (count+1)*needs + 1} {
 		m := newReviewMemory(own * smallShare)
 		if m.small.max != own || m.large.max != own*smallShare-own {
 			t.Fatalf("small ones have %d bytes, the rest is %d, want %d of %d", m.small.max, m.large.max, own, own*smallShare)
@@ -200,8 +203,8 @@ func TestSmallReviewMemoryIsBounded(t *testing.T) {
 		held, _ := m.large.try(m.large.max)
 		waited := m.wait(t)
 		for i := range int64(count + 1) {
-			r, ok := m.try(small)
-			if want := (i+1)*needs <= own; ok != want {
+			r, ok := m.try(nth(int(i)), small)
+			if want := (i+2)*needs <= own; ok != want {
 				t.Errorf("%d bytes, %d are reserved for small ones: got %v, want %v", own, i*needs, ok, want)
 			}
 			if ok {
@@ -213,29 +216,70 @@ func TestSmallReviewMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestCallersShareMemory has one caller take all memory that it gets, and others after it. Each gets as much as is
+// left then, so all that come have some. What is returned is there for others.
+func TestCallersShareMemory(t *testing.T) {
+	const most = 1 << 10
+	p := &memoryPart{max: most, room: semaphore.NewWeighted(most)}
+	taken := make(map[int][]reservation)
+	for i, want := range []int64{most / 2, most / 4, most / 8, most / 16} {
+		var got int64
+		for {
+			r, ok := p.tryFor(nth(i), 1)
+			if !ok {
+				break
+			}
+			got += r.bytes
+			taken[i] = append(taken[i], r)
+		}
+		if got != want {
+			t.Errorf("caller %d: got %d of %d bytes, want %d", i, got, most, want)
+		}
+	}
+	for i := range taken[0] {
+		taken[0][i].release()
+	}
+	r, ok := p.tryFor(nth(1), most/8)
+	if !ok {
+		t.Error("got no memory that another caller has returned")
+	}
+	if _, ok := p.tryFor(nth(9), most); ok {
+		t.Error("got as much as there is")
+	}
+	r.release()
+	for _, all := range taken {
+		for i := range all {
+			all[i].release()
+		}
+	}
+	if p.reserved.Load() != 0 || len(p.callers) != 0 {
+		t.Errorf("got %d bytes, and %d callers, after all have returned theirs", p.reserved.Load(), len(p.callers))
+	}
+}
+
 // TestSmallReviewsLetLargeOnesGo has small reviews take all memory, as they may. While a
 // large one waits, they get no more than the memory for small reviews, so the large one gets
 // the rest.
 func TestSmallReviewsLetLargeOnesGo(t *testing.T) {
 	small := bytes.Repeat([]byte(" "), 1000)
 	needs := int64(memoryOfByte * len(small))
-	m := newReviewMemory(2 * smallShare * needs)
+	m := newReviewMemory(3 * smallShare * needs)
 	var all []reservation
 	for {
-		r, ok := m.try(small)
+		r, ok := m.try(nth(len(all)), small)
 		if !ok {
 			break
 		}
 		all = append(all, r)
 	}
-	if len(all) != 2*smallShare || m.reserved() != 2*smallShare*needs {
-		t.Fatalf("%d have memory, %d bytes, want %d", len(all), m.reserved(), 2*smallShare)
+	if len(all) != 3*smallShare-1 || m.reserved() != (3*smallShare-1)*needs { // one less than there is room for
+		t.Fatalf("%d have memory, %d bytes, want %d", len(all), m.reserved(), 3*smallShare-1)
 	}
 	waited := m.wait(t)
 	for i := range all {
 		isOwn := all[i].part == &m.small
 		all[i].release()
-		if r, ok := m.try(small); ok != isOwn && m.large.reserved.Load() > 0 {
+		if r, ok := m.try(nth(i), small); ok != isOwn && m.large.reserved.Load() > 0 {
 			t.Errorf("%d ended: another one beside a large one that waits: got %v, want %v", i+1, ok, isOwn)
 		} else if ok {
 			defer r.release()
@@ -260,8 +304,8 @@ func (m *reviewMemory) wait(t *testing.T) <-chan int64 {
 }
 
 // TestSmallReviewsAndLarge has a large review take all of its memory, and another one wait
-// for it. A small review that needs more than most is answered; one that needs more than the
-// memory for small reviews is not.
+// for it. A small review that needs more than most is answered; one that needs more than half
+// of the memory for small reviews is not.
 func TestSmallReviewsAndLarge(t *testing.T) {
 	const most = 64 << 20 // so that both small ones take more than an Object retains
 	started, goOn := make(chan struct{}), make(chan struct{})
@@ -284,7 +328,7 @@ func TestSmallReviewsAndLarge(t *testing.T) {
 			t.Errorf("%d containers: got %s %.300s, want %d", containers, response.Status, answer, want)
 		}
 	}
-	fits := (most/smallShare-memoryOfByte*unreservedBytesMax)/(len("{},")*memoryOfByte+memoryOfObject+
+	fits := (most/smallShare/2-memoryOfByte*unreservedBytesMax)/(len("{},")*memoryOfByte+memoryOfObject+
 		memoryOfElement) - 100 // for the envelope
 	f(fits+100, http.StatusTooManyRequests)
 	f(fits, http.StatusOK)
@@ -367,9 +411,9 @@ func TestManySmallReviews(t *testing.T) {
 	small := append(manyContainers(1500, "{}"), bytes.Repeat([]byte(" "), unreservedBytesMax)...)
 	m := newReviewMemory(most)
 	needs := m.needs(small)
-	room := m.small.max/needs + m.large.max/needs
-	if m.small.max < needs {
-		t.Fatalf("small ones have %d bytes, one of them takes %d", m.small.max, needs)
+	room := m.small.max/2/needs + m.large.max/needs // half of the memory for small ones: all have one caller
+	if m.small.max/2 < needs {
+		t.Fatalf("a caller has %d bytes of those for small ones, one of them takes %d", m.small.max/2, needs)
 	}
 	answers := make(chan int, many)
 	var before, after runtime.MemStats
@@ -538,6 +582,60 @@ func TestIdleConnectionsKeepNothing(t *testing.T) {
 		x.Answers(false)
 	}
 	t.Logf("%d connections keep %d bytes", connections, after-before)
+}
+
+// TestCallerWithLongName has a user whose name takes much memory to read, which the server asks for the name of the
+// caller.
+func TestCallerWithLongName(t *testing.T) {
+	s := newIdleServer(new(servertest.Buffer))
+	s.memory = newReviewMemory(160 << 20)
+	s.load.requests.Store(100)
+	body := fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",`+
+		`"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"namespace":"ns","object":{},`+
+		`"userInfo":{"username":"%s"}}}`, strings.Repeat(`\n`, 25<<10))
+	review := codec.Acquire()
+	defer review.Release()
+	if err := review.Decode(body); err != nil {
+		t.Fatal(err)
+	}
+	b := s.acquireContext(time.Now(), new(fasthttp.Args), review, body)
+	review.SetContext(b)
+	for range 5 {
+		if got := len(review.Username()); got != 25<<10 {
+			t.Errorf("got a name of %d bytes", got)
+		}
+	}
+	needs := s.memory.needs(body)
+	if err := review.Err(); err != nil || s.memory.reserved() != needs {
+		t.Errorf("got %v, %d bytes reserved, want those of one review, %d", err, s.memory.reserved(), needs)
+	}
+	if b.release(); s.memory.reserved() != 0 {
+		t.Errorf("got %d bytes reserved after the review", s.memory.reserved())
+	}
+}
+
+// TestLenderOutlives lends memory for the answer to a call that has ended. It counts for the caller of that call.
+func TestLenderOutlives(t *testing.T) {
+	s := &Server{memory: newReviewMemory(160 << 20)}
+	review := codec.Acquire()
+	body := []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",` +
+		`"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"namespace":"ns","object":{},` +
+		`"userInfo":{"username":"eve"}}}`)
+	if err := review.Decode(body); err != nil {
+		t.Fatal(err)
+	}
+	b := s.acquireContext(time.Now(), new(fasthttp.Args), review, body)
+	l := b.Value(codec.LenderKey{}).(codec.MemoryLender)
+	b.release()
+	review.Release()
+	clear(body)
+	giveBack, ok := l.Lend(t.Context(), 1000, false)
+	if c := s.memory.small.callers[caller{"eve", "ns"}]; !ok || c == nil || c.bytes != 1000 {
+		t.Errorf("got %v, %+v", ok, s.memory.small.callers)
+	}
+	if giveBack(); s.memory.reserved() != 0 {
+		t.Errorf("got %d bytes reserved", s.memory.reserved())
+	}
 }
 
 // TestLender lends memory of reviews to plugins, for answers of other servers.
