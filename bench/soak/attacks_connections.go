@@ -8,8 +8,6 @@ import (
 	"net"
 	"strings"
 	"time"
-
-	"github.com/fastadmit/fastadmit/corpus"
 )
 
 // heldAnswers is how many connections hold a header or an answer at a time. With 256 KB for a header and
@@ -45,7 +43,6 @@ func (a *attacks) waitWithHeader(ctx context.Context, from string, _ *rand.Rand)
 
 // unread sends reviews with long answers, and does not read those.
 func (a *attacks) unread(ctx context.Context, from string, _ *rand.Rand) int {
-	review := string(corpus.MustRead("pods-create-v1-1.json"))
-	review = strings.Replace(review, `"containers":[`, `"containers":[`+strings.Repeat("{},", 4000), 1)
+	review := strings.Replace(string(tenantsPod()), `"containers":[`, `"containers":[`+strings.Repeat("{},", 4000), 1)
 	return a.holdAll(ctx, from, strings.Repeat(head(token, len(review))+review, 8), 16<<10)
 }
