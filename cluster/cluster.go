@@ -17,7 +17,8 @@ import (
 // Options select the source of the cluster's objects: Kubeconfig, Dir, Embedded or
 // Objects. If none of them is set, it is the cluster in which the process runs.
 type Options struct {
-	Kubeconfig string           // kubeconfig file for the API server
+	Kubeconfig string           // kubeconfig file for the API server, or several as in the variable KUBECONFIG
+	Context    string           // context of the kubeconfig; if empty, the current one
 	Dir        string           // folder with .yaml, .yml and .json files, read once
 	Embedded   bool             // the objects of a new cluster, without a cluster; every namespace exists, with its default ServiceAccount
 	Objects    []runtime.Object // with their defaults, as an API server would return them

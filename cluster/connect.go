@@ -1,12 +1,19 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fastadmit/fastadmit/internal/files"
 )
@@ -28,7 +35,7 @@ const (
 // connect sets dial.
 func (s *State) connect() error {
 	o := &s.options
-	shared, err := RESTConfig(o.Kubeconfig)
+	shared, err := RESTConfig(o.Kubeconfig, o.Context)
 	if err != nil {
 		return err
 	}
@@ -64,9 +71,10 @@ func (s *State) connect() error {
 	return nil
 }
 
-// RESTConfig returns the client configuration of the kubeconfig file or, if the name is
-// empty, of the cluster in which the process runs. Its clients read the tokenFile for each request.
-func RESTConfig(kubeconfig string) (*rest.Config, error) {
+// RESTConfig returns the client configuration of a context of kubeconfig files or, if they are empty, of the
+// cluster in which the process runs. The files are one, or several as in the variable KUBECONFIG. An empty context is
+// the current one. The configuration's clients read the tokenFile for each request.
+func RESTConfig(kubeconfig, context string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
@@ -79,7 +87,7 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 		useFreshToken(config)
 		return config, nil
 	}
-	config, err := readKubeconfig(kubeconfig)
+	config, err := readKubeconfig(filepath.SplitList(kubeconfig), context)
 	if err != nil {
 		return nil, fmt.Errorf("cluster state: cannot read kubeconfig %s: %w", kubeconfig, err)
 	}
@@ -87,10 +95,46 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// readKubeconfig does what clientcmd.BuildConfigFromFlags does, but checks the files that
-// the kubeconfig names before they are opened. BuildConfigFromFlags blocks if one of them
-// is a FIFO.
-func readKubeconfig(name string) (*rest.Config, error) {
+// readKubeconfig does what clientcmd.ClientConfigLoadingRules does, but checks the files that
+// the kubeconfig files name before they are opened. The rules block if one of them is a FIFO.
+func readKubeconfig(names []string, context string) (*rest.Config, error) {
+	config := clientcmdapi.NewConfig()
+	for _, name := range names {
+		more, err := loadKubeconfig(name)
+		if len(names) > 1 && errors.Is(err, fs.ErrNotExist) {
+			continue // as kubectl
+		}
+		if err != nil {
+			return nil, err
+		}
+		add(config.Clusters, more.Clusters)
+		add(config.AuthInfos, more.AuthInfos)
+		add(config.Contexts, more.Contexts)
+		config.CurrentContext = cmp.Or(config.CurrentContext, more.CurrentContext)
+	}
+	if context != "" {
+		if config.Contexts[context] == nil {
+			return nil, fmt.Errorf("context: got %q, want one of %s", context, strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
+		}
+		config.CurrentContext = context
+	}
+	if used := config.Contexts[config.CurrentContext]; used != nil {
+		var err error
+		if cluster := config.Clusters[used.Cluster]; cluster != nil {
+			err = files.Check(cluster.CertificateAuthority)
+		}
+		if user := config.AuthInfos[used.AuthInfo]; user != nil {
+			err = errors.Join(err, files.Check(user.ClientCertificate, user.ClientKey, user.TokenFile))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return clientcmd.NewDefaultClientConfig(*config, new(clientcmd.ConfigOverrides)).ClientConfig()
+}
+
+// loadKubeconfig reads a kubeconfig file. Its relative paths are those of its folder.
+func loadKubeconfig(name string) (*clientcmdapi.Config, error) {
 	content, err := files.Read(name)
 	if err != nil {
 		return nil, err
@@ -105,19 +149,14 @@ func readKubeconfig(name string) (*rest.Config, error) {
 	for _, user := range config.AuthInfos {
 		user.LocationOfOrigin = name
 	}
-	if err := clientcmd.ResolveLocalPaths(config); err != nil {
-		return nil, err
-	}
-	if used := config.Contexts[config.CurrentContext]; used != nil {
-		if cluster := config.Clusters[used.Cluster]; cluster != nil {
-			err = files.Check(cluster.CertificateAuthority)
+	return config, clientcmd.ResolveLocalPaths(config)
+}
+
+// add adds the entries of more whose names m does not have: the first file that has a name wins.
+func add[T any](m, more map[string]*T) {
+	for name, entry := range more {
+		if m[name] == nil {
+			m[name] = entry
 		}
-		if user := config.AuthInfos[used.AuthInfo]; user != nil {
-			err = errors.Join(err, files.Check(user.ClientCertificate, user.ClientKey, user.TokenFile))
-		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return clientcmd.NewDefaultClientConfig(*config, new(clientcmd.ConfigOverrides)).ClientConfig()
 }

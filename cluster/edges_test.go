@@ -349,7 +349,7 @@ func TestObjectsStay(t *testing.T) {
 
 // TestNoKubeconfig has the name of a file that does not exist.
 func TestNoKubeconfig(t *testing.T) {
-	if _, err := RESTConfig(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := RESTConfig(filepath.Join(t.TempDir(), "none"), ""); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want that there is no such file", err)
 	}
 }

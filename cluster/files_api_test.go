@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
@@ -185,7 +186,7 @@ func TestKubeconfigFiles(t *testing.T) {
 			"kubeconfig": fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",`+
 				`"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"%s}}],"users":[{"name":"u","user":{%s}}],`+
 				`"contexts":[{"name":"x","context":{%s}}]}`, cluster, user, context)})
-		config, err := RESTConfig(filepath.Join(dir, "kubeconfig"))
+		config, err := RESTConfig(filepath.Join(dir, "kubeconfig"), "")
 		switch {
 		case want == "" && (err != nil || user != "" && config.BearerTokenFile != filepath.Join(dir, "token")):
 			t.Errorf("%s %s: got %+v, %v", cluster, user, config, err)
@@ -203,6 +204,26 @@ func TestKubeconfigFiles(t *testing.T) {
 		f("", fmt.Sprintf("%q:%q", field, fifo), both, fifo)
 	}
 	f("", "", `"cluster":"other"`, "no configuration has been provided")
+
+	// Several files are those of KUBECONFIG: client-go decides which entry counts.
+	names := []string{filepath.Join(t.TempDir(), "none")}
+	for i, current := range []string{"", "y", "x"} {
+		dir := folder(t, map[string]string{"kubeconfig": fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":%q,`+
+			`"clusters":[{"name":"c%[2]d","cluster":{"server":"https://own:%[2]d"}},`+
+			`{"name":"c","cluster":{"server":"https://same:%[2]d"}}],`+
+			`"users":[{"name":"u","user":{"tokenFile":"token%[2]d"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}},`+
+			`{"name":"y","context":{"cluster":"c%[2]d","user":"u"}},{"name":"z%[2]d","context":{"cluster":"c%[2]d"}}]}`, current, i),
+			fmt.Sprintf("token%d", i): ""})
+		names = append(names, filepath.Join(dir, "kubeconfig"))
+	}
+	for _, context := range []string{"", "x", "y", "z0", "z1", "z2"} {
+		got, err := RESTConfig(strings.Join(names, string(filepath.ListSeparator)), context)
+		want, wantErr := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{Precedence: names},
+			&clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+		if err != nil || wantErr != nil || got.Host != want.Host || got.BearerTokenFile != want.BearerTokenFile {
+			t.Errorf("%q: got %+v, %v, want %+v, %v", context, got, err, want, wantErr)
+		}
+	}
 
 	// The client sends its user agent.
 	a := newAPIServer(t)

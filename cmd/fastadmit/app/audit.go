@@ -80,8 +80,8 @@ Prints denials and warnings, and a summary of all objects.
 
 Exits with 0 if no object would be denied, 1 if one would, 2 if objects could not be listed or
 reviewed, or if the command is wrong.`,
-		Example: "  fastadmit audit --kubeconfig=$HOME/.kube/config --config=fastadmit.yaml\n" +
-			"  fastadmit audit --kubeconfig=$HOME/.kube/config --enable-admission-plugins=PodSecurity -n shop -o json",
+		Example: "  fastadmit audit --config=fastadmit.yaml\n" +
+			"  fastadmit audit --context=production --enable-admission-plugins=PodSecurity -n shop -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return broken(a.run(cmd))
@@ -94,7 +94,9 @@ reviewed, or if the command is wrong.`,
 func (a *auditOptions) addAuditFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	a.addFlags(cmd)
-	a.useKubeconfig("kubeconfig file for the cluster; if empty, the cluster of the pod", unusedCluster)
+	a.useKubeconfig("kubeconfig file for the cluster; if empty, as kubectl finds it: the files of the variable KUBECONFIG, ~/.kube/config, or the cluster of the pod",
+		unusedCluster)
+	flags.StringVar(&a.cluster.context, "context", "", "context of the kubeconfig; if empty, the current one")
 	a.user.Username, a.user.Groups = "system:admin", []string{"system:masters"}
 	a.addSharedFlags(cmd)
 	flags.Lookup("as").Usage = "user who sends the objects that kube-controller-manager does not create. The default has all permissions"
@@ -146,6 +148,9 @@ func (a *auditOptions) run(cmd *cobra.Command) error {
 	writer, err := report.New(a.output, out, a.reportOptions("fastadmit audit", cmd.OutOrStdout()))
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
+	}
+	if err := a.cluster.findKubeconfig(); err != nil {
+		return err
 	}
 	o, err := a.prepared(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil {
@@ -284,7 +289,7 @@ func (r *reviewOptions) auditing(ctx context.Context, loaded *selected, reviewed
 	if err := r.cluster.follow(ctx, []cluster.Need{cluster.Namespaces.Watched()}, []string{"audit"}); err != nil {
 		return nil, failed(err)
 	}
-	config, err := cluster.RESTConfig(r.cluster.kubeconfig)
+	config, err := cluster.RESTConfig(r.cluster.kubeconfig, r.cluster.context)
 	if err != nil {
 		return nil, failed(err)
 	}

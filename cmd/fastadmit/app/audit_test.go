@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestAuditFlags tests that audit rejects wrong flags before it calls the
@@ -21,6 +22,9 @@ func TestAuditFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	enabled := "--enable-admission-plugins=AlwaysAdmit"
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	file := filepath.Join(os.Getenv("HOME"), ".kube", "config")
 	for _, c := range []struct {
 		args []string
 		want string
@@ -32,7 +36,8 @@ func TestAuditFlags(t *testing.T) {
 		{[]string{enabled, "--write-reports=v1"}, `--write-reports: got "v1", want openreports.io/v1alpha1 or wgpolicyk8s.io/v1alpha2`},
 		{[]string{enabled, "--output=table"}, `--output: got "table"`},
 		{[]string{enabled, "--kubeconfig=/nope"}, "/nope"},
-		{[]string{enabled}, "this process does not run in a Pod; name a kubeconfig with --kubeconfig"},
+		{[]string{enabled}, "no cluster is named: want --kubeconfig, the variable KUBECONFIG or the file " + file},
+		{[]string{enabled, "--kubeconfig=" + nobody, "--context=b"}, `context: got "b", want one of a`},
 		{[]string{"--kubeconfig=/nope"}, "no admission plugin is enabled"},
 		{[]string{"--enable-admission-plugins=NamespaceAutoProvision", "--kubeconfig=" + nobody},
 			"NamespaceAutoProvision is left out: it counts or writes, and does not decide by the object alone\nfastadmit: " +
@@ -44,6 +49,38 @@ func TestAuditFlags(t *testing.T) {
 			t.Errorf("%q: got exit code %d and %q, want %q", c.args, code, errs, c.want)
 		}
 	}
+}
+
+// TestAuditFindsKubeconfig names the cluster as for kubectl.
+func TestAuditFindsKubeconfig(t *testing.T) {
+	kubeconfig := func(port string) string {
+		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "a",
+			"clusters": [{"name": "c%[1]s", "cluster": {"server": "http://127.0.0.1:%[1]s"}}],
+			"contexts": [{"name": "a", "context": {"cluster": "c%[1]s"}}, {"name": "a%[1]s", "context": {"cluster": "c%[1]s"}}]}`, port)
+	}
+	home := t.TempDir()
+	servertest.WriteFile(t, filepath.Join(home, "one"), kubeconfig("1"))
+	servertest.WriteFile(t, filepath.Join(home, "two"), kubeconfig("2"))
+	if err := os.Mkdir(filepath.Join(home, ".kube"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	servertest.WriteFile(t, filepath.Join(home, ".kube", "config"), kubeconfig("3"))
+	f := func(variable, want string, args ...string) {
+		t.Helper()
+		t.Setenv("KUBECONFIG", variable)
+		_, errs, code := execute("", append([]string{"audit", "--enable-admission-plugins=AlwaysAdmit"}, args...)...)
+		if want = "127.0.0.1:" + want + ": "; code != exitBroken || !strings.Contains(errs, want) {
+			t.Errorf("%q %q: got exit code %d and %q, want %q", variable, args, code, errs, want)
+		}
+	}
+	t.Setenv("HOME", home)
+	one, two := filepath.Join(home, "one"), filepath.Join(home, "two")
+	f("", "3")
+	f("", "1", "--kubeconfig="+one)
+	f(two, "1", "--kubeconfig="+one)
+	f(two, "2")
+	f(two+string(filepath.ListSeparator)+one, "2")
+	f(two+string(filepath.ListSeparator)+one, "1", "--context=a1")
 }
 
 // TestAuditMetrics reads the file of metrics back.

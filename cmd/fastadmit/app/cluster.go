@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,9 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/homedir"
 
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
@@ -28,6 +32,7 @@ const syncMax = 30 * time.Second
 // something first needs it.
 type knownCluster struct {
 	kubeconfig, dir string
+	context         string          // of the kubeconfig; if empty, the current one
 	kinds           []*cluster.Kind // the kinds that plugins define
 
 	// imagined is true for commands that do not serve: if no cluster is named, they use the
@@ -40,6 +45,29 @@ type knownCluster struct {
 	state      atomic.Pointer[cluster.State] // nil until it is needed
 	namespaces namespaces
 	access     atomic.Pointer[cluster.Access] // for match conditions
+}
+
+// findKubeconfig finds the cluster as kubectl does (k8s.io/client-go tools/clientcmd NewDefaultClientConfigLoadingRules).
+func (c *knownCluster) findKubeconfig() error {
+	if c.kubeconfig != "" {
+		return nil
+	}
+	if c.kubeconfig = os.Getenv(clientcmd.RecommendedConfigPathEnvVar); c.kubeconfig != "" {
+		return nil
+	}
+	file := filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)
+	if _, err := os.Stat(file); err == nil {
+		c.kubeconfig = file
+		return nil
+	}
+	if _, err := rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
+		return failed(fmt.Errorf("no cluster is named: want --kubeconfig, the variable %s or the file %s, or a Pod to run in",
+			clientcmd.RecommendedConfigPathEnvVar, file))
+	}
+	if c.context != "" {
+		return fmt.Errorf("--context: got %q, want none without a kubeconfig: the cluster is that of the pod", c.context)
+	}
+	return nil
 }
 
 // matchConditions is the name under which match conditions that check permissions share
@@ -57,6 +85,7 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 		var err error
 		state, err = cluster.New(cluster.Options{
 			Kubeconfig: c.kubeconfig,
+			Context:    c.context,
 			Dir:        c.dir,
 			Kinds:      c.kinds,
 			Embedded:   c.imagined && c.kubeconfig == "" && c.dir == "",

@@ -81,7 +81,7 @@ func (e *emulated) connect(ctx context.Context, c *knownCluster) {
 	if c.dir != "" || c.imagined && c.kubeconfig == "" {
 		return
 	}
-	config, err := cluster.RESTConfig(c.kubeconfig)
+	config, err := cluster.RESTConfig(c.kubeconfig, c.context)
 	if err != nil {
 		return // plugins that need the API server report the error
 	}

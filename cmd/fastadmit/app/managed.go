@@ -80,7 +80,7 @@ func (m *managed) options(kubeconfig string, in *selected, callers *server.Calle
 		}
 		m.settings.CertSecretNamespace = strings.TrimSpace(string(content))
 	}
-	reach, err := cluster.RESTConfig(kubeconfig)
+	reach, err := cluster.RESTConfig(kubeconfig, "")
 	if err != nil {
 		return nil, err
 	}
