@@ -69,6 +69,7 @@ func (s *Server) Serve(ctx context.Context, p *Ports) error {
 		return fmt.Errorf("stopped serving: %w", err)
 	case <-ctx.Done():
 	}
+	s.log.Info("ending after the calls in flight", "because", context.Cause(ctx).Error(), "connections", connections.table.open())
 	s.accepting.Store(false)
 	s.draining.Store(true)
 	time.Sleep(p.ShutdownDelay)

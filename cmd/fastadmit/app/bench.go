@@ -76,7 +76,12 @@ request when it has the answer to the last one. Exits with 1 if an answer was wr
 		Example: "  fastadmit bench https://localhost:8443/mutate --insecure-skip-tls-verify --rate 1000\n" +
 			"  fastadmit bench https://localhost:8443/mutate --certificate-authority ca.pem --sweep --html report.html\n" +
 			"  fastadmit bench https://localhost:8443/mutate --against https://localhost:9443/mutate --rounds 5",
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("got %d arguments, want one: the URL of a webhook, such as https://localhost:8443/mutate", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()

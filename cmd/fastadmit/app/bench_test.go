@@ -154,7 +154,7 @@ func TestBenchUsage(t *testing.T) {
 		}
 	}
 	const url = "https://127.0.0.1:1/mutate"
-	f(exitUsage, "accepts 1 arg")
+	f(exitUsage, "got 0 arguments, want one: the URL of a webhook")
 	f(exitUsage, "the URL of the webhook", "http://x")
 	f(exitUsage, "the URL of the webhook", url, "--against=x")
 	f(exitUsage, "--output: got", url, "-o=yaml")

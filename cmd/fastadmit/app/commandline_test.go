@@ -142,11 +142,11 @@ plugins:
 `)
 	servertest.WriteFile(t, "level.yaml",
 		"apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\ndefaults:\n  enforce: restrictedd\n")
-	f := func(want string, code int, args ...string) {
+	f := func(want string, args ...string) {
 		t.Helper()
 		stdout, stderr, got := execute("", append([]string{"config"}, args...)...)
-		if stderr != "fastadmit: "+want || stdout != "" || got != code {
-			t.Errorf("%q: got exit code %d, %s\n%s\nwant %d\n%s", args, got, stdout, stderr, code, want)
+		if stderr != "fastadmit: "+want || stdout != "" || got != exitBroken {
+			t.Errorf("%q: got exit code %d, %s\n%s\nwant %d\n%s", args, got, stdout, stderr, exitBroken, want)
 		}
 	}
 	const plugin = `level.yaml:4: defaults.enforce: plugin PodSecurity: Invalid value: "restrictedd": must be one of ` +
@@ -154,21 +154,22 @@ plugins:
 admission.yaml:12: plugins[0].configuration.limits[0].bogus: plugin EventRateLimit: unknown field
 admission.yaml:10: plugins[0].configuration.limits[0].qps: plugin EventRateLimit: Invalid value: 0: must be positive
 `
-	f(plugin, 1, "--admission-control-config-file=admission.yaml", "--enable-admission-plugins=EventRateLimit,PodSecurity")
+	f(plugin, "--admission-control-config-file=admission.yaml", "--enable-admission-plugins=EventRateLimit,PodSecurity")
 	f(`own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, emulatedVersion, server, record, shadow, `+
 		`plugins, podTemplatePaths, registration, imageReview
 own.yaml:4: enableAdmissionPlugins[0]: unknown plugin "AlwaysPullImage", did you mean AlwaysPullImages? (fastadmit plugins lists all)
 own.yaml:5: server.securePort: got 70000, want 0 to 65535
 own.yaml:7: plugins[0].name: unknown plugin "Podsecurity", did you mean PodSecurity? (fastadmit plugins lists all)
 own.yaml:8: plugins[0].timeout: got 40s, want more than 0s and at most 30s
-`+plugin, 1, "--config=own.yaml", "--admission-control-config-file=admission.yaml")
+`+plugin, "--config=own.yaml", "--admission-control-config-file=admission.yaml")
 	f("admission.yaml:2: kind: got \"AdmissionConfiguration\", want \"Configuration\": --admission-control-config-file takes this file\n",
-		1, "--config=admission.yaml")
-	f("own.yaml:2: kind: got \"Configuration\", want \"AdmissionConfiguration\": --config takes this file\n", 1,
+		"--config=admission.yaml")
+	f("own.yaml:2: kind: got \"Configuration\", want \"AdmissionConfiguration\": --config takes this file\n",
 		"--admission-control-config-file=own.yaml", "--enable-admission-plugins=AlwaysDeny")
-	f("cannot enable plugin EventRateLimit: limits: Invalid value: null: must not be empty\n", 1,
+	f("cannot enable plugin EventRateLimit: limits: Invalid value: null: must not be empty\n",
 		"--enable-admission-plugins=EventRateLimit")
 	servertest.WriteFile(t, filepath.Join(dir, "level.yaml"), "a: [")
-	f("level.yaml: plugin PodSecurity: yaml: line 1: did not find expected node content\n", 1,
+	f("level.yaml: plugin PodSecurity: yaml: line 1: did not find expected node content\n",
 		"--admission-control-config-file=admission.yaml", "--enable-admission-plugins=PodSecurity")
+	f("cannot read configuration: open nosuch.yaml: no such file or directory\n", "--config=nosuch.yaml")
 }

@@ -24,10 +24,12 @@ func newConfigCommand(o *options) *cobra.Command {
 		Short: "Print the configuration that serve would use",
 		Long: `Reads the flags and files of serve, and prints the resulting configuration with all defaults, as a file
 for --config. Settings that have only a flag are printed as comments. If the flags or files have
-errors, it reports all of them and prints no configuration.`,
+errors, it reports all of them, prints no configuration and exits with 2.`,
 		Example: "  fastadmit config --config=fastadmit.yaml",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return s.print(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return broken(s.print(cmd.Context(), cmd.OutOrStdout()))
+		},
 	}
 	s.addFlags(cmd)
 	s.useKubeconfig(unusedCluster, unusedCluster)

@@ -39,7 +39,12 @@ objects are ignored. What has no translation is an error with file, line and fie
 Exits with 0 if everything was translated, 1 if something was not, 2 if the command is wrong.`,
 		Example: "  fastadmit convert policies/ > converted.yaml\n" +
 			"  kubectl get vpol,mpol -o yaml | fastadmit convert -",
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("got no arguments, want files or folders with policies, or - for standard input")
+			}
+			return nil
+		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return manifestExtensions(), cobra.ShellCompDirectiveFilterFileExt
 		},

@@ -117,7 +117,7 @@ func TestImageReviewFaults(t *testing.T) {
 	f := func(rules, want string) {
 		t.Helper()
 		servertest.WriteFile(t, file, configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nimageReview:\n  rules:\n"+rules)
-		if _, errs, code := execute("", "config", "--config="+file); code != 1 || !strings.Contains(errs, file+want) {
+		if _, errs, code := execute("", "config", "--config="+file); code != exitBroken || !strings.Contains(errs, file+want) {
 			t.Errorf("%s: got exit code %d, %s, want %q", rules, code, errs, want)
 		}
 	}

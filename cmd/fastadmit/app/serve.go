@@ -163,7 +163,7 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	ports.Ready = append(append([]server.Check{o.cluster.check(), o.served.check(), o.emulated.check()}, reloader.checks()...), certificates.checks(ports.Webhooks.Addr())...)
 	ports.Describe = o.managed.describe
 	started()
-	fmt.Fprintf(stdout, "fastadmit: serving on https://%s, %s, %s\n", ports.Webhooks.Addr(), about, certificates.about)
+	server.NewLog(stdout).Info(fmt.Sprintf("serving on https://%s, %s, %s", ports.Webhooks.Addr(), about, certificates.about))
 	err = o.server.Serve(ctx, ports)
 	o.stopPlugins(background)
 	return failed(err)

@@ -97,7 +97,7 @@ func TestShadowRefused(t *testing.T) {
 	f := func(want, text string) {
 		t.Helper()
 		file := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysAdmit]\nshadow:\n"+text)
-		if _, stderr, code := execute("", "config", "--config="+file); code != 1 || !strings.Contains(stderr, want) {
+		if _, stderr, code := execute("", "config", "--config="+file); code != exitBroken || !strings.Contains(stderr, want) {
 			t.Errorf("%s: got %d %s, want %s", text, code, stderr, want)
 		}
 	}
