@@ -74,8 +74,10 @@ type PolicyExplanation struct {
 	Why   string `json:"why"`
 	// Outcome is allowed, patched, denied, warned, audited or errored; empty if the policy was not asked.
 	Outcome string `json:"outcome,omitempty"`
-	// Message is the message of the denial or the error.
-	Message string `json:"message,omitempty"`
+	// Message is the message of the denial or the error. Messages are those of a validating policy, one for each
+	// validation that is false or fails.
+	Message  string   `json:"message,omitempty"`
+	Messages []string `json:"-"`
 	// Expressions are the expressions that decided: match conditions, validations and mutations.
 	Expressions []ExpressionExplanation `json:"expressions,omitempty"`
 }

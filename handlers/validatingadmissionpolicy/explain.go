@@ -22,6 +22,9 @@ func (d *dispatch) explain(p *boundPolicy, b *policy.Binding, param *policy.Para
 	for i := range o.decisions {
 		if found := &o.decisions[i]; found.message != "" {
 			messages = append(messages, found.message)
+			if found.denies {
+				x.Messages = append(x.Messages, strings.Clone(found.message))
+			}
 			denies, errs = denies || found.denies, errs || found.reason == ""
 		}
 	}

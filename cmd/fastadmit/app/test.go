@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
 	"github.com/fastadmit/fastadmit/internal/offline/suite"
+	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
 type testOptions struct {
@@ -27,6 +29,8 @@ type testOptions struct {
 	output   string
 	failFast bool
 	verbose  bool
+	convert  bool
+	skip     bool
 }
 
 func newTestCommand(o *options) *cobra.Command {
@@ -43,11 +47,16 @@ cluster, and no plugin calls an address or runs a command, except with --allow-p
 
 Prints the failed cases with their differences, and a summary.
 
+With --convert-tests, it runs nothing, and prints the tests of Kyverno and Gatekeeper as suites of fastadmit: a
+YAML document for each, which names its source and belongs into the same folder. What such a suite cannot say is
+an error with file, line and field. Then it exits with 0 or 1.
+
 Exits with 0 if all cases pass, 1 if one fails, 2 if a suite or a case could not be run, or if the
 command is wrong.`,
 		Example: "  fastadmit test policies/\n" +
 			"  fastadmit test policies/ --run=no-latest -v\n" +
-			"  fastadmit test -o junit > report.xml",
+			"  fastadmit test -o junit > report.xml\n" +
+			"  fastadmit test --convert-tests latest/kyverno-test.yaml > latest/fastadmit-test.yaml",
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return manifestExtensions(), cobra.ShellCompDirectiveFilterFileExt
@@ -61,7 +70,12 @@ command is wrong.`,
 	flags.StringVarP(&t.output, "output", "o", "text", "format: "+strings.Join(suite.Formats(), ", "))
 	flags.BoolVar(&t.failFast, "fail-fast", false, "stop after the first case that fails")
 	flags.BoolVarP(&t.verbose, "verbose", "v", false, "with -o text, also print the cases that pass")
+	flags.BoolVar(&t.convert, "convert-tests", false, "print the tests of Kyverno and Gatekeeper as suites of fastadmit, and run nothing")
+	flags.BoolVar(&t.skip, "skip-untranslatable", false, "with --convert-tests, print the others if a case has no translation, and exit with 0")
 	t.trust.addTrustFlags(flags)
+	for _, other := range []string{"run", "output", "fail-fast", "verbose", "allow-plugin-calls"} {
+		cmd.MarkFlagsMutuallyExclusive("convert-tests", other)
+	}
 	completeValues(cmd, "output", suite.Formats()...)
 	return cmd
 }
@@ -77,12 +91,18 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 			return fmt.Errorf("--run: %w", err)
 		}
 	}
+	if t.skip && !t.convert {
+		return errors.New("--skip-untranslatable needs --convert-tests")
+	}
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
 	files, err := suite.Find(paths, t.trust.allowOutside)
 	if err != nil {
 		return failed(err)
+	}
+	if t.convert {
+		return t.convertTests(cmd, files)
 	}
 	outcomes := runner.Run(cmd.Context(), files)
 	if len(outcomes) == 0 {
@@ -99,6 +119,31 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 		return &exit{exitFailed, nil}
 	}
 	return nil
+}
+
+// convertTests prints the suites that say what tests of other engines do.
+func (t *testOptions) convertTests(cmd *cobra.Command, given []suite.File) error {
+	var documents []string
+	var errs []error
+	found := false
+	for _, file := range given {
+		text, isForeign, faults := suite.Convert(file)
+		found, errs = found || isForeign, append(errs, faults...)
+		if text != nil {
+			documents = append(documents, printable.Plain(string(text)))
+		}
+	}
+	switch {
+	case !found:
+		return &exit{exitFailed, errors.New("there is nothing to convert: no file is a test of Kyverno or Gatekeeper")}
+	case len(errs) > 0 && !t.skip:
+		return &exit{exitFailed, errors.Join(errs...)}
+	}
+	for _, err := range errs {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", printable.Plain(err.Error()))
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), strings.Join(documents, "---\n"))
+	return failed(err)
 }
 
 // review reviews the objects of a case with plugins and a cluster of its own.
@@ -120,7 +165,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	if err != nil {
 		return nil, nil, err
 	}
-	o.KeepObjects, o.KeepResponse, o.Old, o.NoDefaults = true, true, s.Old, s.NoDefaults
+	o.KeepObjects, o.KeepResponse, o.Old, o.NoDefaults, o.Explain = true, true, s.Old, s.NoDefaults, s.Explain
 	others, errs := r.usePolicies(s.Policies, s.State, s.Objects)
 	if errs != nil {
 		return nil, nil, errors.Join(errs...)

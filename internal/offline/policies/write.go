@@ -23,13 +23,10 @@ func (t *Translation) Write(w io.Writer) error {
 	encoder.SetIndent(indent)
 	for i := range t.Items {
 		item, from := &t.Items[i], t.origins[i]
-		var document yaml.Node
-		if err := yaml.Unmarshal(item.JSON, &document); err != nil { // JSON is YAML, with the order of its members
+		root, err := Node(item.JSON)
+		if err != nil {
 			return fmt.Errorf("%s: %w", item.Source, err)
 		}
-		root := document.Content[0]
-		plainStyle(root)
-		order(root)
 		if find(item.GroupVersionKind()).policy == item.Kind {
 			comment(root, "", func(path string) (head, line string) {
 				return positions.CommentsOf(from.object, from.policy.Origin(path))
@@ -48,14 +45,26 @@ func (t *Translation) Write(w io.Writer) error {
 	return err
 }
 
+// Node returns an object in JSON as people write it in YAML.
+func Node(text []byte) (*yaml.Node, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil { // JSON is YAML, with the order of its members
+		return nil, err
+	}
+	root := document.Content[0]
+	plainStyle(root)
+	order(root)
+	return root, nil
+}
+
 // plainStyle writes values in the usual form of YAML, and long texts in lines.
 func plainStyle(node *yaml.Node) {
 	node.Style = 0
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!str" {
 		if strings.Contains(node.Value, "\n") {
 			node.Style = yaml.LiteralStyle
-		} else {
-			node.SetString(node.Value)
+		} else if encoded := new(yaml.Node); encoded.Encode(node.Value) == nil {
+			node.Style = encoded.Style // quoted if YAML 1.1 takes it for something else, such as off
 		}
 	}
 	for _, below := range node.Content {

@@ -19,7 +19,7 @@ import (
 // Expect is the expected result of a case. Fields that are not set are not compared.
 type Expect struct {
 	// Decision is allowed (with or without a change), patched (allowed and changed),
-	// denied or failed.
+	// denied or failed. It may be empty if there are Policies or a WholeObject.
 	Decision string `json:"decision"`
 	Plugin   string `json:"plugin,omitempty"` // the plugin that denied or failed
 	Policy   string `json:"policy,omitempty"` // the policy that denied
@@ -37,6 +37,11 @@ type Expect struct {
 	// Object is a part of the object as it would be stored. The object may have other
 	// fields. Lists must be equal. A field that is null must not exist.
 	Object json.RawMessage `json:"object,omitempty"`
+	// WholeObject is the object as it would be stored, or a file with objects, of which the one with
+	// the same kind, namespace and name is compared. Nulls and empty maps and lists do not matter.
+	WholeObject Given `json:"wholeObject"`
+	// Policies are expected outcomes of single policies, whatever the decision is.
+	Policies []PolicyExpect `json:"policies,omitempty"`
 }
 
 // compare returns the differences between a result, with its Created, and the expected
@@ -57,7 +62,8 @@ func (e *Expect) compare(root *report.Result) (differences []string) {
 	if isAllowed(decisive) {
 		decisive = root
 	}
-	if got := string(decisive.Decision); got != e.Decision && (e.Decision != string(report.Allowed) || !isAllowed(decisive)) {
+	isWanted := e.Decision == "" || e.Decision == string(report.Allowed) && isAllowed(decisive)
+	if got := string(decisive.Decision); got != e.Decision && !isWanted {
 		shown := got
 		if text := decisive.Said(); text != got {
 			shown = text
@@ -80,6 +86,9 @@ func (e *Expect) compare(root *report.Result) (differences []string) {
 	}
 	if e.Warnings != nil {
 		differences = append(differences, compareWarnings(warnings, *e.Warnings)...)
+	}
+	for i := range e.Policies {
+		differences = append(differences, e.Policies[i].compare(root)...)
 	}
 	differences = append(differences, e.compareAnnotations(root)...)
 	return append(differences, e.compareObject(root)...)

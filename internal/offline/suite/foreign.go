@@ -39,29 +39,36 @@ type check struct {
 	skipped bool
 }
 
-// readForeign returns the cases of a file of another engine. isForeign is false for other files.
-func readForeign(file File) (name string, cases []check, isForeign bool, err error) {
+// openForeign reads a file of another engine. It returns nil for other files.
+func openForeign(file File) (f *foreignFile, isKyverno bool, err error) {
 	content, err := file.Tree.Read(file.Name)
 	if err != nil {
-		return "", nil, false, nil // Read reports it
+		return nil, false, nil // Read reports it
 	}
 	items := manifest.Parse(file.Name, content)
 	if len(items) != 1 || items[0].Fault != nil {
-		return "", nil, false, nil // as above
+		return nil, false, nil // as above
 	}
 	item := &items[0]
-	f := &foreignFile{file: file.Name, tree: file.Tree, name: file.Name, text: item.JSON}
+	f = &foreignFile{file: file.Name, tree: file.Tree, name: file.Name, text: item.JSON}
 	group, _, _ := strings.Cut(item.APIVersion, "/")
 	isKyverno, isGatekeeper := group == "cli.kyverno.io" && item.Kind == "Test", group == "test.gatekeeper.sh" && item.Kind == "Suite"
 	if !isKyverno && !isGatekeeper {
-		return "", nil, false, nil
+		return nil, false, nil
 	}
-	if f.document, err = strictyaml.Parse(file.Name, content); err != nil {
-		return "", nil, true, err
-	}
-	if isKyverno {
+	f.document, err = strictyaml.Parse(file.Name, content)
+	return f, isKyverno, err
+}
+
+// readForeign returns the cases of a file of another engine. isForeign is false for other files.
+func readForeign(file File) (name string, cases []check, isForeign bool, err error) {
+	f, isKyverno, err := openForeign(file)
+	switch {
+	case f == nil || err != nil:
+		return "", nil, f != nil, err
+	case isKyverno:
 		cases, err = f.kyverno()
-	} else {
+	default:
 		cases, err = f.gatekeeper()
 	}
 	return f.name, cases, true, err

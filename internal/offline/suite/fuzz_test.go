@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzRun runs any suite of fastadmit, Kyverno or Gatekeeper, and a file that it may name. Each outcome is
-// written in all formats. Suites are written by strangers.
+// written in all formats. A suite of another engine is converted, and what comes out can be read. Suites are written by strangers.
 func FuzzRun(f *testing.F) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 	f.Add("apiVersion: "+APIVersion+"\nkind: "+Kind+"\npolicies: [a.yaml]\n"+
@@ -33,6 +33,12 @@ func FuzzRun(f *testing.F) {
 		for _, format := range Formats() {
 			if err := Write(t.Output(), format, "fastadmit", true, outcomes); err != nil {
 				t.Errorf("%s: %v", format, err)
+			}
+		}
+		if text, _, _ := Convert(File{"fastadmit-test.yaml", files.Tree(".")}); text != nil {
+			write(t, map[string]string{"converted.yaml": string(text)})
+			if _, err := Read(File{"converted.yaml", files.Tree(".")}); err != nil {
+				t.Errorf("%v in\n%s", err, text)
 			}
 		}
 	})

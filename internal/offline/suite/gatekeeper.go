@@ -56,59 +56,96 @@ type assertion struct {
 }
 
 func (f *foreignFile) gatekeeper() (cases []check, err error) {
-	var s gatekeeperSuite
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(f.text, &s); err != nil {
-		return nil, f.document.Errorf("", "%v", err)
+	s, err := f.gatekeeperSuite()
+	if err != nil {
+		return nil, err
 	}
-	for i := range s.Tests {
-		t, path := &s.Tests[i], index("tests", i)
-		for j := range t.Cases {
-			c, path := &t.Cases[j], index(path+".cases", j)
-			cases = append(cases, check{
-				name: t.Name + "/" + c.Name, line: f.document.Line(path), skipped: s.Skip || t.Skip || c.Skip,
-				run: func(ctx context.Context, r *Runner) ([]string, error) { return f.gatekeeperCase(ctx, r, t, c, path) },
-			})
-		}
-		if len(t.Cases) == 0 {
+	s.eachCase(func(t *gatekeeperTest, c *gatekeeperCase, path string) {
+		if c == nil {
 			cases = append(cases, check{name: t.Name, line: f.document.Line(path), skipped: s.Skip || t.Skip,
-				run: func(context.Context, *Runner) ([]string, error) {
-					return nil, f.document.Errorf(path, "there are no cases; whether a Constraint is invalid in the schema of its template is not tested")
-				}})
+				run: func(context.Context, *Runner) ([]string, error) { return nil, f.noCases(path) }})
+			return
 		}
-	}
-	if len(cases) == 0 {
-		return nil, f.document.Errorf("tests", "got none, want at least one")
-	}
+		cases = append(cases, check{
+			name: t.Name + "/" + c.Name, line: f.document.Line(path), skipped: s.Skip || t.Skip || c.Skip,
+			run: func(ctx context.Context, r *Runner) ([]string, error) { return f.gatekeeperCase(ctx, r, t, c, path) },
+		})
+	})
 	return cases, nil
 }
 
-func (f *foreignFile) gatekeeperCase(ctx context.Context, r *Runner, t *gatekeeperTest, c *gatekeeperCase, path string) (failures []string, err error) {
+// gatekeeperSuite decodes the suite.
+func (f *foreignFile) gatekeeperSuite() (*gatekeeperSuite, error) {
+	s := new(gatekeeperSuite)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(f.text, s); err != nil {
+		return nil, f.document.Errorf("", "%v", err)
+	}
+	if len(s.Tests) == 0 {
+		return nil, f.document.Errorf("tests", "got none, want at least one")
+	}
+	return s, nil
+}
+
+// eachCase calls visit for each case of each test, and with nil for a test without cases.
+func (s *gatekeeperSuite) eachCase(visit func(t *gatekeeperTest, c *gatekeeperCase, path string)) {
+	for i := range s.Tests {
+		t, path := &s.Tests[i], index("tests", i)
+		for j := range t.Cases {
+			visit(t, &t.Cases[j], index(path+".cases", j))
+		}
+		if len(t.Cases) == 0 {
+			visit(t, nil, path)
+		}
+	}
+}
+
+func (f *foreignFile) noCases(path string) error {
+	return f.document.Errorf(path, "there are no cases; whether a Constraint is invalid in the schema of its template is not tested")
+}
+
+// gatekeeperSetup reads the files of a case, and returns its policy and its request.
+func (f *foreignFile) gatekeeperSetup(t *gatekeeperTest, c *gatekeeperCase, path string) (*translate.Policy, *Setup, error) {
 	switch {
 	case t.Expansion != "":
-		return nil, f.document.Errorf(path, "the test has an expansion, which has no translation")
+		return nil, nil, f.document.Errorf(path, "the test has an expansion, which has no translation")
 	case len(c.Assertions) == 0:
-		return nil, f.document.Errorf(path, "got no assertions, want at least one")
+		return nil, nil, f.document.Errorf(path, "got no assertions, want at least one")
 	}
 	given, err := f.read(path, t.Template, t.Constraint)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	translated := policies.Translate(given, translate.Options{Point: gatorPoint})
 	if translated.Errors != nil {
-		return nil, errors.Join(translated.Errors...)
+		return nil, nil, errors.Join(translated.Errors...)
 	}
 	if len(translated.Policies) != 1 {
-		return nil, f.document.Errorf(path, "got %d Constraints in %s, want one", len(translated.Policies), t.Constraint)
+		return nil, nil, f.document.Errorf(path, "got %d Constraints in %s, want one", len(translated.Policies), t.Constraint)
 	}
-	policy := translated.Policies[0]
 	objects, err := f.read(path+".object", c.Object)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(objects) != 1 {
-		return nil, f.document.Errorf(path+".object", "got %d objects, want one", len(objects))
+		return nil, nil, f.document.Errorf(path+".object", "got %d objects, want one", len(objects))
 	}
 	inventory, err := f.read(path+".inventory", c.Inventory...)
+	if err != nil {
+		return nil, nil, err
+	}
+	setup := &Setup{
+		State: inventory, Objects: objects, Tree: f.tree, Namespace: "default", GuessKinds: true, NoDefaults: true,
+	}
+	if objects[0].Kind == "AdmissionReview" {
+		if err := f.recorded(setup, path+".object"); err != nil {
+			return nil, nil, err
+		}
+	}
+	return translated.Policies[0], setup, nil
+}
+
+func (f *foreignFile) gatekeeperCase(ctx context.Context, r *Runner, t *gatekeeperTest, c *gatekeeperCase, path string) (failures []string, err error) {
+	policy, setup, err := f.gatekeeperSetup(t, c, path)
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +155,7 @@ func (f *foreignFile) gatekeeperCase(ctx context.Context, r *Runner, t *gatekeep
 		if err := trial.validating(policy.Validating, nil, manifest.Source{File: t.Constraint}); err != nil {
 			return nil, err
 		}
-		setup := &Setup{
-			Policies: trial.items, State: inventory, Objects: objects, Tree: f.tree, Namespace: "default", GuessKinds: true, NoDefaults: true,
-		}
-		if objects[0].Kind == "AdmissionReview" {
-			if err := f.recorded(setup, path+".object"); err != nil {
-				return nil, err
-			}
-		}
+		setup.Policies = trial.items
 		results, _, err := r.Review(ctx, setup)
 		if err = errors.Join(err, unreviewed(results)); err != nil {
 			return nil, err

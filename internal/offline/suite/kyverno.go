@@ -73,6 +73,9 @@ type kyvernoResult struct {
 	PatchedResource string `json:"patchedResource"`
 	Patched         string `json:"patchedResources"`
 	FailOnMissing   bool   `json:"failOnMissingResources"`
+
+	specified []int // the objects of resourceSpecs
+	names     bool  // whether it names an object
 }
 
 // A kyvernoRun has the documents of a test, and the verdicts of the policies, by operation.
@@ -83,8 +86,12 @@ type kyvernoRun struct {
 	err         error
 	policies    []*translate.Policy
 	items       []manifest.Item // the policies' documents
+	foreign     []int           // the indexes of the policies' documents that are of other engines
 	objects     []manifest.Item
-	state       []manifest.Item
+	byName      map[string][]int // the indexes of objects
+	inFile      map[string]int   // how many objects the files have
+	state       []manifest.Item  // the first ones are from paramResources
+	params      int              // how many of those there are
 	user        review.User
 	operation   codec.Operation
 	mu          sync.Mutex
@@ -92,6 +99,19 @@ type kyvernoRun struct {
 }
 
 func (f *foreignFile) kyverno() (cases []check, err error) {
+	run, err := f.kyvernoRun()
+	if err != nil {
+		return nil, err
+	}
+	run.eachCase(func(name string, row *kyvernoResult, path string, resources []string) {
+		cases = append(cases, check{name: name, line: f.document.Line(path),
+			run: func(ctx context.Context, r *Runner) ([]string, error) { return run.check(ctx, r, row, path, resources) }})
+	})
+	return cases, nil
+}
+
+// kyvernoRun decodes the test.
+func (f *foreignFile) kyvernoRun() (*kyvernoRun, error) {
 	run := &kyvernoRun{foreignFile: f, test: new(kyvernoTest), evaluations: make(map[codec.Operation]*evaluation)}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(f.text, run.test); err != nil {
 		return nil, f.document.Errorf("", "%v", err)
@@ -104,24 +124,24 @@ func (f *foreignFile) kyverno() (cases []check, err error) {
 			return nil, f.document.Errorf(field, "only reviews of objects are tested here: run this test with Kyverno")
 		}
 	}
-	for i := range run.test.Results {
-		row, path := &run.test.Results[i], index("results", i)
-		base := strings.TrimSuffix(row.Policy+"/"+row.Rule, "/")
-		add := func(name string, resources []string) {
-			cases = append(cases, check{name: name, line: f.document.Line(path),
-				run: func(ctx context.Context, r *Runner) ([]string, error) { return run.check(ctx, r, row, path, resources) }})
-		}
-		for _, resource := range row.Resources {
-			add(fmt.Sprintf("%s/%s#%d", base, resource, i+1), []string{resource})
-		}
-		if len(row.Resources) == 0 {
-			add(fmt.Sprintf("%s#%d", base, i+1), nil)
-		}
-	}
-	if len(cases) == 0 {
+	if len(run.test.Results) == 0 {
 		return nil, f.document.Errorf("results", "got none, want at least one")
 	}
-	return cases, nil
+	return run, nil
+}
+
+// eachCase calls visit for each resource of each row, and with nil for a row without resources.
+func (k *kyvernoRun) eachCase(visit func(name string, row *kyvernoResult, path string, resources []string)) {
+	for i := range k.test.Results {
+		row, path := &k.test.Results[i], index("results", i)
+		base := strings.TrimSuffix(row.Policy+"/"+row.Rule, "/")
+		for _, resource := range row.Resources {
+			visit(fmt.Sprintf("%s/%s#%d", base, resource, i+1), row, path, []string{resource})
+		}
+		if len(row.Resources) == 0 {
+			visit(fmt.Sprintf("%s#%d", base, i+1), row, path, nil)
+		}
+	}
 }
 
 // load reads the files that the test names, and translates the policies.
@@ -136,13 +156,17 @@ func (k *kyvernoRun) load() (err error) {
 		return err
 	}
 	known := make(map[string]bool)
+	k.inFile, k.byName = make(map[string]int), make(map[string][]int)
 	for _, item := range objects {
+		k.inFile[item.File]++
 		if key := keyOf(&item); !known[key] {
 			known[key] = true
+			k.byName[item.Metadata.Name] = append(k.byName[item.Metadata.Name], len(k.objects))
 			k.objects = append(k.objects, item)
 		}
 	}
 	k.state = append(k.state, params...)
+	k.params = len(params)
 	if values != nil {
 		if err := k.useValues(values); err != nil {
 			return err
@@ -151,7 +175,15 @@ func (k *kyvernoRun) load() (err error) {
 	if err := errors.Join(k.readUser(), k.readContext()); err != nil {
 		return err
 	}
+	for i := range t.Results {
+		k.resolve(&t.Results[i])
+	}
 	k.items = append(k.items, exceptions...)
+	for i := range k.items {
+		if translate.IsForeign(k.items[i].GroupVersionKind()) {
+			k.foreign = append(k.foreign, i)
+		}
+	}
 	translated := policies.Translate(k.items, translate.Options{Uncovered: true})
 	k.policies = translated.Policies
 	return errors.Join(translated.Errors...)
@@ -255,19 +287,13 @@ func (k *kyvernoRun) check(ctx context.Context, r *Runner, row *kyvernoResult, p
 	if k.once.Do(func() { k.err = k.load() }); k.err != nil {
 		return nil, k.err
 	}
-	if !slices.Contains([]string{verdictPass, verdictFail, verdictSkip, verdictError, "warn"}, row.Result) {
-		return nil, k.document.Errorf(path+".result", "got %q, want pass, fail, skip, error or warn", row.Result)
-	}
-	e, err := k.evaluation(ctx, r, cmp.Or(codec.Operation(row.Operation), k.operation, codec.Create))
+	name, err := k.checkRow(row, path)
 	if err != nil {
 		return nil, err
 	}
-	_, name, isNamespaced := strings.Cut(row.Policy, "/")
-	if !isNamespaced {
-		name = row.Policy
-	}
-	if !slices.ContainsFunc(k.policies, func(p *translate.Policy) bool { return k.items[k.documents(p)].Metadata.Name == name }) {
-		return nil, k.document.Errorf(path+".policy", "got %q, which is not among the policies", row.Policy)
+	e, err := k.evaluation(ctx, r, k.operationOf(row))
+	if err != nil {
+		return nil, err
 	}
 	for _, at := range k.selected(row, resources) {
 		failures = append(failures, e.compare(row, name, at)...)
@@ -275,45 +301,63 @@ func (k *kyvernoRun) check(ctx context.Context, r *Runner, row *kyvernoResult, p
 	return failures, nil
 }
 
+// checkRow returns the name of the policy of a row.
+func (k *kyvernoRun) checkRow(row *kyvernoResult, path string) (name string, err error) {
+	if !slices.Contains([]string{verdictPass, verdictFail, verdictSkip, verdictError, "warn"}, row.Result) {
+		return "", k.document.Errorf(path+".result", "got %q, want pass, fail, skip, error or warn", row.Result)
+	}
+	_, name, isNamespaced := strings.Cut(row.Policy, "/")
+	if !isNamespaced {
+		name = row.Policy
+	}
+	if !slices.ContainsFunc(k.policies, func(p *translate.Policy) bool { return k.items[k.documents(p)].Metadata.Name == name }) {
+		return "", k.document.Errorf(path+".policy", "got %q, which is not among the policies", row.Policy)
+	}
+	return name, nil
+}
+
+func (k *kyvernoRun) operationOf(row *kyvernoResult) codec.Operation {
+	return cmp.Or(codec.Operation(row.Operation), k.operation, codec.Create)
+}
+
 // documents returns the index among the items of the document of a policy.
-func (k *kyvernoRun) documents(p *translate.Policy) int {
-	n := -1
-	for i := range k.items {
-		if translate.IsForeign(k.items[i].GroupVersionKind()) {
-			n++
-		}
-		if n == p.Document {
-			return i
+func (k *kyvernoRun) documents(p *translate.Policy) int { return k.foreign[p.Document] }
+
+// named returns the indexes of the objects that a resource names, as name or namespace/name.
+func (k *kyvernoRun) named(resource string) (all []int) {
+	namespace, name, ok := strings.Cut(resource, "/")
+	if !ok {
+		return k.byName[resource]
+	}
+	for _, i := range k.byName[name] {
+		if namespace == cmp.Or(k.objects[i].Metadata.Namespace, metav1.NamespaceDefault) {
+			all = append(all, i)
 		}
 	}
-	return 0
+	return all
+}
+
+// resolve finds the objects of the resourceSpecs of a row, and whether it names any object.
+func (k *kyvernoRun) resolve(row *kyvernoResult) {
+	for _, s := range row.ResourceSpecs {
+		for _, i := range k.byName[s.Name] {
+			item, version := &k.objects[i], strings.TrimPrefix(s.Group+"/"+s.Version, "/")
+			if version == item.APIVersion && s.Namespace == item.Metadata.Namespace && len(row.Resources) > 0 {
+				row.specified = append(row.specified, i)
+			}
+		}
+	}
+	row.names = len(row.specified) > 0 || slices.ContainsFunc(row.Resources, func(r string) bool { return len(k.named(r)) > 0 })
 }
 
 // selected returns the indexes of the objects that resources name; if no resource of a row
 // names one, it returns all.
 func (k *kyvernoRun) selected(row *kyvernoResult, resources []string) (all []int) {
-	named := func(resource string, item *manifest.Item) bool {
-		namespace, name, ok := strings.Cut(resource, "/")
-		if !ok {
-			return resource == item.Metadata.Name
-		}
-		return name == item.Metadata.Name && namespace == cmp.Or(item.Metadata.Namespace, metav1.NamespaceDefault)
+	for _, resource := range resources {
+		all = append(all, k.named(resource)...)
 	}
-	someNamed := false
-	for i := range k.objects {
-		item := &k.objects[i]
-		if slices.ContainsFunc(resources, func(r string) bool { return named(r, item) }) {
-			all = append(all, i)
-		}
-		someNamed = someNamed || slices.ContainsFunc(row.Resources, func(r string) bool { return named(r, item) })
-		for _, s := range row.ResourceSpecs {
-			version := strings.TrimPrefix(s.Group+"/"+s.Version, "/")
-			if version == item.APIVersion && s.Name == item.Metadata.Name && s.Namespace == item.Metadata.Namespace && len(row.Resources) > 0 {
-				all, someNamed = append(all, i), true
-			}
-		}
-	}
-	if !someNamed {
+	all = append(all, row.specified...)
+	if !row.names {
 		for i := range k.objects {
 			all = append(all, i)
 		}

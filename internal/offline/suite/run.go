@@ -37,20 +37,26 @@ type Setup struct {
 	// GuessKinds treats unknown kinds as namespaced resources, as engines without a cluster do.
 	// NoDefaults reviews objects without the defaults that kube-apiserver sets.
 	GuessKinds, NoDefaults bool
+	// Explain sets the Explanation of the results.
+	Explain bool
 }
 
 func (s *Suite) setup(c *Case) *Setup {
 	setup := &Setup{
-		Policies: slices.Clone(s.policies), State: slices.Concat(s.state, c.state), Objects: slices.Clone(c.object), Old: slices.Clone(c.old),
+		Policies: slices.Concat(s.policies, c.policies), State: slices.Concat(s.state, c.state), Objects: slices.Clone(c.object), Old: slices.Clone(c.old),
 		BindPolicies: s.BindPolicies, EnableAdmissionPlugins: s.EnableAdmissionPlugins,
 		AdmissionFile: s.path(s.AdmissionControlConfigFile), ConfigFile: s.path(s.Config), Tree: s.tree,
 		Namespace: cmp.Or(c.Namespace, s.Namespace, metav1.NamespaceDefault), Operation: c.Operation,
+		Explain: len(c.Expect.Policies) > 0,
 	}
 	if user := cmp.Or(c.User, s.User); user != nil {
 		setup.User = *user
 	}
 	if pods := cmp.Or(c.WorkloadPods, s.WorkloadPods); pods != nil {
 		setup.WorkloadPods = *pods
+	}
+	if defaults := cmp.Or(c.Defaults, s.Defaults); defaults != nil {
+		setup.NoDefaults = !*defaults
 	}
 	return setup
 }
@@ -165,7 +171,7 @@ func (r *Runner) run(ctx context.Context, s *Suite, c *Case, o *Outcome) {
 			o.Broken = fmt.Errorf("%s cannot be reviewed: %s", cmp.Or(broken.Object(), "the object"), broken.Message)
 			return
 		}
-		for _, difference := range c.Expect.compare(result) {
+		for _, difference := range append(c.Expect.compare(result), c.compareWhole(result)...) {
 			if len(results) > 1 {
 				difference = result.Location() + ": " + result.Object() + ": " + difference
 			}

@@ -71,12 +71,16 @@ type Common struct {
 	Namespace string `json:"namespace,omitempty"`
 	// WorkloadPods also reviews the objects that controllers create for the object.
 	WorkloadPods *bool `json:"workloadPods,omitempty"`
+	// Defaults sets the defaults of kube-apiserver in objects. It is true by default.
+	Defaults *bool `json:"defaults,omitempty"`
 }
 
 // Case is a test: a review of one object, or of each object in a file.
 type Case struct {
-	Name   string `json:"name"`
-	Common `json:",inline"`
+	Name string `json:"name"`
+	// Policies are added to those of the suite.
+	Policies []Given `json:"policies,omitempty"`
+	Common   `json:",inline"`
 	// Object is the object to review, or a file with one or more objects. An
 	// AdmissionReview is reviewed unchanged.
 	Object Given `json:"object"`
@@ -87,8 +91,8 @@ type Case struct {
 	Operation codec.Operation `json:"operation,omitempty"`
 	Expect    Expect          `json:"expect"`
 
-	line               int
-	object, old, state []manifest.Item
+	line                                int
+	policies, object, old, state, whole []manifest.Item
 }
 
 // Given is an object, or the path of a file.
@@ -243,8 +247,14 @@ func (s *Suite) checkCase(c *Case, path string) (errs []error) {
 	if !slices.Contains([]codec.Operation{"", codec.Create, codec.Update, codec.Delete}, c.Operation) {
 		refuse("operation", "got %q, want CREATE, UPDATE or DELETE", c.Operation)
 	}
-	if !slices.Contains(decisions, c.Expect.Decision) {
+	isOptional := len(c.Expect.Policies) > 0 || c.Expect.WholeObject.isSet()
+	if !slices.Contains(decisions, c.Expect.Decision) && (c.Expect.Decision != "" || !isOptional) {
 		refuse("expect.decision", "got %q, want one of %s", c.Expect.Decision, strings.Join(decisions, ", "))
+	}
+	for i := range c.Expect.Policies {
+		c.Expect.Policies[i].check(func(field, format string, args ...any) {
+			refuse(fmt.Sprintf("expect.policies[%d].%s", i, field), format, args...)
+		})
 	}
 	if !c.Object.isSet() {
 		refuse("object", "got none, want the path of a file, or an object")
@@ -260,6 +270,12 @@ func (s *Suite) checkCase(c *Case, path string) (errs []error) {
 		c.old, faults = s.read(&c.OldObject, path+".oldObject")
 		errs = append(errs, faults...)
 	}
+	if c.Expect.WholeObject.isSet() {
+		c.whole, faults = s.read(&c.Expect.WholeObject, path+".expect.wholeObject")
+		errs = append(errs, faults...)
+	}
+	c.policies, faults = s.readAll(c.Policies, path+".policies")
+	errs = append(errs, faults...)
 	c.state, faults = s.readAll(c.Cluster, path+".cluster")
 	return append(errs, faults...)
 }

@@ -1,7 +1,8 @@
 // Command public runs the tests of public repositories of policies with fastadmit test, and
 // counts the cases that end as their authors expect. The repositories are folders below the
 // argument: policies (of github.com/kyverno), gatekeeper-library (of
-// github.com/open-policy-agent) and cel-admission-library (of github.com/kubescape).
+// github.com/open-policy-agent) and cel-admission-library (of github.com/kubescape). With -convert, it counts the cases
+// that end as before after --convert-tests.
 package main
 
 import (
@@ -20,13 +21,18 @@ import (
 
 func main() {
 	binary := flag.String("binary", "bin/fastadmit", "the fastadmit to run")
+	convertTests := flag.Bool("convert", false, "compare the cases with those of suites that are made of them")
 	verbose := flag.Bool("v", false, "also print the cases that do not end as expected")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "want one argument: the folder with the repositories")
 		os.Exit(2)
 	}
-	if err := run(*binary, flag.Arg(0), *verbose); err != nil {
+	count := test
+	if *convertTests {
+		count = convert
+	}
+	if err := countAll(*binary, flag.Arg(0), *verbose, count); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -38,7 +44,8 @@ type group struct {
 	paths []string
 }
 
-func run(binary, dir string, verbose bool) error {
+// countAll counts the cases of all groups.
+func countAll(binary, dir string, verbose bool, count func(binary string, g group, verbose bool) (passed, all int, err error)) error {
 	groups, err := find(dir)
 	if err != nil {
 		return err
@@ -60,7 +67,7 @@ func run(binary, dir string, verbose bool) error {
 	}
 	passed, all := 0, 0
 	for _, g := range groups {
-		p, n, err := test(binary, g, verbose)
+		p, n, err := count(binary, g, verbose)
 		if err != nil {
 			return fmt.Errorf("%s: %w", g.name, err)
 		}
@@ -118,41 +125,49 @@ func has(folder, name, text string) (found bool) {
 
 // test runs the suites of a group, and returns how many cases passed, and how many there are.
 func test(binary string, g group, verbose bool) (passed, all int, err error) {
-	command := exec.Command(binary, append([]string{"test", "-o", "junit"}, g.paths...)...) //nolint:gosec // the arguments are folders
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
-	if err := command.Run(); err != nil && stdout.Len() == 0 {
-		return 0, 0, fmt.Errorf("%w: %s", err, &stderr)
-	}
-	var report struct {
-		Suites []struct {
-			File  string `xml:"name,attr"`
-			Cases []struct {
-				Name    string  `xml:"name,attr"`
-				Failure *string `xml:"failure"`
-				Error   *string `xml:"error"`
-			} `xml:"testcase"`
-		} `xml:"testsuite"`
-	}
-	if err := xml.Unmarshal(stdout.Bytes(), &report); err != nil {
+	suites, err := run(binary, g.paths...)
+	if err != nil {
 		return 0, 0, err
 	}
-	for _, suite := range report.Suites {
-		for _, c := range suite.Cases {
+	for _, suite := range suites {
+		for i := range suite.Cases {
+			c := &suite.Cases[i]
 			all++
 			if c.Failure == nil && c.Error == nil {
 				passed++
-				continue
-			}
-			if verbose {
-				text := c.Failure
-				if text == nil {
-					text = c.Error
-				}
-				fmt.Printf("%s %s\n\t%s\n", suite.File, c.Name, strings.ReplaceAll(strings.TrimSpace(*text), "\n", "\n\t"))
+			} else if verbose {
+				fmt.Printf("%s %s\n\t%s\n", suite.File, c.Name, strings.ReplaceAll(c.text(), "\n", "\n\t"))
 			}
 		}
 	}
 	fmt.Printf("%-40s %d of %d cases as expected\n", g.name, passed, all)
 	return passed, all, nil
+}
+
+// A testSuite is a suite in a report of JUnit.
+type testSuite struct {
+	File  string     `xml:"name,attr"`
+	Cases []testCase `xml:"testcase"`
+}
+
+type testCase struct {
+	Name    string  `xml:"name,attr"`
+	Failure *string `xml:"failure"`
+	Error   *string `xml:"error"`
+	Skipped *string `xml:"skipped"`
+}
+
+// run runs suites.
+func run(binary string, paths ...string) ([]testSuite, error) {
+	command := exec.Command(binary, append([]string{"test", "-o", "junit"}, paths...)...) //nolint:gosec // the arguments are files and folders
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil && stdout.Len() == 0 {
+		return nil, fmt.Errorf("%w: %s", err, &stderr)
+	}
+	var report struct {
+		Suites []testSuite `xml:"testsuite"`
+	}
+	err := xml.Unmarshal(stdout.Bytes(), &report)
+	return report.Suites, err
 }

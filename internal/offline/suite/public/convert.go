@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// converted is the name of a suite that is made of a test, beside it.
+const converted = "converted.test.yaml"
+
+// convert converts the tests of a group, and compares how their cases and those of the suites end. Suites are written beside the
+// tests, because both name the same files, and removed again.
+func convert(binary string, g group, verbose bool) (same, all int, err error) {
+	without := 0
+	for _, path := range g.paths {
+		err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || !slices.Contains([]string{"kyverno-test.yaml", "suite.yaml"}, entry.Name()) {
+				return err
+			}
+			there, here, err := both(binary, file)
+			if err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			for name, ending := range there {
+				got, ok := here[name]
+				switch {
+				case ending == "skipped":
+					continue
+				case !ok:
+					without++
+				case got == ending:
+					same++
+				case verbose:
+					fmt.Printf("%s %s: %s there, %s here\n", file, name, ending, got)
+				}
+				all++
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	fmt.Printf("%-40s %d of %d cases converted, %d of them end alike\n", g.name, all-without, all, same)
+	return same, all - without, nil
+}
+
+// both returns how the cases of a test end, and those of the suite that is made of it.
+func both(binary, file string) (there, here map[string]string, err error) {
+	if there, err = endings(binary, file); err != nil {
+		return nil, nil, err
+	}
+	command := exec.Command(binary, "test", "--convert-tests", "--skip-untranslatable", file) //nolint:gosec // the argument is a file
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %s", err, &stderr)
+	}
+	if stdout.Len() == 0 {
+		return there, nil, nil
+	}
+	suite := filepath.Join(filepath.Dir(file), converted)
+	const readable = 0o600
+	if err := os.WriteFile(suite, stdout.Bytes(), readable); err != nil {
+		return nil, nil, err
+	}
+	defer os.Remove(suite)
+	here, err = endings(binary, suite)
+	return there, here, err
+}
+
+// endings runs a suite, and returns how each case ends.
+func endings(binary, file string) (map[string]string, error) {
+	suites, err := run(binary, file)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]string)
+	for _, s := range suites {
+		for _, c := range s.Cases {
+			all[c.Name] = c.ending()
+		}
+	}
+	return all, nil
+}
+
+// ending says how a case ends.
+func (c *testCase) ending() string {
+	switch {
+	case c.Error != nil:
+		return "broken"
+	case c.Failure != nil:
+		return "failed"
+	case c.Skipped != nil:
+		return "skipped"
+	}
+	return "passed"
+}
+
+// text returns what is wrong with a case.
+func (c *testCase) text() string {
+	text := c.Failure
+	if text == nil {
+		text = c.Error
+	}
+	return strings.TrimSpace(*text)
+}
