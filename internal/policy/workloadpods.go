@@ -7,16 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
-
-// WorkloadPodsAnnotation is the annotation of a policy that has less effect on the Pods of workloads than workloadPods
-// of its plugin says: off, warn or deny.
-const WorkloadPodsAnnotation = cluster.PolicyGroup + "/workload-pods"
 
 // workloadPodsOf returns the value of the annotation, empty for none.
 func workloadPodsOf(document metav1.Object) admission.WorkloadPods {
-	return admission.WorkloadPods(document.GetAnnotations()[WorkloadPodsAnnotation])
+	return admission.WorkloadPods(document.GetAnnotations()[translate.WorkloadPodsAnnotation])
 }
 
 func checkWorkloadPods(meta *metav1.ObjectMeta) field.ErrorList {
@@ -24,7 +20,7 @@ func checkWorkloadPods(meta *metav1.ObjectMeta) field.ErrorList {
 	if value == "" {
 		return nil
 	}
-	return oneOf(field.NewPath("metadata", "annotations").Key(WorkloadPodsAnnotation), value,
+	return oneOf(field.NewPath("metadata", "annotations").Key(translate.WorkloadPodsAnnotation), value,
 		[]admission.WorkloadPods{admission.WorkloadPodsOff, admission.WorkloadPodsWarn, admission.WorkloadPodsDeny})
 }
 

@@ -122,3 +122,86 @@ spec: {limits: [{type: Container, max: {cpu: "1"}}]}
 		t.Errorf("got %d, %s, want a rule for deployments", code, manifests)
 	}
 }
+
+// TestWorkloadPodsAutogen tests that a Deployment is told once by a policy of Kyverno that has variants for workloads, and not at all
+// if its autogen is disabled.
+func TestWorkloadPodsAutogen(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "config.yaml", strings.ReplaceAll(workloadPodsConfig, "PodSecurity", "ValidatingAdmissionPolicy"))
+	const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+		"spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n"
+	f := func(policy string, code int, want, not []string) {
+		t.Helper()
+		servertest.WriteFile(t, "policy.yaml", policy)
+		reviewed(t, deployment, code, want, append(not, "would be denied", "Pods of"), "-f", "-", "--config=config.yaml",
+			"--policies=policy.yaml", "--no-workload-pods")
+	}
+	const denied = "'no-latest.autogen-defaults' with binding 'no-latest.autogen-defaults' denied request: images must have a version"
+	f(kyvernoLatest, 1, []string{denied}, []string{"'no-latest' with binding"})
+	warns := strings.Replace(kyvernoLatest, "spec:\n", "spec:\n  validationActions: [Warn]\n", 1)
+	f(warns, 0, []string{"1 object: 1 allowed, 0 denied, 1 warning", "'no-latest.autogen-defaults' with binding"},
+		[]string{"'no-latest' with binding"})
+	f(kyvernoLatest+"  autogen: {podControllers: {controllers: []}}\n", 0, []string{"1 object: 1 allowed"}, []string{"no-latest"})
+	const classic = `apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: classic}
+spec:
+  validationFailureAction: Enforce
+  rules:
+  - name: latest
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate:
+      message: images must have a version
+      cel: {expressions: [{expression: "object.spec.containers.all(c, !c.image.endsWith(':latest'))"}]}
+`
+	f(classic, 1, []string{"'classic.autogen-latest' with binding"}, []string{"'classic.latest' with binding"})
+	none := strings.Replace(classic, "{name: classic}",
+		"{name: classic, annotations: {pod-policies.kyverno.io/autogen-controllers: none}}", 1)
+	f(none, 0, []string{"1 object: 1 allowed"}, []string{"classic"})
+
+	// The annotation of a document counts, and so does a policy of which Kyverno makes no variants.
+	own := strings.Replace(kyvernoLatest, "  name: no-latest\n",
+		"  name: no-latest\n  annotations: {policies.fastadmit.io/workload-pods: deny}\n", 1)
+	servertest.WriteFile(t, "policy.yaml", own+"  autogen: {podControllers: {controllers: []}}\n")
+	reviewed(t, deployment, 1, []string{`Pods of deployments.apps "web" would be denied: `}, nil, "-f", "-", "--config=config.yaml",
+		"--policies=policy.yaml", "--no-workload-pods")
+	servertest.WriteFile(t, "policy.yaml", strings.Replace(kyvernoLatest, "matchConstraints:\n",
+		"matchConstraints:\n    objectSelector: {matchLabels: {a: b}}\n", 1))
+	reviewed(t, deployment, 1, []string{`Pods of deployments.apps "web" would be denied: `}, nil, "-f", "-", "--config=config.yaml",
+		"--policies=policy.yaml", "--no-workload-pods")
+}
+
+// TestWorkloadPodsSuite runs a suite whose configuration sets workloadPods.
+func TestWorkloadPodsSuite(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "config.yaml", strings.ReplaceAll(workloadPodsConfig, "PodSecurity", "ValidatingAdmissionPolicy"))
+	servertest.WriteFile(t, "policy.yaml", noLatest)
+	servertest.WriteFile(t, "kyverno.yaml", kyvernoLatest)
+	const suite = suiteHead + `config: config.yaml
+bindPolicies: Deny
+cases:
+- name: of Kubernetes
+  policies: [policy.yaml]
+  object: &web
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web}
+    spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'nginx:latest'}]}}}
+  expect:
+    decision: denied
+    policy: no-latest.example.com
+    message: {matches: '^Pods of deployments.apps "web" would be denied: pods "web-'}
+- name: of Kyverno
+  policies: [kyverno.yaml]
+  object: *web
+  expect:
+    decision: denied
+    message: {matches: "^deployments.apps \"web\" is forbidden: .*'no-latest.autogen-defaults'"}
+    warnings: []
+    policies: [{names: [no-latest.autogen-defaults], outcomes: [denied]}, {names: [no-latest], outcomes: [unmatched]}]
+`
+	servertest.WriteFile(t, "fastadmit-test.yaml", suite)
+	tested(t, 0, []string{"2 cases in 1 suite: 2 passed, 0 failed"}, nil)
+	servertest.WriteFile(t, "config.yaml", "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\n")
+	tested(t, 1, []string{"1 passed, 1 failed", "FAIL   fastadmit-test.yaml/of Kubernetes"}, nil)
+}

@@ -7,7 +7,11 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 )
 
 type autogen struct {
@@ -16,6 +20,18 @@ type autogen struct {
 	} `json:"podControllers"`
 	ValidatingAdmissionPolicy *enabled `json:"validatingAdmissionPolicy"`
 	MutatingAdmissionPolicy   *enabled `json:"mutatingAdmissionPolicy"`
+}
+
+// WorkloadPodsAnnotation is the annotation of a policy that has less effect on the Pods of workloads than workloadPods
+// of its plugin says: off, warn or deny.
+const WorkloadPodsAnnotation = cluster.PolicyGroup + "/workload-pods"
+
+// leaveToAutogen makes workloadPods leave out a policy for Pods of which Kyverno makes variants for workloads: the variants
+// decide about these. If its document disables them, nothing does, as in Kyverno. A document may have another annotation.
+func leaveToAutogen(policy *metav1.ObjectMeta) {
+	if _, ok := policy.Annotations[WorkloadPodsAnnotation]; !ok {
+		metav1.SetMetaDataAnnotation(policy, WorkloadPodsAnnotation, string(admission.WorkloadPodsOff))
+	}
 }
 
 // A variant is a policy, or the policy for workloads that Kyverno makes from a policy for Pods.

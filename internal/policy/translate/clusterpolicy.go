@@ -205,6 +205,9 @@ func (t *translator) translateRule(h *head, p *classicPolicy, r *rule, path stri
 				FailurePolicy: new(admissionregistrationv1.Fail), // an error is a failure, whatever the document has
 			},
 		}
+		if v == r && r.hasWorkloads() {
+			leaveToAutogen(&policy.ObjectMeta)
+		}
 		for i := range policy.Spec.Validations {
 			one := &policy.Spec.Validations[i]
 			if one.Message == "" {

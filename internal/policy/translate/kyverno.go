@@ -87,6 +87,9 @@ func (t *translator) validatingPolicy(h *head) {
 				ParamKind: params.kind,
 			},
 		}
+		if v.rule == "" && hasWorkloads(p.Spec.MatchConstraints) {
+			leaveToAutogen(&policy.ObjectMeta)
+		}
 		translated := &Policy{Document: h.index, Rule: v.rule, Validating: policy, Moved: v.moved}
 		if bound {
 			b := binding(v.name, v.name, actions)
