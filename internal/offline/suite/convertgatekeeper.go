@@ -19,7 +19,7 @@ func (c *conversion) gatekeeper() error {
 	if err != nil {
 		return err
 	}
-	if c.checkGatekeeper(s); len(c.errs) > 0 {
+	if c.checkGatekeeper(); len(c.errs) > 0 {
 		return errNothing
 	}
 	c.checkCases(s)
@@ -57,7 +57,7 @@ func (c *conversion) gatekeeper() error {
 }
 
 // checkGatekeeper refuses what the suite says and ours cannot, apart from its tests.
-func (c *conversion) checkGatekeeper(s *gatekeeperSuite) {
+func (c *conversion) checkGatekeeper() {
 	head := []string{"apiVersion", "kind", "metadata"}
 	c.members("", c.text, append(head, "skip", "tests"), nil)
 	c.members("metadata", member(c.text, "metadata"), []string{"name"}, []string{"labels", "annotations", "namespace"})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -70,9 +71,8 @@ func both(binary, file string) (there, here map[string]string, err error) {
 	if err := os.WriteFile(suite, stdout.Bytes(), readable); err != nil {
 		return nil, nil, err
 	}
-	defer os.Remove(suite)
 	here, err = endings(binary, suite)
-	return there, here, err
+	return there, here, errors.Join(err, os.Remove(suite))
 }
 
 // endings runs a suite, and returns how each case ends.
