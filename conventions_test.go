@@ -210,7 +210,7 @@ func TestConventionsImportsBanned(t *testing.T) {
 // fastadmit audit, which bounds them. Operators choose the names of policies and
 // bindings, and their number is bounded.
 var metricLabels = []string{
-	"code", "decision", "enforcement_action", "error_type", "from", "goversion",
+	"code", "decision", "enforcement_action", "error_type", "exception", "from", "goversion",
 	"namespace", "operation", "phase", "plugin", "policy", "policy_binding", "port",
 	"reason", "resource", "result", "to", "verb", "version", "webhook",
 }

@@ -157,6 +157,8 @@ type Handler struct {
 	// decided: it adds Policies, Webhooks or Standards, and to Changes which policy or webhook made them.
 	// Nil if the messages of the plugin say enough.
 	Explain func(ctx context.Context, review *codec.Review, x *Explanation) Result
+	// Exceptions lift what plugins say against a review. Nil if the handler knows none.
+	Exceptions Exceptions
 	// Rules returns the rules of the reviews that the handler needs at the moment, a
 	// part of the plugin's Rules. Nil means all of the plugin's Rules.
 	Rules func() []Rule

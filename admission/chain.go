@@ -75,6 +75,8 @@ type Run struct {
 type Chain struct {
 	entries []entry
 	pods    *podReviewer // nil if no plugin checks the Pods of workloads
+	// exceptions are those of the plugin that knows some, nil if none does.
+	exceptions Exceptions
 	// Observe, if set before the first use, is called after each run of a
 	// plugin.
 	Observe func(Run)
@@ -159,8 +161,14 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 		}
 		c.entries = append(c.entries,
 			entry{Enabled: e, plugin: plugin, index: len(c.entries), handler: handler, view: view, background: background})
+		if handler.Exceptions != nil {
+			c.exceptions = handler.Exceptions
+		}
 	}
 	c.pods = newPodReviewer(c.entries)
+	if errs == nil {
+		c.tellExceptions()
+	}
 	return c, errors.Join(errs...)
 }
 
@@ -244,7 +252,7 @@ func (c *Chain) Each(f func(*Plugin, *Settings)) {
 // Select returns a chain of the plugins for which keep returns true, in the same
 // order. Both chains share the handlers and their state.
 func (c *Chain) Select(keep func(*Plugin, *Settings) bool) *Chain {
-	selected := &Chain{Observe: c.Observe, Explain: c.Explain}
+	selected := &Chain{Observe: c.Observe, Explain: c.Explain, exceptions: c.exceptions}
 	for i := range c.entries {
 		if e := &c.entries[i]; keep(e.plugin, &e.Settings) {
 			selected.entries = append(selected.entries, *e)

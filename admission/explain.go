@@ -27,6 +27,8 @@ type Explanation struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Message is the message of the denial, the error, or the reason why the plugin did not check the object.
 	Message string `json:"message,omitempty"`
+	// Exception is the name of the PolicyException that lifted a denial or warnings of the plugin.
+	Exception string `json:"exception,omitempty"`
 	// Changes are the fields that the plugin wrote. If Undone is true, the changes were undone,
 	// because the plugin failed or denied and the request went on.
 	Changes []Change `json:"changes,omitempty"`
@@ -78,6 +80,8 @@ type PolicyExplanation struct {
 	// validation that is false or fails.
 	Message  string   `json:"message,omitempty"`
 	Messages []string `json:"-"`
+	// Exception is the name of the PolicyException that lifted what the policy says against the object.
+	Exception string `json:"exception,omitempty"`
 	// Expressions are the expressions that decided: match conditions, validations and mutations.
 	Expressions []ExpressionExplanation `json:"expressions,omitempty"`
 }

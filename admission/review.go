@@ -73,6 +73,7 @@ type round struct {
 	began      time.Duration
 	now        time.Duration // when the last plugin ended, so that the clock is read once for each plugin
 	explained  *explained    // of the plugin that runs, nil without Chain.Explain
+	excepts    bool          // exceptions name the plugin that runs, and there is a Checkpoint
 }
 
 // epoch is the zero of the times of a round: time.Since(epoch) takes half the time of
@@ -160,7 +161,8 @@ func (r *round) execute(e *entry) (outcome Outcome, ran bool, err error) {
 	if !e.handles(r.phase, &r.attributes) {
 		return OutcomeAllowed, false, nil
 	}
-	if e.Settings.restores() {
+	r.excepts = r.chain.exceptions != nil && r.chain.exceptions.Name(e.plugin.Name)
+	if r.excepts || e.Settings.restores() {
 		r.review.Checkpoint()
 	}
 	start := r.now
@@ -262,7 +264,7 @@ func (r *round) evaluate(e *entry) (result Result, outcome Outcome, ran bool) {
 			return Errored(ErrNotStarted), OutcomeErrored, true
 		}
 	}
-	changes := r.review.Object.Changes()
+	changes, told := r.review.Object.Changes(), len(r.review.Response.Warnings())
 	result, ran = r.call(ctx, e)
 	r.now = time.Since(epoch)
 	switch fault := r.review.Err(); {
@@ -278,6 +280,9 @@ func (r *round) evaluate(e *entry) (result Result, outcome Outcome, ran bool) {
 		return Errored(fmt.Errorf("it took too long: %w", context.DeadlineExceeded)), OutcomeErrored, true
 	case result.Denial != nil:
 		return r.enforce(ctx, e, result)
+	case r.excepts && r.phase == Validate && len(r.review.Response.Warnings()) > told:
+		r.lift(ctx, e, "its warnings")
+		return result, OutcomeAllowed, ran
 	case r.review.Object.Changes() == changes:
 		return result, OutcomeAllowed, ran
 	}
@@ -355,6 +360,9 @@ func (r *round) decide(ctx context.Context, e *entry) (result Result, ran bool) 
 func (r *round) enforce(ctx context.Context, e *entry, result Result) (Result, Outcome, bool) {
 	if err := checkDenial(result.Denial); err != nil {
 		return Errored(err), OutcomeErrored, true
+	}
+	if r.excepts && r.lift(ctx, e, result.Denial.Message) {
+		return Allowed(), OutcomeAllowed, true
 	}
 	action, err := e.Settings.action(ctx, r.review, r.attributes)
 	switch {

@@ -244,6 +244,7 @@ func (p *podReview) run(e *entry, checks bool) (Outcome, error) {
 		}()
 	}
 	start := p.now
+	p.excepts = checks && p.chain.exceptions != nil && p.chain.exceptions.Name(e.plugin.Name)
 	p.review.Checkpoint()
 	told := len(p.review.Response.Warnings())
 	result, outcome, ran, err := p.attempt(e)

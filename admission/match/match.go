@@ -51,6 +51,7 @@ type Matcher struct {
 	rules             []admission.Rule
 	namespaceSelector labels.Selector
 	objectSelector    labels.Selector
+	narrow            bool // see ForExceptions
 }
 
 // New compiles the criteria. The Matcher shares their lists. New returns an error for
@@ -78,6 +79,16 @@ func newSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 		return labels.Everything(), nil
 	}
 	return metav1.LabelSelectorAsSelector(s)
+}
+
+// ForExceptions returns a copy of m that selects the reviews that an exception is for. Where selectors
+// take in more than they name, so that more is checked, the copy does not: its objectSelector counts only for
+// the object as it will be stored, or as it was before a DELETE, and its namespaceSelector selects no
+// objects outside of namespaces.
+func (m *Matcher) ForExceptions() *Matcher {
+	own := *m
+	own.narrow = true
+	return &own
 }
 
 // NeedsNamespaces reports whether Matches may look up the labels of a namespace. If not,
@@ -113,6 +124,14 @@ func (m *Matcher) matchesObject(review *codec.Review) bool {
 	if m.objectSelector.Empty() {
 		return true
 	}
+	if m.narrow {
+		object := &review.Object
+		if review.Operation() == codec.Delete {
+			object = &review.OldObject
+		}
+		matched, _ := matchesLabels(m.objectSelector, object)
+		return matched
+	}
 	for _, object := range [...]*codec.Object{&review.Object, &review.OldObject} {
 		if matched, _ := matchesLabels(m.objectSelector, object); matched {
 			return true
@@ -124,8 +143,11 @@ func (m *Matcher) matchesObject(review *codec.Review) bool {
 // matchesNamespace does what predicates/namespace MatchNamespaceSelector does.
 func (m *Matcher) matchesNamespace(ctx context.Context, review *codec.Review, a *admission.Attributes,
 	namespaces Namespaces) (bool, error) {
-	if m.namespaceSelector.Empty() || a.Resource.Resource != "namespaces" && review.Namespace() == "" {
+	if m.namespaceSelector.Empty() {
 		return true, nil
+	}
+	if a.Resource.Resource != "namespaces" && review.Namespace() == "" {
+		return !m.narrow, nil
 	}
 	matched, err := m.matchesNamespaceLabels(ctx, review, a, namespaces)
 	switch {

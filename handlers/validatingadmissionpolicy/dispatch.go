@@ -86,11 +86,12 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 			if err := d.Input.Retain(len(a.value)); err != nil {
 				a.err = err.Error()
 			}
-			if a.err != "" {
+			switch {
+			case a.err == "":
+				d.collected.add(a)
+			case d.Excepted(p.Name) == "":
 				p.CountError(b, policy.ActionDeny, a.err)
 				d.deny(p, b, &decision{message: a.err})
-			} else {
-				d.collected.add(a)
 			}
 		}
 	}
@@ -111,11 +112,16 @@ func (d *dispatch) evaluate(p *boundPolicy, param *policy.Param) *evaluation {
 
 // Misconfigured implements policy.Handles: it denies.
 func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
-	d.deny(p, b, &decision{message: err.Error()})
+	if d.Excepted(p.Name) == "" {
+		d.deny(p, b, &decision{message: err.Error()})
+	}
 }
 
-// act takes the actions of a binding for the i-th violation of a policy.
+// act takes the actions of a binding for the i-th violation of a policy, unless there is an exception.
 func (d *dispatch) act(p *boundPolicy, b *policy.Binding, i int, found *decision) {
+	if d.Excepted(p.Name) != "" {
+		return
+	}
 	for _, action := range b.Actions {
 		if found.reason == "" {
 			p.CountError(b, string(action), found.message)

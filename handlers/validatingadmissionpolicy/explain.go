@@ -43,6 +43,11 @@ func (d *dispatch) explain(p *boundPolicy, b *policy.Binding, param *policy.Para
 	case errs:
 		x.Outcome = admission.OutcomeErrored.String()
 	}
+	if denies {
+		if x.Exception = d.Excepted(p.Name); x.Exception != "" {
+			x.Outcome = admission.OutcomeAllowed.String()
+		}
+	}
 	if !x.Asked && x.Message == "" {
 		x.Outcome = ""
 	}

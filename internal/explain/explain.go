@@ -49,6 +49,7 @@ func (o *outline) plugin(indent int, message string, x *admission.Explanation) {
 	}
 	o.line(indent, text)
 	o.line(indent+1, "asked: "+x.Why)
+	o.exception(indent+1, x.Exception)
 	for _, c := range x.Changes {
 		o.change(indent+1, c)
 	}
@@ -62,7 +63,7 @@ func (o *outline) plugin(indent int, message string, x *admission.Explanation) {
 		o.line(indent+1, fmt.Sprintf("%d more policies", x.MorePolicies))
 	}
 	for _, w := range x.Webhooks {
-		title := verdict{"webhook " + w.Webhook + ", configuration " + w.Configuration, w.Pass, w.Asked, w.Why, w.Outcome, w.Message}
+		title := verdict{"webhook " + w.Webhook + ", configuration " + w.Configuration, w.Pass, w.Asked, w.Why, w.Outcome, w.Message, ""}
 		o.verdict(indent+1, &title, w.Expressions)
 	}
 	if x.MoreWebhooks > 0 {
@@ -70,6 +71,13 @@ func (o *outline) plugin(indent int, message string, x *admission.Explanation) {
 	}
 	for i := range x.Standards {
 		o.standard(indent+1, &x.Standards[i])
+	}
+}
+
+// exception says which exception lifts a denial.
+func (o *outline) exception(indent int, name string) {
+	if name != "" {
+		o.line(indent, "excepted by PolicyException "+name)
 	}
 }
 
@@ -112,7 +120,7 @@ func (o *outline) policy(indent int, p *admission.PolicyExplanation) {
 	if p.Param != "" {
 		title += ", parameter " + p.Param
 	}
-	o.verdict(indent, &verdict{title, p.Pass, p.Asked, p.Why, p.Outcome, p.Message}, p.Expressions)
+	o.verdict(indent, &verdict{title, p.Pass, p.Asked, p.Why, p.Outcome, p.Message, p.Exception}, p.Expressions)
 }
 
 // A verdict is what a policy or a webhook decided.
@@ -121,6 +129,7 @@ type verdict struct {
 	pass                  int
 	asked                 bool
 	why, outcome, message string
+	exception             string // that lifts it
 }
 
 func (o *outline) verdict(indent int, v *verdict, expressions []admission.ExpressionExplanation) {
@@ -139,6 +148,7 @@ func (o *outline) verdict(indent int, v *verdict, expressions []admission.Expres
 		if v.why != "" {
 			o.line(indent+1, "asked: "+v.why)
 		}
+		o.exception(indent+1, v.exception)
 	}
 	for i := range expressions {
 		o.expression(indent+1, &expressions[i])

@@ -36,6 +36,9 @@ type Dispatch struct {
 	namespaceObject             ref.Val           // nil until an expression asks for it, as those below
 	authorizer, requestResource ref.Val
 	explainer                   *explainer // nil unless explanations are collected
+
+	exceptions      *exceptionSet // nil if there are none
+	asked, excepted string        // the policy for which Excepted was called last, and its result
 }
 
 // Begin initializes d for a review.

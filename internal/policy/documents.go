@@ -28,6 +28,8 @@ type Documents[P, B metav1.Object] struct {
 	Policies []P
 	Bindings []B
 
+	exceptions []*ExceptionDocument // sorted by name
+
 	from map[metav1.Object]*admission.File
 }
 
@@ -62,6 +64,8 @@ var apiVersions = []string{
 type Kind[P, B metav1.Object] struct {
 	Name string // the kind of the policies
 
+	hasExceptions bool // the plugin reads PolicyExceptions
+
 	policies, bindings cluster.KindOf[*cluster.JSON] // as custom resources
 
 	newPolicy    func() P
@@ -82,8 +86,9 @@ type Kind[P, B metav1.Object] struct {
 
 // ValidatingKind is the kind ValidatingAdmissionPolicy.
 var ValidatingKind = &Kind[*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
-	Name:     validatingKind,
-	policies: cluster.ValidatingAdmissionPolicies, bindings: cluster.ValidatingAdmissionPolicyBindings,
+	Name:          validatingKind,
+	hasExceptions: true,
+	policies:      cluster.ValidatingAdmissionPolicies, bindings: cluster.ValidatingAdmissionPolicyBindings,
 	newPolicy: func() *admissionregistrationv1.ValidatingAdmissionPolicy {
 		return new(admissionregistrationv1.ValidatingAdmissionPolicy)
 	},
@@ -151,10 +156,14 @@ func ReadMutating(manifests []admission.File) (*Mutating, error) { return Mutati
 func (r *reader[P, B]) readAll(manifests []admission.File) error {
 	r.from = make(map[metav1.Object]*admission.File)
 	read := documents.Reader{APIVersions: apiVersions, Kinds: []string{r.Name, r.Name + bindingSuffix}, Add: r.add}
+	if r.hasExceptions {
+		read.Own = map[string]string{ExceptionKind: ExceptionVersion}
+	}
 	manifests, errs := translated(manifests, r.Name)
 	errs = append(errs, read.Read(manifests)...)
 	slices.SortStableFunc(r.Policies, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
 	slices.SortStableFunc(r.Bindings, func(a, b B) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortStableFunc(r.exceptions, func(a, b *ExceptionDocument) int { return strings.Compare(a.Name, b.Name) })
 	if len(errs) == 0 {
 		errs = r.checkNames()
 	}
@@ -179,15 +188,33 @@ func (r *reader[P, B]) checkNames() (errs []error) {
 			errs = append(errs, r.From(binding, fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory", name, policy)))
 		}
 	}
+	for i, exception := range r.exceptions {
+		if i > 0 && exception.Name == r.exceptions[i-1].Name {
+			errs = append(errs, r.From(exception, fmt.Errorf("duplicate name %q of an exception", exception.Name)))
+		}
+	}
 	return errs
 }
 
 // add adds a document.
 func (r *reader[P, B]) add(file *admission.File, kind string, content []byte) []error {
-	if kind == r.Name {
+	switch kind {
+	case r.Name:
 		return r.addPolicy(file, content)
+	case ExceptionKind:
+		return r.addException(file, content)
 	}
 	return r.addBinding(file, content)
+}
+
+// addException adds an exception. NewSource reports what is wrong in it.
+func (r *reader[P, B]) addException(file *admission.File, content []byte) []error {
+	exception := new(ExceptionDocument)
+	if errs := documents.Decode(content, exception); errs != nil {
+		return errs
+	}
+	r.exceptions, r.from[exception] = append(r.exceptions, exception), file
+	return nil
 }
 
 func (r *reader[P, B]) addPolicy(file *admission.File, content []byte) []error {

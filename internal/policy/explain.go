@@ -90,6 +90,7 @@ func Explained[E any](d *Dispatch, p *Policy[E], b *Binding, param *Param, x adm
 		if last.Asked && x.Asked && last.Policy == x.Policy && last.Binding == x.Binding && last.Param == x.Param && last.Pass == x.Pass {
 			last.Expressions = append(last.Expressions, x.Expressions...)
 			last.Outcome, last.Message = x.Outcome, cmp.Or(x.Message, last.Message)
+			last.Exception = cmp.Or(x.Exception, last.Exception)
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,14 +25,16 @@ type Source[P, B metav1.Object, E any] struct {
 	// Cluster gives the policies access to the cluster.
 	Cluster Cluster
 
-	kind      *Kind[P, B]
-	compile   func(P) (E, error)
-	metrics   *sourceMetrics
-	static    Set[E]
-	resources *resources[P, B, E]      // nil without custom resources
-	foreign   *foreign[P, B, E]        // nil without policies of other engines
-	follower  *customresource.Follower // of both, nil without them
-	mu        sync.Mutex               // held while custom resources are refreshed
+	kind    *Kind[P, B]
+	compile func(P) (E, error)
+	metrics *sourceMetrics
+	static  Set[E]
+	// exceptions is nil if there are none.
+	exceptions *Exceptions
+	resources  *resources[P, B, E]      // nil without custom resources
+	foreign    *foreign[P, B, E]        // nil without policies of other engines
+	follower   *customresource.Follower // of both, nil without them
+	mu         sync.Mutex               // held while custom resources are refreshed
 
 	configured bool // the plugin has a configuration file
 	all        atomic.Pointer[Index[E]]
@@ -62,8 +65,30 @@ func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup admission.Setu
 	for _, p := range s.static {
 		p.params = GivenParams(setup.Params)
 	}
+	if err := s.except(documents, &setup); err != nil {
+		return nil, err
+	}
 	s.follow(config, setup.Cluster)
 	return s, nil
+}
+
+// except compiles the exceptions.
+func (s *Source[P, B, E]) except(documents *Documents[P, B], setup *admission.Setup) error {
+	var all []*exception
+	var errs []error
+	for _, document := range documents.exceptions {
+		e, wrong := compileException(document, setup)
+		for _, err := range wrong {
+			errs = append(errs, documents.From(document, err))
+		}
+		all = append(all, e)
+	}
+	if errs != nil || all == nil {
+		return errors.Join(errs...)
+	}
+	s.exceptions = newExceptions(&s.Cluster, setup.Cluster)
+	s.exceptions.use(all)
+	return nil
 }
 
 // follow makes what the configuration asks to follow.
@@ -103,6 +128,9 @@ func (s *Source[P, B, E]) use(custom Set[E]) {
 		p.metrics = s.metrics.of(p.Name)
 	}
 	s.all.Store(&Index[E]{all: all})
+	if s.exceptions != nil {
+		s.exceptions.usePolicies(names)
+	}
 }
 
 // known returns the policies. If the custom
@@ -152,6 +180,9 @@ func (s *Source[P, B, E]) Handler() (h admission.Handler) {
 	}
 	if s.follower != nil {
 		h.Run = s.run
+	}
+	if s.exceptions != nil {
+		h.Exceptions = s.exceptions
 	}
 	return h
 }
@@ -222,5 +253,8 @@ func (s *Source[P, B, E]) Begin(ctx context.Context, d *Dispatch, review *codec.
 		return nil, admission.Unchecked(admission.NotSelected)
 	}
 	d.Begin(ctx, review, &s.Cluster)
+	if s.exceptions != nil {
+		d.exceptions = s.exceptions.all.Load()
+	}
 	return policies, admission.Allowed()
 }

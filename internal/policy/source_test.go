@@ -31,7 +31,7 @@ const (
 )
 
 // viewOf returns the view of a plugin in a cluster with a namespace and these objects.
-func viewOf(t *testing.T, config string, objects ...runtime.Object) *cluster.View {
+func viewOf(t testing.TB, config string, objects ...runtime.Object) *cluster.View {
 	t.Helper()
 	needs := append(ValidatingKind.NeedsOf([]byte(config)), cluster.Namespaces.Watched(), cluster.SubjectAccessReviews.Called("create"))
 	state, err := cluster.New(cluster.Options{

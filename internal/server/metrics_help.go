@@ -66,6 +66,7 @@ var help = map[string]string{
 
 	"fastadmit_policies":                "Policies that are evaluated.",
 	"fastadmit_policies_not_evaluated":  "Documents of Kyverno and Gatekeeper in the cluster of which something is not evaluated.",
+	"fastadmit_policy_exceptions_total": "Exceptions that lifted what a plugin or a policy said, that would have but have expired, or that could not be evaluated, by result (lifted, expired, failed).",
 	"fastadmit_policy_checks_total":     "Violations of a policy and errors of its expressions, by what happened to the request.",
 	"fastadmit_policy_duration_seconds": "Time of an evaluation of a policy for a binding and a request. One in 16 evaluations is measured, beginning with the first.",
 	"fastadmit_policy_cost":             "Cost of the expressions of a policy for a binding and a request, in CEL's units.",

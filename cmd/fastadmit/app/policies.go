@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/printable"
@@ -49,15 +50,16 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 }
 
 // usePolicies evaluates the policies among given, which enables their plugins, and
-// those among the input if the plugins are enabled. Parameters are taken from all of
+// those among the input if the plugins are enabled. Only the exceptions among given count. Parameters are taken from all of
 // these objects, and from those of the state of the cluster. It returns the other
 // objects of given, and errors about policies of other engines without a translation.
 func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others []manifest.Item, errs []error) {
 	translated, errs := r.policies.AddForeign(given)
-	if r.policies.Add(given)+translated > 0 {
+	if r.policies.Add(given)+r.policies.AddExceptions(given)+translated > 0 {
 		r.policies.Enable()
 	}
 	r.policies.Add(input)
+	r.policies.NoteExceptions(input)
 	if r.bindPolicies != "" {
 		r.policies.Bind(r.bindPolicies)
 	}
@@ -70,9 +72,17 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 	return others, errs
 }
 
-// notePolicies prints which policies are not evaluated, if any could be.
-func (r *reviewOptions) notePolicies(w io.Writer) {
-	for _, note := range r.policies.Notes() {
+// notePolicies prints which policies are not evaluated, if any could be, and which exceptions lift nothing.
+func (r *reviewOptions) notePolicies(w io.Writer, chain *admission.Chain) {
+	for _, note := range r.policyNotes(chain) {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(note))
 	}
+}
+
+func (r *reviewOptions) policyNotes(chain *admission.Chain) []string {
+	notes := r.policies.Notes()
+	if exceptions := chain.Exceptions(); exceptions != nil {
+		notes = append(notes, exceptions.Unknown()...)
+	}
+	return notes
 }

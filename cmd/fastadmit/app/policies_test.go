@@ -1,6 +1,7 @@
 package app
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -69,6 +70,46 @@ func TestReviewWithoutBinding(t *testing.T) {
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Warn")
 	reviewed(t, "", 2, []string{`--bind-policies: got "Refuse", want one of Deny, Warn, Audit`}, nil,
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Refuse")
+}
+
+// TestReviewExceptions tests that exceptions of --policies and of the configuration lift denials, and that those in the
+// input never do: who asks for a review would decide about it.
+func TestReviewExceptions(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const exception = "apiVersion: policies.fastadmit.io/v1\nkind: PolicyException\nmetadata: {name: web}\nspec:\n" +
+		"  policies: [no-latest.example.com]\n  plugins: [AlwaysDeny]\n  reason: its images have no versions yet\n  neverExpires: true\n" +
+		"  matchConstraints:\n    resourceRules:\n    - {apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*']}\n"
+	servertest.WriteFile(t, "latest.yaml", noLatest)
+	servertest.WriteFile(t, "exception.yaml", exception)
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "all.yaml", exception+"---\n"+latestPod)
+	const unknown = `fastadmit: PolicyException "web" names the plugin "AlwaysDeny", which is not evaluated`
+	reviewed(t, "", 0, []string{"pod.yaml:1: Pod default/web: allowed", unknown}, nil, "pod.yaml", "--policies=latest.yaml", "--policies=exception.yaml")
+	reviewed(t, "", 0, []string{"pod.yaml:1: Pod default/web: allowed"}, []string{"AlwaysDeny"}, "pod.yaml",
+		"--policies=latest.yaml,exception.yaml", "--enable-admission-plugins=AlwaysDeny")
+	const ignored = `fastadmit: all.yaml:1: PolicyException "web" lifts nothing here: only exceptions of --policies and of the configuration do`
+	reviewed(t, "", 1, []string{"all.yaml:13: " + deniedLatest, "all.yaml:1: PolicyException web: allowed", ignored}, nil,
+		"all.yaml", "--policies=latest.yaml")
+	reviewed(t, exception+"---\n"+latestPod+"---\n"+noLatest, 1, []string{"stdin:13: " + deniedLatest}, nil, "-",
+		"--enable-admission-plugins=ValidatingAdmissionPolicy")
+	servertest.WriteFile(t, "config.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
+		"- name: ValidatingAdmissionPolicy\n  configuration: {apiVersion: apiserver.config.k8s.io/v1, "+
+		"kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: own}\n")
+	if err := os.Mkdir("own", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	servertest.WriteFile(t, "own/all.yaml", noLatest+"---\n"+exception)
+	reviewed(t, "", 0, []string{"allowed"}, nil, "pod.yaml", "--admission-control-config-file=config.yaml",
+		"--enable-admission-plugins=ValidatingAdmissionPolicy")
+	for _, wrong := range [][3]string{
+		{"reason: its images have no versions yet", "", `exception.yaml:5: PolicyException "web": spec.reason: Required value`},
+		{"neverExpires: true", "expiresAt: soon", `exception.yaml:8: PolicyException "web": spec.expiresAt: Invalid value: "soon": want a time`},
+		{"fastadmit.io/v1", "fastadmit.io/v2",
+			`exception.yaml:1: PolicyException "web": apiVersion of a PolicyException: got "policies.fastadmit.io/v2", want "policies.fastadmit.io/v1"`},
+	} {
+		servertest.WriteFile(t, "exception.yaml", strings.Replace(exception, wrong[0], wrong[1], 1))
+		reviewed(t, "", 2, []string{wrong[2]}, nil, "pod.yaml", "--policies=exception.yaml")
+	}
 }
 
 // TestReviewWrongPolicies tests policies that cannot be evaluated. The error has the

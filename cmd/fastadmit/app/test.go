@@ -186,7 +186,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 		results = append(results, result)
 		return nil
 	})
-	return results, r.policies.Notes(), err
+	return results, r.policyNotes(o.Chain), err
 }
 
 // guessKinds adds the kinds of objects that a table does not have.

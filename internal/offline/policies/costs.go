@@ -18,8 +18,7 @@ func (s *Set) Costlier(from, to admission.Version) (all []string) {
 	if err != nil {
 		return nil
 	}
-	for i := range s.documents {
-		d := &s.documents[i]
+	for _, d := range slices.Concat(s.documents, s.exceptions) {
 		var document any
 		if d.isBinding() || decode(d.text, &document) != nil {
 			continue // the plugin reports it
@@ -30,7 +29,7 @@ func (s *Set) Costlier(from, to admission.Version) (all []string) {
 				return // it has macros of Kubernetes or errors, which the plugin reports
 			}
 			if name := calls.Costlier(parsed.NativeRep(), from, to); name != "" {
-				all = append(all, fmt.Sprintf("%s: %s calls %s, which costs more since 1.37", d, path, name))
+				all = append(all, fmt.Sprintf("%s: %s calls %s, which costs more since 1.37", &d, path, name))
 			}
 		})
 	}

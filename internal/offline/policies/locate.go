@@ -19,9 +19,10 @@ func (s *Set) Locate(err error) error {
 	if err == nil {
 		return nil
 	}
-	byName := make(map[string]*document, len(s.documents))
-	for i := range slices.Backward(s.documents) { // the first document with a name counts
-		byName[s.documents[i].item.String()] = &s.documents[i]
+	all := slices.Concat(s.documents, s.exceptions)
+	byName := make(map[string]*document, len(all))
+	for i := range slices.Backward(all) { // the first document with a name counts
+		byName[all[i].item.String()] = &all[i]
 	}
 	var positions manifest.Positions
 	var located []error

@@ -14,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	engine "github.com/fastadmit/fastadmit/internal/policy"
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
@@ -53,9 +54,11 @@ func find(t schema.GroupVersionKind) *kind {
 	return nil
 }
 
-// IsPolicy reports whether objects of a kind are admission policies or bindings, or policies
+// IsPolicy reports whether objects of a kind are admission policies, bindings or exceptions, or policies
 // of other engines.
-func IsPolicy(t schema.GroupVersionKind) bool { return find(t) != nil || translate.IsForeign(t) }
+func IsPolicy(t schema.GroupVersionKind) bool {
+	return find(t) != nil || isException(t) || translate.IsForeign(t)
+}
 
 // Unknown returns an error if a kind is in a group that has policies, and is nothing that
 // this group has: most likely it is misspelt.
@@ -68,10 +71,13 @@ func Unknown(t schema.GroupVersionKind) error {
 	for i := range kinds {
 		want = append(want, kinds[i].policy, kinds[i].binding())
 	}
+	if t.Group == customGroup {
+		want = append(want, engine.ExceptionKind)
+	}
 	return fmt.Errorf("got the kind %q of %s, want %s", t.Kind, t.GroupVersion(), strings.Join(want, ", "))
 }
 
-// AddResources adds the resources of policies and bindings to the table, in all supported
+// AddResources adds the resources of policies, bindings and exceptions to the table, in all supported
 // versions.
 func AddResources(table *discovery.Table) {
 	for _, version := range []schema.GroupVersion{
@@ -85,15 +91,18 @@ func AddResources(table *discovery.Table) {
 			table.Add(k.binding(), discovery.Resource{GroupVersionResource: version.WithResource(strings.ToLower(k.binding()) + "s")})
 		}
 	}
+	exceptions := schema.GroupVersion{Group: customGroup, Version: "v1"}.WithResource("policyexceptions")
+	table.Add(engine.ExceptionKind, discovery.Resource{GroupVersionResource: exceptions})
 }
 
 // A Set contains policies and bindings. The zero Set is empty.
 type Set struct {
-	documents []document
-	params    []admission.ParamKind
-	notes     []string // of translations
-	enables   bool
-	applied   bool // to any plugin
+	documents  []document
+	exceptions []document
+	params     []admission.ParamKind
+	notes      []string // of translations and exceptions
+	enables    bool
+	applied    bool // to any plugin
 }
 
 type document struct {
@@ -176,8 +185,7 @@ func (s *Set) Enable() { s.enables = true }
 // plugins that are not in disabled. known are the names of all plugins. Apply returns the
 // names of plugins that policies need and that are not in known.
 func (s *Set) Apply(enabled map[string]admission.Enabled, disabled, known []string) (unknown []string) {
-	for i := range s.documents {
-		d := &s.documents[i]
+	for _, d := range slices.Concat(s.documents, s.exceptions) {
 		plugin := d.kind.policy
 		e, ok := enabled[plugin]
 		switch {
@@ -236,7 +244,7 @@ func (s *Set) unbound() (all []*document) {
 
 // Notes returns a sentence for each policy without a binding and each binding without a
 // policy. Plugins do not evaluate them, as in kube-apiserver. Before Apply, it returns only
-// the notes of translations.
+// the notes of translations and exceptions.
 func (s *Set) Notes() (all []string) {
 	all = append(all, s.notes...)
 	if !s.applied {

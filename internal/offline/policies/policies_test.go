@@ -67,7 +67,9 @@ func TestKinds(t *testing.T) {
 	f("policies.fastadmit.io/v1", "PolicyReplica", false, "")
 	f("policies.fastadmit.io/v1", "ValidatingPolicy", false, `got the kind "ValidatingPolicy" of policies.fastadmit.io/v1, want `+
 		`ValidatingAdmissionPolicy, `+
-		"ValidatingAdmissionPolicyBinding, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding")
+		"ValidatingAdmissionPolicyBinding, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, PolicyException")
+	f("policies.fastadmit.io/v1", "PolicyException", true, "")
+	f("policies.kyverno.io/v1", "PolicyException", true, "")
 }
 
 func TestAddResources(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,6 +27,8 @@ import (
 type Reader struct {
 	// APIVersions and Kinds are the allowed values of these fields. Others are errors.
 	APIVersions, Kinds []string
+	// Own has the apiVersions of further kinds, which have no other.
+	Own map[string]string
 	// Add is called for each document or item of a list. content is JSON. Add returns all
 	// errors in the document.
 	Add func(file *admission.File, kind string, content []byte) []error
@@ -74,17 +77,32 @@ func (r *Reader) add(file *admission.File, content []byte, defaults metav1.TypeM
 	}
 	single, isList := strings.CutSuffix(kind.Kind, "List")
 	if kind.APIVersion != "v1" || kind.Kind != "List" {
-		if !slices.Contains(r.APIVersions, kind.APIVersion) {
-			return []error{fmt.Errorf("apiVersion: got %q, want one of %q", kind.APIVersion, r.APIVersions)}
-		}
-		if !slices.Contains(r.Kinds, single) {
-			return []error{fmt.Errorf("kind: got %q, want %s or a list of them", kind.Kind, strings.Join(r.Kinds, ", "))}
+		if err := r.check(kind.APIVersion, kind.Kind, single); err != nil {
+			return []error{err}
 		}
 	}
 	if isList {
 		return r.addList(file, content, metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: single})
 	}
 	return r.Add(file, kind.Kind, content)
+}
+
+// check returns an error if documents may not have a type. single is the kind, or of a list that of its items.
+func (r *Reader) check(apiVersion, kind, single string) error {
+	if own := r.Own[single]; own != "" {
+		if apiVersion != own {
+			return fmt.Errorf("apiVersion of a %s: got %q, want %q", kind, apiVersion, own)
+		}
+		return nil
+	}
+	if !slices.Contains(r.APIVersions, apiVersion) {
+		return fmt.Errorf("apiVersion: got %q, want one of %q", apiVersion, r.APIVersions)
+	}
+	if !slices.Contains(r.Kinds, single) {
+		all := append(slices.Clip(r.Kinds), slices.Sorted(maps.Keys(r.Own))...)
+		return fmt.Errorf("kind: got %q, want %s or a list of them", kind, strings.Join(all, ", "))
+	}
+	return nil
 }
 
 // addList adds the items of a list. itemType is the type of items without apiVersion and kind.
