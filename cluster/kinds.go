@@ -30,6 +30,7 @@ func Kinds() []*Kind {
 		PersistentVolumes.Kind,
 		PodGroups.Kind,
 		Pods.Kind,
+		PolicyExceptions.Kind,
 		PriorityClasses.Kind,
 		ResourceClaims.Kind,
 		ResourceQuotas.Kind,

@@ -2,8 +2,8 @@ package cluster
 
 import corev1 "k8s.io/api/core/v1"
 
-// PolicyGroup is the group of the custom resources for policies. They have the same spec
-// as the kinds with the same names in admissionregistration.k8s.io/v1.
+// PolicyGroup is the group of the custom resources for policies. Policies and bindings have the same
+// spec as the kinds with the same names in admissionregistration.k8s.io/v1.
 const PolicyGroup = "policies.fastadmit.io"
 
 // The kinds of policies and their bindings as custom resources.
@@ -13,6 +13,12 @@ var (
 	MutatingAdmissionPolicies         = policyKind("MutatingAdmissionPolicy", "mutatingadmissionpolicies")
 	MutatingAdmissionPolicyBindings   = policyKind("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
 )
+
+// PolicyExceptions are the exceptions of policies and plugins. A cluster may lack their CustomResourceDefinition: it is younger than
+// those of policies.
+var PolicyExceptions = DefineJSON(Definition{
+	Group: PolicyGroup, Version: "v1", Resource: "policyexceptions", Kind: "PolicyException", Optional: true,
+})
 
 // PolicyReplicas are the reports of the replicas of fastadmit on the policies that they
 // evaluate. Like policies, they are cluster-scoped.

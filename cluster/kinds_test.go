@@ -55,6 +55,8 @@ func TestDefinitions(t *testing.T) {
 		"policies.fastadmit.io/v1, Resource=validatingadmissionpolicies":       {kind: "ValidatingAdmissionPolicy"},
 		"policies.fastadmit.io/v1, Resource=validatingadmissionpolicybindings": {kind: "ValidatingAdmissionPolicyBinding"},
 
+		"policies.fastadmit.io/v1, Resource=policyexceptions": {kind: "PolicyException", optional: true},
+
 		"policies.fastadmit.io/v1, Resource=policyreplicas": {kind: "PolicyReplica", optional: true},
 
 		"webhooks.fastadmit.io/v1, Resource=mutatingwebhookconfigurations":   {kind: "MutatingWebhookConfiguration"},

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
 // A customResource describes a CustomResourceDefinition.
@@ -38,6 +40,10 @@ func TestCRDs(t *testing.T) {
 			"evaluated", true, policyColumns()},
 		customResource{cluster.MutatingAdmissionPolicyBindings.Kind,
 			reflect.TypeFor[admissionregistrationv1.MutatingAdmissionPolicyBinding](), "evaluated", false, bindingColumns()},
+		customResource{cluster.PolicyExceptions.Kind, reflect.TypeFor[policy.ExceptionDocument](), "", true, []any{
+			column("Policies", ".spec.policies"), column("Plugins", ".spec.plugins"), column("Expires", ".spec.expiresAt"),
+			column("Compiled", `.status.conditions[?(@.type=="Compiled")].status`), column("Reason", ".spec.reason"), age(),
+		}},
 		customResource{cluster.PolicyReplicas.Kind, nil, "", true, []any{
 			column("Plugin", ".status.plugin"), column("Host", ".status.host"), map[string]any{"name": "Renewed", "type": "date",
 				"jsonPath": ".status.renewTime"}, age(),
@@ -107,6 +113,9 @@ func crd(d *customResource) map[string]any {
 		"type": "object", "properties": properties,
 		"description": gvk.Kind + " as in admissionregistration.k8s.io/v1, " + d.does + " by fastadmit.",
 	}
+	if d.kind == cluster.PolicyExceptions.Kind {
+		schema["description"] = "Lifts what policies and plugins say against the requests that it selects, with a reason and until a time."
+	}
 	if d.object == nil {
 		schema["description"] = "What a replica of fastadmit says of itself: which policies of a plugin it enforces. fastadmit writes it."
 	} else if spec, ok := d.object.FieldByName("Spec"); ok {
@@ -144,8 +153,11 @@ func statusSchema(kind string) map[string]any {
 		return replicaSchema()
 	}
 	what := "configuration"
-	if strings.HasSuffix(kind, "Policy") {
+	switch {
+	case strings.HasSuffix(kind, "Policy"):
 		what = "policy"
+	case kind == policy.ExceptionKind:
+		what = "exception"
 	}
 	properties := map[string]any{
 		"observedGeneration": map[string]any{"type": "integer", "format": "int64"},
@@ -217,6 +229,32 @@ var (
 		"ServiceReference.port": {"default": 443, "minimum": 1, "maximum": 65535},
 		"Rule.apiGroups":        notEmpty, "Rule.apiVersions": notEmpty, "Rule.resources": notEmpty,
 		"RuleWithOperations.operations": notEmpty,
+		"ExceptionSpec":                 {"x-kubernetes-validations": exceptionRules},
+		"ExceptionSpec.policies":        exceptedNames, "ExceptionSpec.plugins": exceptedNames,
+		"ExceptionSpec.matchConditions": listMap(map[string]any{"maxItems": 64}, "name"),
+		"ExceptionSpec.reason":          {"minLength": 1, "maxLength": 1024},
+		"ExceptionSpec.expiresAt":       {"format": "date-time"},
+	}
+	exceptedNames  = map[string]any{"maxItems": 128, "x-kubernetes-list-type": "set"}
+	exceptionRules = []any{
+		map[string]any{"rule": "has(self.policies) && self.policies.size() > 0 || has(self.plugins) && self.plugins.size() > 0",
+			"message": "policies or plugins must contain at least one item"},
+		map[string]any{"rule": "has(self.expiresAt) != (has(self.neverExpires) && self.neverExpires)",
+			"message": "exactly one of expiresAt and neverExpires: true is required"},
+	}
+	// schemaDocs are descriptions of fields of fastadmit's own.
+	schemaDocs = map[string]string{
+		"ExceptionSpec.policies": "policies are names of ValidatingAdmissionPolicies, also of those that are translated from other " +
+			"engines. There are no wildcards.",
+		"ExceptionSpec.plugins": "plugins are names of admission plugins, such as PodSecurity.",
+		"ExceptionSpec.matchConstraints": "matchConstraints select requests, as those of a ValidatingAdmissionPolicy. " +
+			"objectSelector must match the object as it will be stored, with DELETE as it was. namespaceSelector matches no " +
+			"cluster-scoped objects other than Namespaces. Required.",
+		"ExceptionSpec.matchConditions": "matchConditions are CEL expressions, as those of a ValidatingAdmissionPolicy without params. " +
+			"All must be true.",
+		"ExceptionSpec.reason":       "reason says why there is the exception. Required.",
+		"ExceptionSpec.expiresAt":    "expiresAt is when the exception ends. Required, unless neverExpires is true.",
+		"ExceptionSpec.neverExpires": "neverExpires is true for an exception without an end.",
 	}
 	webhookName = map[string]any{
 		"maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$`,
@@ -284,7 +322,7 @@ func addFields(t reflect.Type, properties map[string]any, required *[]string) {
 			addFields(f.Type, properties, required)
 			continue
 		}
-		property := schemaOf(f.Type, docs[name])
+		property := schemaOf(f.Type, cmp.Or(docs[name], schemaDocs[t.Name()+"."+name]))
 		if value, ok := schemaDefaults[name]; ok {
 			property["default"] = value
 		}

@@ -57,7 +57,7 @@ func TestKustomizePolicies(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies",
-		"mutatingadmissionpolicybindings"} {
+		"mutatingadmissionpolicybindings", "policyexceptions"} {
 		if !kinds[want+".policies.fastadmit.io"] {
 			t.Errorf("got the definitions %v, want %s", kinds, want)
 		}

@@ -169,7 +169,7 @@ func TestRules(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	plugin := Plugin()
 	for config, want := range map[string]int{
-		"": 2, "{": 2, customResources: 11,
+		"": 2, "{": 2, customResources: 13,
 		"{apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: a}": 2,
 	} {
 		needs := plugin.AllNeeds([]byte(config))

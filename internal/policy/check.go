@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/customresource"
 	"github.com/fastadmit/fastadmit/internal/policy/documents"
 )
 
-// check denies a custom resource that is not a valid policy or binding, or has
+// check denies a custom resource that is not a valid policy, binding or exception, or has
 // expressions that do not compile. No policy is evaluated for requests that write these
 // resources.
 func (s *Source[P, B, E]) check(review *codec.Review) admission.Result {
@@ -20,6 +21,10 @@ func (s *Source[P, B, E]) check(review *codec.Review) admission.Result {
 			return customresource.Check(review, "spec", "{}", s.checkPolicy)
 		case s.kind.bindings.Resource().Resource:
 			return customresource.Check(review, "spec", "{}", s.checkBinding)
+		case cluster.PolicyExceptions.Resource().Resource:
+			if s.resources.exceptions != nil {
+				return customresource.Check(review, "spec", "{}", s.resources.exceptions.check)
+			}
 		}
 	}
 	return admission.Allowed()

@@ -65,6 +65,9 @@ func (k *Kind[P, B]) NeedsOf(config []byte) []cluster.Need {
 	if !c.CustomResources {
 		return needs
 	}
+	if k.hasExceptions {
+		needs = append(needs, cluster.PolicyExceptions.Watched(), cluster.PolicyExceptions.CalledStatus("update").InBackground())
+	}
 	return append([]cluster.Need{
 		k.policies.Watched(), k.bindings.Watched(), k.policies.CalledStatus("update").InBackground(),
 		cluster.PolicyReplicas.Watched(), cluster.PolicyReplicas.Called("create", "delete").InBackground(),

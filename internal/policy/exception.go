@@ -42,7 +42,7 @@ type ExceptionSpec struct {
 	Plugins  []string `json:"plugins,omitempty"`
 	// MatchConstraints and MatchConditions select requests, as those of a ValidatingAdmissionPolicy do. See
 	// match.Matcher.ForExceptions for the selectors.
-	MatchConstraints *admissionregistrationv1.MatchResources  `json:"matchConstraints,omitempty"`
+	MatchConstraints *admissionregistrationv1.MatchResources  `json:"matchConstraints"`
 	MatchConditions  []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 	// Reason says why there is the exception.
 	Reason string `json:"reason"`
@@ -125,7 +125,7 @@ type exception struct {
 	compiler   *cel.Compiler // nil without conditions
 	conditions []*cel.Expression
 
-	failed atomic.Bool // it could not be evaluated once, and the log has the error
+	failed atomic.Bool  // it could not be evaluated once, and the log has the error
 }
 
 // compileException returns the exception, or all errors in it.

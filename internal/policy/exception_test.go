@@ -85,7 +85,8 @@ func newExcepting(t testing.TB, all ...*exception) *excepting {
 	view := viewOf(t, staticConfig)
 	x.Exceptions = newExceptions(&Cluster{Namespaces: cluster.Namespaces.In(view), Access: cluster.AccessIn(view)}, view)
 	x.Exceptions.log, x.series.set = slog.New(slog.NewTextHandler(&x.log, nil)), metrics.NewSet()
-	x.use(all)
+	x.static = all
+	x.use(nil)
 	return x
 }
 

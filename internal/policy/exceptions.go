@@ -26,6 +26,11 @@ type Exceptions struct {
 	log     *slog.Logger
 	series  exceptionSeries
 	all     atomic.Pointer[exceptionSet]
+	static  []*exception // of manifests
+
+	resources *exceptionResources             // nil without custom resources
+	known     func(ctx context.Context) error // waits for them
+	isKnown   atomic.Bool                     // all are
 
 	mu       sync.Mutex
 	plugins  []string             // that are enabled, nil before Use
@@ -51,9 +56,32 @@ func newExceptions(asked *Cluster, view *cluster.View) *Exceptions {
 	return &Exceptions{cluster: asked, log: view.Log(), series: exceptionSeries{set: view.Metrics(), known: make(map[exceptionResult]*metrics.Counter)}}
 }
 
-// use replaces the exceptions.
-func (x *Exceptions) use(all []*exception) {
+// follow makes what follows the custom resources. known waits for them.
+func (x *Exceptions) follow(setup *admission.Setup, known func(ctx context.Context) error) {
+	x.resources = &exceptionResources{
+		objects: cluster.PolicyExceptions.In(setup.Cluster), of: x,
+		setup: &admission.Setup{InterpretCEL: setup.InterpretCEL, Version: setup.Version},
+	}
+	x.known = known
+}
+
+// refresh takes over the custom resources that changed.
+func (x *Exceptions) refresh() error {
+	custom, err := x.resources.refresh()
+	if err == nil {
+		x.use(custom)
+		x.isKnown.Store(true)
+	}
+	return err
+}
+
+// use replaces the exceptions that are custom resources.
+func (x *Exceptions) use(custom []*exception) {
+	all := slices.Concat(x.static, custom)
 	slices.SortStableFunc(all, func(a, b *exception) int { return strings.Compare(a.name, b.name) })
+	if last := x.all.Load(); last != nil && slices.Equal(last.all, all) {
+		return
+	}
 	set := &exceptionSet{of: x, all: all, policies: make(map[string]*namedExceptions), plugins: make(map[string]*namedExceptions)}
 	add := func(to map[string]*namedExceptions, name string, e *exception, labels namedExceptions) {
 		if to[name] == nil {
@@ -83,12 +111,17 @@ func (x *Exceptions) use(all []*exception) {
 }
 
 // Name implements admission.Exceptions.
-func (x *Exceptions) Name(plugin string) bool { return x.all.Load().plugins[plugin] != nil }
+func (x *Exceptions) Name(plugin string) bool {
+	return x.all.Load().plugins[plugin] != nil || x.resources != nil && !x.isKnown.Load()
+}
 
 // Lift implements admission.Exceptions. No exception lifts what is said against policies, bindings and exceptions.
 func (x *Exceptions) Lift(ctx context.Context, review *codec.Review, plugin string) string {
+	if review.Resource().Group == cluster.PolicyGroup || x.resources != nil && !x.isKnown.Load() && x.known(ctx) != nil {
+		return ""
+	}
 	set := x.all.Load()
-	if set.plugins[plugin] == nil || review.Resource().Group == cluster.PolicyGroup {
+	if set.plugins[plugin] == nil {
 		return ""
 	}
 	d := new(Dispatch)

@@ -125,6 +125,7 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 
 func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 	var object struct {
+		Kind     string
 		Metadata struct{ Name string }
 		Status   struct {
 			ObservedGeneration int64
@@ -155,7 +156,7 @@ func (a *apiServer) noteStatus(w http.ResponseWriter, r *http.Request) {
 	}
 	a.written[object.Metadata.Name]++
 	a.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "policies.fastadmit.io/v1", "kind": "ValidatingAdmissionPolicy",
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "policies.fastadmit.io/v1", "kind": object.Kind,
 		"metadata": object.Metadata})
 }
 
@@ -365,7 +366,8 @@ func TestLive(t *testing.T) {
 	if !source.resources.writeStatus(ctx) {
 		t.Error("once they are: not all is settled")
 	}
-	const own = "{[CREATE UPDATE] [policies.fastadmit.io] [*] [validatingadmissionpolicies validatingadmissionpolicybindings] Cluster}"
+	const own = "{[CREATE UPDATE] [policies.fastadmit.io] [*] [validatingadmissionpolicies validatingadmissionpolicybindings " +
+		"policyexceptions] Cluster}"
 	if got, want := fmt.Sprint(source.Handler().Rules()), "["+own+strings.Repeat(" {[CREATE] [] [v1] [pods] }", 4)+"]"; got != want {
 		t.Errorf("got rules %s\nwant %s", got, want)
 	}

@@ -466,11 +466,11 @@ func TestTurn(t *testing.T) {
 	f := func(first bool, after time.Duration, want bool) {
 		t.Helper()
 		c := &compiledPolicy[string]{dueSince: now}
-		if got := c.isTurn(reports{first: first}, now.Add(after)); got != want {
+		if got := isTurn(&c.dueSince, true, reports{first: first}, now.Add(after)); got != want {
 			t.Errorf("first %v, after %v: got %v", first, after, got)
 		}
 		c = new(compiledPolicy[string]) // due just now
-		if got := c.isTurn(reports{first: first}, now); got != first || !c.dueSince.Equal(now) {
+		if got := isTurn(&c.dueSince, true, reports{first: first}, now); got != first || !c.dueSince.Equal(now) {
 			t.Errorf("first %v: got %v, since %v", first, got, c.dueSince)
 		}
 	}

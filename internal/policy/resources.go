@@ -37,6 +37,7 @@ type resources[P, B metav1.Object, E any] struct {
 	schemas            *schemas.Schemas
 	discovery          *cluster.Discovery
 	replicas           *replicas
+	exceptions         *exceptionResources // nil for a kind without exceptions
 
 	mu       sync.Mutex
 	compiled map[string]*compiledPolicy[E] // by name
@@ -84,13 +85,17 @@ func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.Vie
 
 // newFollower returns a Follower without Refresh and Rules.
 func (r *resources[P, B, E]) newFollower() *customresource.Follower {
-	return &customresource.Follower{
+	f := &customresource.Follower{
 		Resources: []customresource.Watched{r.policies, r.bindings},
 		Related:   []customresource.Watched{r.replicas.objects},
 		Background: []func(ctx context.Context, refreshed, changed wake.Signal){
 			func(ctx context.Context, refreshed, _ wake.Signal) { r.replicas.run(ctx, refreshed) }, r.runStatus,
 		},
 	}
+	if r.exceptions != nil {
+		f.Resources = append(f.Resources, r.exceptions.objects)
+	}
+	return f
 }
 
 // refresh compiles the policies that changed, and returns all. It changes nothing if not all

@@ -65,15 +65,15 @@ func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup admission.Setu
 	for _, p := range s.static {
 		p.params = GivenParams(setup.Params)
 	}
-	if err := s.except(documents, &setup); err != nil {
+	if err := s.except(documents, config, &setup); err != nil {
 		return nil, err
 	}
 	s.follow(config, setup.Cluster)
 	return s, nil
 }
 
-// except compiles the exceptions.
-func (s *Source[P, B, E]) except(documents *Documents[P, B], setup *admission.Setup) error {
+// except compiles the exceptions in manifests, and makes what follows the others.
+func (s *Source[P, B, E]) except(documents *Documents[P, B], config *Config, setup *admission.Setup) error {
 	var all []*exception
 	var errs []error
 	for _, document := range documents.exceptions {
@@ -83,11 +83,19 @@ func (s *Source[P, B, E]) except(documents *Documents[P, B], setup *admission.Se
 		}
 		all = append(all, e)
 	}
-	if errs != nil || all == nil {
+	follows := config.CustomResources && s.kind.hasExceptions
+	if errs != nil || all == nil && !follows {
 		return errors.Join(errs...)
 	}
 	s.exceptions = newExceptions(&s.Cluster, setup.Cluster)
-	s.exceptions.use(all)
+	s.exceptions.static = all
+	if follows {
+		s.exceptions.follow(setup, func(ctx context.Context) error {
+			_, err := s.known(ctx)
+			return err
+		})
+	}
+	s.exceptions.use(nil)
 	return nil
 }
 
@@ -100,6 +108,9 @@ func (s *Source[P, B, E]) follow(config *Config, view *cluster.View) {
 	s.follower = new(customresource.Follower)
 	if config.CustomResources {
 		s.resources = newResources(s.kind, view, newClusterParams(cluster.DynamicIn(view)), s.compile)
+		if s.exceptions != nil {
+			s.resources.exceptions = s.exceptions.resources
+		}
 		s.follower = s.resources.newFollower()
 	}
 	if len(config.Read) > 0 {
@@ -166,6 +177,11 @@ func (s *Source[P, B, E]) take(ctx context.Context) error {
 		}
 		set = own
 	}
+	if s.exceptions != nil && s.exceptions.resources != nil {
+		if err := s.exceptions.refresh(); err != nil {
+			return err
+		}
+	}
 	if s.foreign != nil {
 		set = append(set, s.foreign.refresh(ctx, time.Now())...)
 	}
@@ -194,7 +210,7 @@ func (s *Source[P, B, E]) rules() (rules []admission.Rule) {
 		return s.kind.narrowed([]admission.Rule{admission.Any()})
 	}
 	if s.resources != nil {
-		rules = append(rules, customresource.Rule(s.kind.policies, s.kind.bindings))
+		rules = append(rules, customresource.Rule(s.kind.resources()...))
 	}
 	all := s.all.Load()
 	if all == nil { // not all of them are known
@@ -206,6 +222,15 @@ func (s *Source[P, B, E]) rules() (rules []admission.Rule) {
 		}
 	}
 	return rules
+}
+
+// resources returns the kinds of custom resources.
+func (k *Kind[P, B]) resources() []cluster.KindOf[*cluster.JSON] {
+	all := []cluster.KindOf[*cluster.JSON]{k.policies, k.bindings}
+	if k.hasExceptions {
+		all = append(all, cluster.PolicyExceptions)
+	}
+	return all
 }
 
 // narrowed returns the rules with the operations of the kind in place of "*". Policies of a

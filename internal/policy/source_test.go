@@ -94,6 +94,7 @@ func TestConfig(t *testing.T) {
 		cluster.PolicyReplicas.Watched(), cluster.PolicyReplicas.Called("create", "delete").InBackground(),
 		cluster.PolicyReplicas.CalledStatus("update").InBackground(),
 		cluster.Discovered(), cluster.DiscoveredSchemas(), cluster.Dynamic(),
+		cluster.PolicyExceptions.Watched(), cluster.PolicyExceptions.CalledStatus("update").InBackground(),
 	}
 	if got := ValidatingKind.NeedsOf([]byte(customConfig)); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -451,5 +452,12 @@ func TestOwnChecked(t *testing.T) {
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p"}}`, "",
 		`ValidatingAdmissionPolicyBinding "b": spec.validationActions: Required value: at least one validation action is required`)
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","no":1}}`, "", `unknown field "spec.no"`)
+	const exceptions = "policies.fastadmit.io/v1/policyexceptions"
+	f(exceptions, validException, "", "")
+	f(exceptions, strings.Replace(validException, `"true"`, `"object."`, 1), "",
+		`PolicyException "e": spec.matchConditions[0].expression: `+
+			`Invalid value: "object.": compilation failed: ERROR: <input>:1:8: Syntax error: no viable alternative at input '.'`+"\n"+
+			" | object.\n | .......^")
+	f(exceptions, `{"metadata":{"name":"e"},"spec":{"no":1}}`, "", `unknown field "spec.no"`)
 	f("policies.fastadmit.io/v1/mutatingadmissionpolicies", `{"metadata":{"name":"p"},"spec":{"no":1}}`, "", "")
 }

@@ -80,6 +80,9 @@ func (r *resources[P, B, E]) writeStatus(ctx context.Context) (settled bool) {
 			return settled
 		}
 	}
+	if r.exceptions != nil {
+		r.exceptions.writeStatus(ctx, all, unanswered)
+	}
 	return settled
 }
 
@@ -145,21 +148,20 @@ func (r *resources[P, B, E]) due(name string, all reports) (change status.Change
 	enforced, changed := c.enforcedCondition(all, time.Now())
 	now.Conditions = append(now.Conditions, enforced)
 	change, due = c.writer.Due(c.object, now, changed)
-	if !due {
-		c.dueSince = time.Time{}
-		return change, false, settled
-	}
-	return change, c.isTurn(all, time.Now()), settled
+	return change, isTurn(&c.dueSince, due, all, time.Now()), settled
 }
 
 // isTurn reports whether this replica writes a status that is due. The first replica writes it,
 // so that ten replicas do not make ten requests for each policy. The others write it if the
-// first has not done so within retryPause.
-func (c *compiledPolicy[E]) isTurn(all reports, now time.Time) bool {
-	if c.dueSince.IsZero() {
-		c.dueSince = now
+// first has not done so within retryPause. since is when the status became due, zero if it is not.
+func isTurn(since *time.Time, due bool, all reports, now time.Time) bool {
+	switch {
+	case !due:
+		*since = time.Time{}
+	case since.IsZero():
+		*since = now
 	}
-	return all.first || now.Sub(c.dueSince) >= retryPause
+	return due && (all.first || now.Sub(*since) >= retryPause)
 }
 
 // enforcedCondition returns the condition whether all replicas enforce the policy. changed
@@ -205,13 +207,22 @@ func (c *compiledPolicy[E]) enforcedCondition(all reports, now time.Time) (condi
 
 // compiledCondition returns the condition whether the policy can be evaluated.
 func (c *compiledPolicy[E]) compiledCondition() metav1.Condition {
+	if c.err != nil {
+		return compiledCondition(c.object.GetGeneration(), c.err, nil)
+	}
+	return compiledCondition(c.object.GetGeneration(), nil, c.policy.compileErr)
+}
+
+// compiledCondition returns the condition of an object. invalid is why it is invalid, compileErr has the errors in its
+// expressions.
+func compiledCondition(generation int64, invalid, compileErr error) metav1.Condition {
 	condition := metav1.Condition{
 		Type: conditionCompiled, Status: metav1.ConditionTrue, Reason: "Compiled", Message: "all expressions compile",
-		ObservedGeneration: c.object.GetGeneration(),
+		ObservedGeneration: generation,
 	}
-	err, reason := c.err, "Invalid"
+	err, reason := invalid, "Invalid"
 	if err == nil {
-		err, reason = c.policy.compileErr, "CompilationFailed"
+		err, reason = compileErr, "CompilationFailed"
 	}
 	if err != nil {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reason

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
 
-// sourceOf returns a Source that does not run yet, with the policies p0, p1 and so on of an API server.
+// sourceOf returns a Source that does not run yet, with the policies p0, p1 and so on of an API server, and its other lists.
 func sourceOf(a *apiServer, policies int) *Source[*admissionregistrationv1.ValidatingAdmissionPolicy,
 	*admissionregistrationv1.ValidatingAdmissionPolicyBinding, string] {
 	a.t.Helper()
@@ -31,10 +32,12 @@ func sourceOf(a *apiServer, policies int) *Source[*admissionregistrationv1.Valid
 	for i := range policies {
 		all = append(all, customPolicy(fmt.Sprint("p", i), "", ""))
 	}
-	a.lists = map[string]string{
+	lists := map[string]string{
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`, policiesPath: strings.Join(all, ","),
 		policiesPath[:len(policiesPath)-len("policies")] + "policybindings": binding("b", "p0", 2),
 	}
+	maps.Copy(lists, a.lists)
+	a.lists = lists
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()},
 		func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
 	if err != nil {

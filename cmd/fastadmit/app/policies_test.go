@@ -84,10 +84,12 @@ func TestReviewExceptions(t *testing.T) {
 	servertest.WriteFile(t, "pod.yaml", latestPod)
 	servertest.WriteFile(t, "all.yaml", exception+"---\n"+latestPod)
 	const unknown = `fastadmit: PolicyException "web" names the plugin "AlwaysDeny", which is not evaluated`
-	reviewed(t, "", 0, []string{"pod.yaml:1: Pod default/web: allowed", unknown}, nil, "pod.yaml", "--policies=latest.yaml", "--policies=exception.yaml")
+	reviewed(t, "", 0, []string{"pod.yaml:1: Pod default/web: allowed", unknown}, nil, "pod.yaml",
+		"--policies=latest.yaml", "--policies=exception.yaml")
 	reviewed(t, "", 0, []string{"pod.yaml:1: Pod default/web: allowed"}, []string{"AlwaysDeny"}, "pod.yaml",
 		"--policies=latest.yaml,exception.yaml", "--enable-admission-plugins=AlwaysDeny")
-	const ignored = `fastadmit: all.yaml:1: PolicyException "web" lifts nothing here: only exceptions of --policies and of the configuration do`
+	const ignored = `fastadmit: all.yaml:1: PolicyException "web" lifts nothing here: it is not from --policies, ` +
+		"the configuration or the cluster"
 	reviewed(t, "", 1, []string{"all.yaml:13: " + deniedLatest, "all.yaml:1: PolicyException web: allowed", ignored}, nil,
 		"all.yaml", "--policies=latest.yaml")
 	reviewed(t, exception+"---\n"+latestPod+"---\n"+noLatest, 1, []string{"stdin:13: " + deniedLatest}, nil, "-",
@@ -101,15 +103,38 @@ func TestReviewExceptions(t *testing.T) {
 	servertest.WriteFile(t, "own/all.yaml", noLatest+"---\n"+exception)
 	reviewed(t, "", 0, []string{"allowed"}, nil, "pod.yaml", "--admission-control-config-file=config.yaml",
 		"--enable-admission-plugins=ValidatingAdmissionPolicy")
+	testCustomException(t, exception)
 	for _, wrong := range [][3]string{
 		{"reason: its images have no versions yet", "", `exception.yaml:5: PolicyException "web": spec.reason: Required value`},
-		{"neverExpires: true", "expiresAt: soon", `exception.yaml:8: PolicyException "web": spec.expiresAt: Invalid value: "soon": want a time`},
+		{"neverExpires: true", "expiresAt: soon",
+			`exception.yaml:8: PolicyException "web": spec.expiresAt: Invalid value: "soon": want a time`},
 		{"fastadmit.io/v1", "fastadmit.io/v2",
-			`exception.yaml:1: PolicyException "web": apiVersion of a PolicyException: got "policies.fastadmit.io/v2", want "policies.fastadmit.io/v1"`},
+			`exception.yaml:1: PolicyException "web": apiVersion of a PolicyException: got "policies.fastadmit.io/v2", ` +
+				`want "policies.fastadmit.io/v1"`},
 	} {
 		servertest.WriteFile(t, "exception.yaml", strings.Replace(exception, wrong[0], wrong[1], 1))
 		reviewed(t, "", 2, []string{wrong[2]}, nil, "pod.yaml", "--policies=exception.yaml")
 	}
+}
+
+// testCustomException reviews with policies that are custom resources of a cluster: its exceptions count, and those of the
+// input do not become a part of it.
+func testCustomException(t *testing.T, exception string) {
+	t.Helper()
+	servertest.WriteFile(t, "custom.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
+		"- name: ValidatingAdmissionPolicy\n  configuration: {apiVersion: fastadmit.io/v1alpha1, "+
+		"kind: ValidatingAdmissionPolicyConfiguration, customResources: true}\n")
+	if err := os.Mkdir("cluster", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	servertest.WriteFile(t, "cluster/namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")
+	servertest.WriteFile(t, "cluster/policies.yaml",
+		strings.ReplaceAll(noLatest, "admissionregistration.k8s.io/v1", "policies.fastadmit.io/v1"))
+	flags := []string{"--admission-control-config-file=custom.yaml", "--enable-admission-plugins=ValidatingAdmissionPolicy",
+		"--cluster-state-dir=cluster"}
+	reviewed(t, exception+"---\n"+latestPod, 1, []string{deniedLatest}, nil, append(flags, "-")...)
+	servertest.WriteFile(t, "cluster/exception.yaml", exception)
+	reviewed(t, latestPod, 0, []string{"1 allowed"}, nil, append(flags, "-")...)
 }
 
 // TestReviewWrongPolicies tests policies that cannot be evaluated. The error has the

@@ -141,6 +141,7 @@ var listKinds = map[string]string{
 	"namespaces": "NamespaceList v1", "resourcequotas": "ResourceQuotaList v1", "deviceclasses": "DeviceClassList resource.k8s.io/v1",
 	"validatingadmissionpolicies":       "ValidatingAdmissionPolicyList policies.fastadmit.io/v1",
 	"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBindingList policies.fastadmit.io/v1",
+	"policyexceptions":                  "PolicyExceptionList policies.fastadmit.io/v1",
 	"policyreplicas":                    "PolicyReplicaList policies.fastadmit.io/v1",
 }
 

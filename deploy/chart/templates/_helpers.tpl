@@ -364,11 +364,11 @@ gatekeeper:
 {{- if not $.audit -}}
 {{- $needs = append $needs (dict "apiGroups" (list "policies.fastadmit.io") "resources" (list "policyreplicas/status") "verbs" (list "update")) -}}
 {{- end -}}
-{{- range $kind := list "validatingadmissionpolicies" "validatingadmissionpolicybindings" "mutatingadmissionpolicies" "mutatingadmissionpolicybindings" -}}
-{{- $plugin := ternary "ValidatingAdmissionPolicy" "MutatingAdmissionPolicy" (hasPrefix "validating" $kind) -}}
+{{- range $kind := list "validatingadmissionpolicies" "validatingadmissionpolicybindings" "mutatingadmissionpolicies" "mutatingadmissionpolicybindings" "policyexceptions" -}}
+{{- $plugin := ternary "MutatingAdmissionPolicy" "ValidatingAdmissionPolicy" (hasPrefix "mutating" $kind) -}}
 {{- if hasKey $table $plugin -}}
 {{- $needs = append $needs (dict "apiGroups" (list "policies.fastadmit.io") "resources" (list $kind) "verbs" (list "get" "list" "watch")) -}}
-{{- if and (hasSuffix "policies" $kind) (not $.audit) -}}
+{{- if and (not (hasSuffix "bindings" $kind)) (not $.audit) -}}
 {{- $needs = append $needs (dict "apiGroups" (list "policies.fastadmit.io") "resources" (list (printf "%s/status" $kind)) "verbs" (list "update")) -}}
 {{- end -}}
 {{- end -}}

@@ -29,7 +29,7 @@ func (s *Set) AddExceptions(items []manifest.Item) (added int) {
 func (s *Set) NoteExceptions(items []manifest.Item) {
 	for i := range items {
 		if item := &items[i]; item.Fault == nil && isException(item.GroupVersionKind()) {
-			s.notes = append(s.notes, fmt.Sprintf("%s: %s %q lifts nothing here: only exceptions of --policies and of the configuration do",
+			s.notes = append(s.notes, fmt.Sprintf("%s: %s %q lifts nothing here: it is not from --policies, the configuration or the cluster",
 				item.Source, item.Kind, item.Metadata.Name))
 		}
 	}
