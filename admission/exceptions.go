@@ -21,6 +21,20 @@ type Exceptions interface {
 	// Unknown returns a sentence for each plugin or policy that an exception names and that is not enabled or does
 	// not exist.
 	Unknown() []string
+	// List returns all exceptions, sorted by name.
+	List() []Exception
+}
+
+// An Exception is what one of Exceptions says, for reports.
+type Exception struct {
+	// Name is the name of the exception.
+	Name string `json:"name"`
+	// Reason says why there is the exception.
+	Reason string `json:"reason"`
+	// ExpiresAt is when the exception ends, empty for never.
+	ExpiresAt string `json:"expiresAt,omitempty"`
+	// Lifted is how often it has lifted what a policy or a plugin said against a review.
+	Lifted int64 `json:"lifted"`
 }
 
 // Exceptions returns the exceptions of the chain, nil for none.

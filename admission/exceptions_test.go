@@ -28,6 +28,8 @@ func (e *excepts) Lift(_ context.Context, review *codec.Review, plugin string) s
 
 func (e *excepts) Use(plugins []string) { e.plugins = plugins }
 
+func (e *excepts) List() []admission.Exception { return nil }
+
 func (e *excepts) Unknown() []string { return nil }
 
 // knowing is a plugin that knows exceptions and does nothing.

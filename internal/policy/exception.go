@@ -125,6 +125,7 @@ type exception struct {
 	compiler   *cel.Compiler // nil without conditions
 	conditions []*cel.Expression
 
+	lifted atomic.Int64 // how often it lifted something
 	failed atomic.Bool  // it could not be evaluated once, and the log has the error
 }
 

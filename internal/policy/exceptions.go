@@ -181,6 +181,7 @@ func (s *exceptionSet) find(d *Dispatch, of *namedExceptions, now time.Time) *ex
 				s.of.series.count(exceptionResult{e.name, of.plugin, of.policy, exceptionExpired})
 				return nil
 			case matches:
+				e.lifted.Add(1)
 				s.of.series.count(exceptionResult{e.name, of.plugin, of.policy, exceptionLifted})
 				return e
 			}
@@ -232,6 +233,18 @@ func (x *Exceptions) Unknown() (all []string) {
 	defer x.mu.Unlock()
 	for _, u := range x.unknown() {
 		all = append(all, u.String())
+	}
+	return all
+}
+
+// List implements admission.Exceptions.
+func (x *Exceptions) List() (all []admission.Exception) {
+	for _, e := range x.all.Load().all {
+		listed := admission.Exception{Name: e.name, Reason: e.reason, Lifted: e.lifted.Load()}
+		if !e.expires.IsZero() {
+			listed.ExpiresAt = e.expires.Format(time.RFC3339)
+		}
+		all = append(all, listed)
 	}
 	return all
 }

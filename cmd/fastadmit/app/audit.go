@@ -167,6 +167,9 @@ func (a *auditOptions) run(cmd *cobra.Command) error {
 	}
 	o.Progress = auditProgress(run.terminal)
 	err = audit.Run(cmd.Context(), *o, run.emit)
+	if exceptions := o.Review.Chain.Exceptions(); exceptions != nil {
+		run.summary.Exceptions = exceptions.List()
+	}
 	if run.terminal != nil {
 		fmt.Fprint(run.terminal, clearLine)
 	}

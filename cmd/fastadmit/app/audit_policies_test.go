@@ -122,6 +122,46 @@ spec:
 	f(2, "none.yaml: no such file or directory", "--policies=none.yaml")
 }
 
+// TestAuditExceptions lists exceptions with what they lifted: one in a file, and one of the cluster.
+func TestAuditExceptions(t *testing.T) {
+	t.Chdir(t.TempDir())
+	documents := auditedCluster(t, 2, 5, 7)
+	const exception = `{"apiVersion":"policies.fastadmit.io/v1","kind":"PolicyException","metadata":{"name":"%s","resourceVersion":"1"},` +
+		`"spec":{"policies":["replicas.example.com"],"reason":"not\nyet",%s,"matchConstraints":{"resourceRules":[{"operations":["*"],` +
+		`"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"resourceNames":["%s"]}]}}}`
+	const group = "/apis/policies.fastadmit.io/v1/"
+	ofCluster := fmt.Sprintf(exception, "of-cluster", `"neverExpires":true`, "web5")
+	for resource, item := range map[string]string{
+		"ValidatingAdmissionPolicy validatingadmissionpolicies":              "",
+		"ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings": "",
+		"PolicyReplica policyreplicas":                                       "",
+		"PolicyException policyexceptions":                                   ofCluster,
+	} {
+		kind, plural, _ := strings.Cut(resource, " ")
+		documents[group+plural] = fmt.Sprintf(`{"kind":"%sList","apiVersion":"policies.fastadmit.io/v1",`+
+			`"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, item)
+	}
+	servertest.WriteFile(t, "policy.yaml", limitReplicas+
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop, labels: {limits: 'yes'}}\ndata: {max: '3'}\n")
+	servertest.WriteFile(t, "exception.yaml", fmt.Sprintf(exception, "of-file", `"expiresAt":"2037-01-31T00:00:00Z"`, "web2"))
+	servertest.WriteFile(t, "admission.yaml",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: ValidatingAdmissionPolicy\n"+
+			"  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: ValidatingAdmissionPolicyConfiguration, customResources: true}\n")
+	for format, want := range map[string]string{
+		"text": "\nPolicyException of-cluster has no end, lifted 1: not yet\n" +
+			"PolicyException of-file ends 2037-01-31T00:00:00Z, lifted 0: not yet\n" +
+			"4 objects: 3 allowed, 1 denied",
+		"yaml": "  exceptions:\n  - lifted: 1\n    name: of-cluster\n    reason: |-\n      not\n      yet\n" +
+			"  - expiresAt: \"2037-01-31T00:00:00Z\"\n    lifted: 0\n    name: of-file\n",
+	} {
+		out, errs, code := execute("", "audit", "--kubeconfig=kubeconfig", "--enable-admission-plugins=ValidatingAdmissionPolicy",
+			"--admission-control-config-file=admission.yaml", "--policies=policy.yaml,exception.yaml", "-o", format)
+		if code != 1 || !strings.Contains(out, want) {
+			t.Errorf("got exit code %d and\n%s%s\nwant 1 and %q", code, errs, out, want)
+		}
+	}
+}
+
 // TestAuditClusterPolicies reviews the objects of a cluster with its own policies (custom
 // resources) and one in a file. The former take their parameters from the cluster, however
 // long it takes to list them, the latter from its file.

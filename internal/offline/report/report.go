@@ -218,6 +218,8 @@ type Summary struct {
 	LeftOut   int `json:"leftOut"`
 	// EmulatedVersion is the release of Kubernetes as which the plugins behave.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
+	// Exceptions are the PolicyExceptions of fastadmit audit.
+	Exceptions []admission.Exception `json:"exceptions,omitempty"`
 	// Replay counts the reviews of fastadmit replay, instead of objects.
 	Replay *Replay `json:"replay,omitempty"`
 }

@@ -158,7 +158,8 @@ func TestData(t *testing.T) {
 					r.Patch, _ = json.Marshal(patch)
 				}
 			}
-			if got.APIVersion != APIVersion || got.Kind != Kind || !reflect.DeepEqual(got.Results, want) || got.Summary != summary {
+			if got.APIVersion != APIVersion || got.Kind != Kind || !reflect.DeepEqual(got.Results, want) ||
+				!reflect.DeepEqual(got.Summary, summary) {
 				t.Errorf("%s: got %+v\n%s", format, got, text)
 			}
 		}

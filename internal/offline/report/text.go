@@ -111,6 +111,17 @@ func (f Finding) String() string {
 
 // Close implements Writer.
 func (t *text) Close(s *Summary) error {
+	for i := range s.Exceptions {
+		e := &s.Exceptions[i]
+		end := "has no end"
+		if e.ExpiresAt != "" {
+			end = "ends " + e.ExpiresAt
+		}
+		line := fmt.Sprintf("PolicyException %s %s, lifted %d: %s", e.Name, end, e.Lifted, strings.Join(strings.Fields(e.Reason), " "))
+		if _, err := fmt.Fprintln(t.w, printable.Plain(line)); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(t.w, "%s\n", s)
 	return err
 }
