@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -234,7 +235,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("got %d pods and %d expired lists, want %d and some", len(decisions), p.expired.Load(), *podCount)
 	}
 	compare(t, etcd, decisions)
-	if quiet := run(t, p, 1); quiet.Summary != got.Summary || len(quiet.Results) != got.Summary.Denied {
+	if quiet := run(t, p, 1); !reflect.DeepEqual(quiet.Summary, got.Summary) || len(quiet.Results) != got.Summary.Denied {
 		t.Errorf("got %+v and %d results, want %+v and those that are denied", quiet.Summary, len(quiet.Results), got.Summary)
 	}
 }
