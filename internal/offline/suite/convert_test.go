@@ -59,6 +59,9 @@ func TestConvertHostile(t *testing.T) {
 
 // TestConvertLarge checks that rows which all name the same large objects make no suite that nobody can read.
 func TestConvertLarge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with the race detector it takes a minute")
+	}
 	t.Chdir(t.TempDir())
 	large := pod("a") + "data: " + strings.Repeat("x", 1<<20) + "\n---\n" + pod("b")
 	write(t, map[string]string{
