@@ -119,7 +119,7 @@ func (s *stand) policies(t *testing.T) {
 	wants("team")
 	s.awaitCondition(t, "validatingadmissionpolicies", "required-label", "Compiled", "True", "all expressions compile")
 	s.awaitCondition(t, "validatingadmissionpolicies", "required-label", "ParametersKnown", "True", "configmaps are watched")
-	s.awaitRules(t, "services", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
+	s.awaitRules(t, "policyexceptions", "services", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
 	admin := walkthrough.New(t, s.kubeconfig)
 	if said := admin.Does(t, "kubectl describe validatingadmissionpolicies"); !strings.Contains(said, "all expressions compile") {
 		t.Errorf("got %s, want the conditions of the policy", said)
@@ -156,11 +156,11 @@ func (s *stand) policies(t *testing.T) {
 		return nil
 	})
 	wants("owner")
-	s.awaitRules(t, "services", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
+	s.awaitRules(t, "policyexceptions", "services", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
 
 	s.MustKubectl(t, labelPolicy, "delete", "-f", "-")
 	cluster.Await(t, "no denial without the policy", func() error { return s.service("shop") })
-	s.awaitRules(t, "validatingadmissionpolicies", "validatingadmissionpolicybindings")
+	s.awaitRules(t, "policyexceptions", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
 	s.helm(t, "uninstall", "fastadmit")
 	s.removed(t)
 	cluster.Await(t, "the end of the PolicyReplicas", func() error {
