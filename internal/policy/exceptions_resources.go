@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -109,12 +110,7 @@ func (r *exceptionResources) writeStatus(ctx context.Context, all reports, unans
 func (r *exceptionResources) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := make([]string, 0, len(r.compiled))
-	for name := range r.compiled {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(r.compiled))
 }
 
 // due returns the change of the status of an exception. unknown are the names in it that nothing has.

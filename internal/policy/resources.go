@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -270,10 +271,5 @@ func (r *resources[P, B, E]) newBinding(object *cluster.JSON) *Binding {
 func (r *resources[P, B, E]) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := make([]string, 0, len(r.compiled))
-	for name := range r.compiled {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(r.compiled))
 }
