@@ -66,19 +66,20 @@ func TestNoAllocations(t *testing.T) {
 	run(t, s)
 	n, c := namespacesIn(s), configMap.In(s.View(followed()...))
 	ctx := t.Context()
-	if got := testing.AllocsPerRun(1000, func() {
-		if got, err := n.Get(ctx, "", "one"); err != nil || got.Labels["team"] != "a" {
-			t.Error(got, err)
-		}
-		if _, ok := c.Cached("one", "c"); !ok || len(all(c.List("one"))) != 1 || len(all(c.List("two"))) != 0 || len(all(n.List(""))) != 1 {
-			t.Error("the cache lacks something")
-		}
-		if err := s.Ready(); err != nil {
-			t.Error(err)
-		}
-	}); got != 0 {
-		t.Errorf("got %v allocations, want none", got)
-	}
+	// Goroutines that tests before this one have left behind allocate for a while.
+	eventually(t, "nothing is allocated", func() bool {
+		return testing.AllocsPerRun(1000, func() {
+			if got, err := n.Get(ctx, "", "one"); err != nil || got.Labels["team"] != "a" {
+				t.Error(got, err)
+			}
+			if _, ok := c.Cached("one", "c"); !ok || len(all(c.List("one"))) != 1 || len(all(c.List("two"))) != 0 || len(all(n.List(""))) != 1 {
+				t.Error("the cache lacks something")
+			}
+			if err := s.Ready(); err != nil {
+				t.Error(err)
+			}
+		}) == 0
+	})
 }
 
 func BenchmarkGet(b *testing.B) {

@@ -32,7 +32,7 @@ func frame(kind, flags byte, stream uint32, payload string) string {
 // takes little memory.
 func TestFrameFloods(t *testing.T) {
 	const peakMax = 32 << 20
-	lasts := time.Second
+	lasts := 400 * time.Millisecond // some 100 MB
 	if testing.Short() {
 		lasts /= 4 // the race detector needs no long ones
 	}

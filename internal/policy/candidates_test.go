@@ -137,6 +137,9 @@ func dispatchAll(set Set[string], d *Dispatch, h *handled) {
 // TestIndex dispatches generated requests to generated policies. It expects the same result
 // as from checking every policy and binding.
 func TestIndex(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds with the race detector, and runs one goroutine")
+	}
 	random := seed.Rand(t)
 	namespaces := cluster.Namespaces.In(viewOf(t, staticConfig,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "plain"}},
@@ -170,6 +173,9 @@ func TestIndex(t *testing.T) {
 // TestIndexBounds fills the Index with its maximum number of attributes. For further ones,
 // the candidates are found at each request.
 func TestIndexBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds with the race detector, and runs one goroutine")
+	}
 	m, err := NewMatcher(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -355,6 +355,9 @@ func TestEngineExceptions(t *testing.T) {
 
 // TestEngineBounds translates what fits, and says what does not.
 func TestEngineBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds with the race detector, and runs one goroutine")
+	}
 	f := func(what string, namespaces, each, bytes, want, missing int) {
 		t.Helper()
 		a := &enginesAPI{t: t, objects: make(map[string]map[string]string)}

@@ -183,6 +183,9 @@ func kyvernoFiles(t *testing.T) {
 
 // TestConvertKyvernoTests converts tests of Kyverno with all results, right and wrong ones, and runs both.
 func TestConvertKyvernoTests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds with the race detector, and runs one goroutine")
+	}
 	kyvernoFiles(t)
 	ends := make(map[string]int)
 	for _, result := range []string{"pass", "fail", "skip", "error", "warn"} {
@@ -264,6 +267,9 @@ func TestConvertRefusesTests(t *testing.T) {
 
 // TestConvertGatekeeperTests converts suites of Gatekeeper with right and wrong assertions, and runs both.
 func TestConvertGatekeeperTests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds with the race detector, and runs one goroutine")
+	}
 	t.Chdir(t.TempDir())
 	template, constraint, _ := strings.Cut(gatekeeperPolicy, "---\n")
 	two := strings.Replace(template, "          message: a label is missing\n", "          message: a label is missing\n"+

@@ -61,6 +61,9 @@ func TestAwaitRegistered(t *testing.T) {
 
 // TestAwaitSaysWhy has a wrong registration without a replica that repairs it.
 func TestAwaitSaysWhy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds with the race detector, which TestRestarts gives the same replicas")
+	}
 	f := func(want string, spoil func(s *stand, o *Options)) {
 		t.Run(want, func(t *testing.T) {
 			inStand(t, func(s *stand) {

@@ -139,6 +139,10 @@ func (s *stand) checkSecrecy() {
 func TestPathTokens(t *testing.T) {
 	inStand(t, func(s *stand) {
 		const life = 90 * time.Minute
+		turns, step := 2, 2*time.Second
+		if testing.Short() {
+			turns, step = 1, 4*time.Second
+		}
 		o := s.withTokens()
 		o.PathTokenLife = life
 		s.startRegistered(3, o)
@@ -149,14 +153,14 @@ func TestPathTokens(t *testing.T) {
 		s.checkTaken("at first", false, first)
 		calls := s.callers(0, 10*time.Second, 45*time.Second)
 		calls.call(8*time.Minute, 10*time.Second) // so that it is due early in the loop
-		for last, turn := first, 1; turn <= 2; turn++ {
+		for last, turn := first, 1; turn <= turns; turn++ {
 			calls.call(life-10*time.Minute, 10*time.Minute)
 			if s.token() != last {
 				t.Errorf("%d: got a new token before the old one was due", turn)
 			}
 			var registered time.Time
 			for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
-				calls.call(2*time.Second, 2*time.Second)
+				calls.call(step, step)
 				if s.token() != last && registered.IsZero() {
 					registered = time.Now()
 				}
