@@ -29,7 +29,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-var cases = flag.Int("cases", tally.Cases(400, 10_000), "generated cases for each plugin")
+var cases = flag.Int("cases", tally.Cases(250, 10_000), "generated cases for each plugin")
 
 // differencesMax is how many differences of a plugin a failed test shows.
 const differencesMax = 5

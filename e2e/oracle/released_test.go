@@ -17,7 +17,7 @@ import (
 )
 
 // releasedWorlds is the number of worlds of a variant, each of which is a process.
-var releasedWorlds = tally.Cases(3, 20)
+var releasedWorlds = tally.Cases(2, 20)
 
 // TestReleased compares fastadmit, which emulates an older release, with the plugins of this release. It runs with
 // the releases that e2e/run has built.
