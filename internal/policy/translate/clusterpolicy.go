@@ -220,6 +220,7 @@ func (t *translator) translateRule(h *head, p *classicPolicy, r *rule, path stri
 			{"spec.auditAnnotations", path + ".validate.cel.auditAnnotations"}, {"spec.paramKind", path + ".validate.cel.paramKind"},
 			{"spec.matchConditions", path + ".celPreconditions"}, {"spec.matchConstraints", path + ".match"},
 		}}
+		t.laxValidating(h, translated)
 		if p.Spec.Admission == nil || *p.Spec.Admission || t.Uncovered {
 			translated.ValidatingBindings = t.ruleBindings(h, p, r, name, path)
 		} else {

@@ -205,6 +205,7 @@ func (t *translator) constraint(h *head) {
 	p := &Policy{Document: h.index, Rule: m.Metadata.Name, Validating: policy, Moved: []Move{
 		{"spec.variables", "spec.parameters"}, {"spec.validations", "kind"}, {"spec.matchConstraints", "spec.match"}, {"spec.matchConditions", "spec.match"},
 	}}
+	t.laxValidating(h, p)
 	if len(actions) > 0 {
 		p.ValidatingBindings = []*admissionregistrationv1.ValidatingAdmissionPolicyBinding{binding(name, name, actions)}
 	}

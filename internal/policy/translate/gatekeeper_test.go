@@ -35,6 +35,11 @@ func TestGatekeeper(t *testing.T) {
 				"dyn({'a': dyn(7), 'b': dyn([dyn({'c': dyn('d'), 'e': dyn(1.5)})])})", "name: v\n",
 				"resources:\n      - '*'\n", "- CREATE\n      - UPDATE\n"}, not: []string{"matchConditions"}},
 		{
+			name:      "orValue of what is no optional",
+			documents: template("{validations: [{expression: 'variables.params.a.orValue(true)'}]}", "") + constraint(""),
+			want:      []string{"[variables.params.a].map(orValue_,"},
+		},
+		{
 			name: "no parameters",
 			documents: template(source, "") +
 				strings.Replace(constraint(""), "parameters: {b: [{e: 1.5}]}", "enforcementAction: deny", 1),

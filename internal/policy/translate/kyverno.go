@@ -239,6 +239,7 @@ func (t *translator) adapt(h *head, spec *celSpec) {
 		}
 		*expression = expanded
 	})
+	t.lax(h, spec, func(field string) string { return field })
 	for i := range spec.Validations {
 		v := &spec.Validations[i]
 		v.Message = oneLine(v.Message)
