@@ -75,3 +75,21 @@ func TestConvertLarge(t *testing.T) {
 		t.Errorf("got %d bytes and %v, want %s", len(text), err, want)
 	}
 }
+
+// TestConvertOldKinds converts a test with an object of a version that Kubernetes no longer has, and that no CustomResourceDefinition
+// can have. Only the case of this object is refused. The test writes a field in another case, as its engine may read it.
+func TestConvertOldKinds(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, map[string]string{
+		"p.yaml": convertedPolicy, "o.yaml": pod("a") + "---\napiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: b}\n",
+		"kyverno-test.yaml": "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\npolicies: [p.yaml]\nresources: [o.yaml]\nresults:\n" +
+			"- {policy: p, resources: [a, b], isVAlidatingPolicy: true, result: pass}\n",
+	})
+	text, _, errs := Convert(File{"kyverno-test.yaml", files.Tree(".")})
+	const want = "kyverno-test.yaml:6: results[0].resources: o.yaml:5: the kind CronJob of batch/v1beta1 is unknown, and CustomResourceDefinition: " +
+		"spec.group: got \"batch\", want a domain with at least one dot"
+	if err := errors.Join(errs...); err == nil || err.Error() != want || !strings.Contains(string(text), "name: p/a#1") ||
+		strings.Contains(string(text), "p/b#1") {
+		t.Errorf("got %v, want %s, and the case of a in\n%s", err, want, text)
+	}
+}

@@ -115,7 +115,11 @@ func (c *conversion) gatekeeperMembers(t *gatekeeperTest, of *gatekeeperCase, pa
 		}
 		set(members, "cluster", files)
 	}
-	cluster.Content = append(cluster.Content, c.definitions(path+".object", table, slices.Concat(setup.Objects, setup.Old))...)
+	definitions, faults := c.definitions(path+".object", table, slices.Concat(setup.Objects, setup.Old))
+	for _, fault := range faults {
+		return nil, c.document.Errorf(path+".object", "%s", fault)
+	}
+	cluster.Content = append(cluster.Content, definitions...)
 	c.reviewed(members, of, setup, path+".object")
 	expect, err := c.assertions(of, path)
 	if err != nil {

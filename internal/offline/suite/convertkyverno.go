@@ -36,6 +36,7 @@ type kyvernoConversion struct {
 	kept []policyFile        // what the test names as policies and exceptions
 	// patched are the keys of the objects in files with patchedResources, by the names of these.
 	patched map[string]map[string]bool
+	unknown map[int]string // why a suite cannot have an object, by its index
 }
 
 // A policyFile is a file or folder that a test names.
@@ -207,7 +208,8 @@ func (k *kyvernoConversion) settings(separate bool) {
 		path.Style |= yaml.DoubleQuotedStyle // it may be off or yes
 		cluster.Content = append(cluster.Content, path)
 	}
-	cluster.Content = append(cluster.Content, c.definitions("resources", discovery.NewTable(nil), k.objects)...)
+	definitions, faults := c.definitions("resources", discovery.NewTable(nil), k.objects)
+	cluster.Content, k.unknown = append(cluster.Content, definitions...), faults
 	for i := k.params; i < len(k.state); i++ {
 		cluster.Content = append(cluster.Content, c.object("values", &k.state[i]))
 	}
@@ -263,6 +265,12 @@ func (k *kyvernoConversion) row(row *kyvernoResult, path string, resources []str
 	case problem != "":
 		c.refuse(path+".result", "%s", problem)
 		return nil
+	}
+	for _, at := range selected {
+		if fault := k.unknown[at]; fault != "" {
+			c.refuse(path+".resources", "%s", fault)
+			return nil
+		}
 	}
 	members, expect := mapping(), mapping()
 	whole, ok := k.whole(row, path, selected)

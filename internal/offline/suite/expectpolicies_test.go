@@ -41,6 +41,17 @@ func TestExpectPolicies(t *testing.T) {
 		"policies: p:\n- want patched\n+ got  allowed by p: m")
 	f(`{"policies":[{"names":["p"],"outcomes":["skipped","unmatched"]}]}`, result(unmatched))
 
+	patched, again := with("p", "patched"), admission.PolicyExplanation{Policy: "p", Pass: 2, Why: "matchConditions[0] c is false"}
+	const allowed = `{"policies":[{"names":["p"],"outcomes":["allowed"]}]}`
+	f(allowed, result(patched, again))
+	f(allowed, result(unmatched, again), "policies: p:\n- want allowed\n+ got  skipped by p: matchConditions[0] c is false")
+	f(allowed, result(patched, admission.PolicyExplanation{Policy: "p", Pass: 2, Asked: true, Outcome: "denied", Message: "m"}),
+		"policies: p:\n- want allowed\n+ got  denied by p: m")
+	rounds := result(patched)
+	rounds.Explanation = append(rounds.Explanation, &admission.Explanation{Round: 2, Policies: result(again).Explanation[0].Policies})
+	rounds.Explanation[1].Policies[0].Pass = 1
+	f(allowed, rounds)
+
 	both := result(with("p", "denied", "no tag"), with("q", "audited", "no team", "no tag"))
 	f(`{"policies":[{"names":["p","q"],"messages":[{"count":3},{"text":{"matches":"^no t"}},{"text":"no tag","count":2}]}]}`, both)
 	f(`{"policies":[{"names":["p","q"],"messages":[{"text":"no tag","count":1},{"text":"nothing"},{"text":"nothing","count":0}]}]}`, both,

@@ -74,6 +74,9 @@ func countAll(binary, dir string, verbose bool, count func(binary string, g grou
 		passed, all = passed+p, all+n
 	}
 	fmt.Printf("%-40s %d of %d cases as expected\n", "all", passed, all)
+	if all == 0 {
+		return errors.New("no case was run")
+	}
 	const percentMin = 99
 	if passed*100 < all*percentMin {
 		return fmt.Errorf("less than %d %% of the cases end as expected", percentMin)
@@ -158,8 +161,8 @@ type testCase struct {
 }
 
 // run runs suites.
-func run(binary string, paths ...string) ([]testSuite, error) {
-	command := exec.Command(binary, append([]string{"test", "-o", "junit"}, paths...)...) //nolint:gosec // the arguments are files and folders
+func run(binary string, args ...string) ([]testSuite, error) {
+	command := exec.Command(binary, append([]string{"test", "-o", "junit"}, args...)...) //nolint:gosec // the arguments are files and folders
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil && stdout.Len() == 0 {
