@@ -86,8 +86,8 @@ func TestConvertOldKinds(t *testing.T) {
 			"- {policy: p, resources: [a, b], isVAlidatingPolicy: true, result: pass}\n",
 	})
 	text, _, errs := Convert(File{"kyverno-test.yaml", files.Tree(".")})
-	const want = "kyverno-test.yaml:6: results[0].resources: o.yaml:5: the kind CronJob of batch/v1beta1 is unknown, and CustomResourceDefinition: " +
-		"spec.group: got \"batch\", want a domain with at least one dot"
+	const want = "kyverno-test.yaml:6: results[0].resources: o.yaml:5: the kind CronJob of batch/v1beta1 is unknown, and " +
+		"CustomResourceDefinition: spec.group: got \"batch\", want a domain with at least one dot"
 	if err := errors.Join(errs...); err == nil || err.Error() != want || !strings.Contains(string(text), "name: p/a#1") ||
 		strings.Contains(string(text), "p/b#1") {
 		t.Errorf("got %v, want %s, and the case of a in\n%s", err, want, text)

@@ -155,6 +155,7 @@ type constraintMatch struct {
 }
 
 const (
+	// anyObject is the variable of this name, as Gatekeeper writes it. Without DELETE, it is the object.
 	anyObject = `has(request.operation) && request.operation == "DELETE" && object == null ? oldObject : object`
 	// anyObjectInCondition is anyObject for match conditions, which have no variables.
 	anyObjectInCondition = "(object == null ? oldObject : object)"
@@ -193,7 +194,7 @@ func (t *translator) constraint(h *head) {
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: match, FailurePolicy: m.source.FailurePolicy,
 			MatchConditions: conditionNames(append(conditions, slices.Clone(m.source.MatchConditions)...)),
-			Variables: append([]admissionregistrationv1.Variable{{Name: "anyObject", Expression: anyObject}, {Name: "params", Expression: params}},
+			Variables: append([]admissionregistrationv1.Variable{{Name: "anyObject", Expression: m.anyObject()}, {Name: "params", Expression: params}},
 				m.source.Variables...),
 			Validations: slices.Clone(m.source.Validations),
 		},
@@ -247,13 +248,25 @@ func (t *translator) constraintActions(h *head, c *constraint) (all []admissionr
 	return all
 }
 
+// operations returns the operations that the constraints of a template are evaluated for.
+func (m *template) operations() []admissionregistrationv1.OperationType {
+	if wanted := m.Spec.Targets[0].Operations; len(wanted) > 0 && !slices.Contains(wanted, admissionregistrationv1.OperationAll) {
+		return wanted
+	}
+	return []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+}
+
+// anyObject returns the expression of the variable of this name.
+func (m *template) anyObject() string {
+	if slices.Contains(m.operations(), admissionregistrationv1.Delete) {
+		return anyObject
+	}
+	return "object"
+}
+
 // constraintMatch returns the part of a match that MatchResources can express, and match conditions
 // for the rest.
 func (t *translator) constraintMatch(h *head, m *template, match *constraintMatch) (*admissionregistrationv1.MatchResources, []admissionregistrationv1.MatchCondition) {
-	operations := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
-	if wanted := m.Spec.Targets[0].Operations; len(wanted) > 0 && !slices.Contains(wanted, admissionregistrationv1.OperationAll) {
-		operations = wanted
-	}
 	var scope *admissionregistrationv1.ScopeType
 	switch match.Scope {
 	case "", "*":
@@ -268,7 +281,7 @@ func (t *translator) constraintMatch(h *head, m *template, match *constraintMatc
 			conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: name, Expression: expression})
 		}
 	}
-	selected := kindSelection{operations: operations, scope: scope}
+	selected := kindSelection{operations: m.operations(), scope: scope}
 	for _, entry := range match.Kinds {
 		selected.add(entry.APIGroups, entry.Kinds)
 	}

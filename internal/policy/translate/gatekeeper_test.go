@@ -31,14 +31,9 @@ func TestGatekeeper(t *testing.T) {
 	match := func(m string) string { return template(source, "") + constraint("  match: "+m+"\n") }
 	check(t, []row{
 		{name: "plain", documents: template(source, "") + constraint(""),
-			want: []string{"name: k.c\n", "- Deny\n", "name: anyObject\n",
+			want: []string{"name: k.c\n", "- Deny\n", "- expression: object\n    name: anyObject\n",
 				"dyn({'a': dyn(7), 'b': dyn([dyn({'c': dyn('d'), 'e': dyn(1.5)})])})", "name: v\n",
 				"resources:\n      - '*'\n", "- CREATE\n      - UPDATE\n"}, not: []string{"matchConditions"}},
-		{
-			name:      "orValue of what is no optional",
-			documents: template("{validations: [{expression: 'variables.params.a.orValue(true)'}]}", "") + constraint(""),
-			want:      []string{"[variables.params.a].map(orValue_,"},
-		},
 		{
 			name: "no parameters",
 			documents: template(source, "") +
@@ -62,8 +57,11 @@ func TestGatekeeper(t *testing.T) {
 				"  scopedEnforcementActions: [{action: deny, enforcementPoints: [{name: audit.gatekeeper.sh}]}]\n"),
 			want: []string{"name: k.c\n"}, not: []string{"policyName"}, problem: "note: spec.scopedEnforcementActions"},
 		{name: "kinds", documents: match("{kinds: [{apiGroups: ['', apps], kinds: [Pod, Deployment]}]}"),
-			want: []string{"- pods\n      - deployments\n",
-				"request.kind.group in ['', 'apps'] && request.kind.kind in ['Pod', 'Deployment']"}},
+			want: []string{"- pods\n      - deployments\n"}, not: []string{"match-kinds"}},
+		{name: "kinds of all groups", documents: match("{kinds: [{apiGroups: ['*'], kinds: [Pod]}]}"),
+			want: []string{"- pods\n", "request.kind.kind in ['Pod']"}},
+		{name: "kinds and a group", documents: match("{kinds: [{apiGroups: [''], kinds: [Pod]}, {apiGroups: [apps], kinds: ['*']}]}"),
+			want: []string{"- pods\n", "(request.kind.group in [''] && request.kind.kind in ['Pod']) || (request.kind.group in ['apps'])"}},
 		{name: "all kinds", documents: match("{kinds: [{apiGroups: ['*'], kinds: ['*']}]}"), not: []string{"match-kinds"}},
 		{
 			name:      "other kinds",
@@ -104,7 +102,7 @@ func TestGatekeeperTemplates(t *testing.T) {
 		{
 			name:      "operations",
 			documents: template(source, "    operations: [DELETE]\n") + constraint(""),
-			want:      []string{"operations:\n      - DELETE\n"},
+			want:      []string{"operations:\n      - DELETE\n", "object == null ? oldObject : object'\n    name: anyObject\n"},
 		},
 		{name: "conditions",
 			documents: template(strings.Replace(source, "{validations",

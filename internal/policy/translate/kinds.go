@@ -19,6 +19,7 @@ type kindSelection struct {
 	rules      []admissionregistrationv1.NamedRuleWithOperations
 	kinds      []string // expressions
 	all        bool     // whether an entry selects every kind
+	more       bool     // whether the rules may select more than the kinds
 }
 
 var builtIn = sync.OnceValue(func() *discovery.Table { return discovery.NewTable(nil) })
@@ -41,7 +42,7 @@ func (s *kindSelection) add(groups, kinds []string) {
 			return
 		}
 		s.rule(groups, []string{"*"})
-		s.kinds = append(s.kinds, "request.kind.group in "+literals(groups))
+		s.more, s.kinds = true, append(s.kinds, "request.kind.group in "+literals(groups))
 		return
 	}
 	expression := "request.kind.kind in " + literals(kinds)
@@ -69,6 +70,8 @@ func (s *kindSelection) add(groups, kinds []string) {
 	if slices.Contains(resources, "*") {
 		resources = []string{"*"}
 	}
+	// A known resource of a group has one kind. The same name in all groups may have others, as that of PodMetrics.
+	s.more = s.more || anyGroup || len(resources) == 0 || resources[0] == "*"
 	if len(resources) > 0 {
 		s.rule(groups, resources)
 	}
@@ -93,9 +96,9 @@ func (s *kindSelection) resources() *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{ResourceRules: s.rules}
 }
 
-// condition returns the exact selection, as an expression.
+// condition returns the exact selection, as an expression: "true" if that is what the rules select.
 func (s *kindSelection) condition() string {
-	if s.all || len(s.kinds) == 0 {
+	if s.all || !s.more {
 		return "true"
 	}
 	return strings.TrimSpace(joined(s.kinds, " || "))

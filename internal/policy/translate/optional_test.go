@@ -16,7 +16,8 @@ func laxly(t *testing.T, expression string) (written, problems string) {
 	t.Helper()
 	fields, err := yaml.Marshal(map[string]any{
 		"variables": []map[string]string{
-			{"name": "optional", "expression": "object.?a"}, {"name": "plain", "expression": "object.a"}, {"name": "again", "expression": "(variables.optional)"},
+			{"name": "optional", "expression": "object.?a"}, {"name": "plain", "expression": "object.a"},
+			{"name": "again", "expression": "(variables.optional)"},
 		},
 		"validations": []map[string]string{{"expression": expression}},
 	})
@@ -62,7 +63,8 @@ func TestOrValueWritten(t *testing.T) {
 	f("variables.plain.orValue(1)", lax("variables.plain", "1"))
 	f("a // .?x\n .orValue(1)", lax("a // .?x", "1"))
 	for _, optional := range []string{
-		"a.?b.orValue(1)", "a. ?b.c[0].orValue(1)", "a[?0].orValue(1)", "a[ ?'b'].c.orValue(1)", "optional.of(a).orValue(1)", "optional.none().orValue(1)",
+		"a.?b.orValue(1)", "a. ?b.c[0].orValue(1)", "a[?0].orValue(1)", "a[ ?'b'].c.orValue(1)", "optional.of(a).orValue(1)",
+		"optional.none().orValue(1)",
 		"a.?b.optMap(x, x.y).orValue(1)", "a.?b.or(a.?c).orValue(1)", "(a.?b).orValue(1)", "variables.optional.orValue(1)",
 		"variables.optional.b.orValue(1)", "variables.again.orValue(1)", "a.orValue", "orValue(1)", "a.orValue(1", "a) . orValue + [",
 	} {
@@ -72,7 +74,8 @@ func TestOrValueWritten(t *testing.T) {
 	if _, problems := laxly(t, many(64)); problems != "" {
 		t.Errorf("64 calls: got %s", problems)
 	}
-	if _, problems := laxly(t, many(65)); !strings.Contains(problems, "spec.validations[0].expression: orValue of what may be no optional is written out for at most 64") {
+	if _, problems := laxly(t, many(65)); !strings.Contains(problems,
+		"spec.validations[0].expression: orValue of what may be no optional is written out for at most 64 calls") {
 		t.Errorf("65 calls: got %s", problems)
 	}
 }
@@ -105,4 +108,21 @@ func TestOrValue(t *testing.T) {
 	f("[object.?none][0].orValue(3)", "int 3 <nil>")
 	f("object.none.orValue(3)", "int no such key: none no such key: none")
 	f("object.list.all(x, x.orValue(3) == 2)", "bool true <nil>")
+}
+
+// TestOrValueOfOthers has orValue in policies that are no ValidatingPolicies.
+func TestOrValueOfOthers(t *testing.T) {
+	check(t, []row{
+		{
+			name: "rule",
+			documents: clusterPolicy("ClusterPolicy", "",
+				classicMatch+strings.Replace(classicCEL, "'true'", "object.spec.on.orValue(true)", 1)),
+			want: []string{"[object.spec.on].map(orValue_,"},
+		},
+		{
+			name:      "template",
+			documents: template("{validations: [{expression: 'variables.params.a.orValue(true)'}]}", "") + constraint(""),
+			want:      []string{"[variables.params.a].map(orValue_,"},
+		},
+	}, translate.Options{})
 }

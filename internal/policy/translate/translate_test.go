@@ -343,11 +343,6 @@ const (
 
 func TestClusterPolicy(t *testing.T) {
 	check(t, []row{
-		{
-			name: "orValue of what is no optional", documents: clusterPolicy("ClusterPolicy", "",
-				classicMatch+strings.Replace(classicCEL, "'true'", "object.spec.on.orValue(true)", 1)),
-			want: []string{"[object.spec.on].map(orValue_,"},
-		},
 		{name: "audit by default", documents: clusterPolicy("ClusterPolicy", "", classicMatch+classicCEL),
 			want: []string{"name: p.rule-one\n", "validationActions:\n  - Audit\n", "message: said\n", "message: own\n", "- services\n",
 				"operations:\n      - CREATE\n", "failurePolicy: Fail"}},
