@@ -62,7 +62,7 @@ func (a *account) settle() {
 	if a.sum() <= a.max {
 		return
 	}
-	for a.sum() > a.max-a.max/8 {
+	for excess := a.excess(); excess > 0; excess = a.excess() {
 		var most int64
 		var of *store
 		for s := range a.stores {
@@ -73,9 +73,12 @@ func (a *account) settle() {
 		if of == nil {
 			return
 		}
-		of.shedLargest()
+		of.shedLargest(excess)
 	}
 }
+
+// excess returns how much less all objects must take after some were left out. The caller holds a.mu.
+func (a *account) excess() int64 { return a.sum() - (a.max - a.max/8) }
 
 // LeftOut returns a line for each kind and namespace of which the caches do not have all
 // objects, because these are too large, sorted; at most leftOutMax lines.

@@ -42,11 +42,43 @@ type bounds struct{ object, namespace int64 }
 
 // A bucket has the objects of a namespace.
 type bucket struct {
-	objects map[string]entry    // by name
-	bytes   int64               // of the objects that are not left out
-	wanted  int64               // of all objects that are not too large by themselves
-	left    int                 // how many objects are left out
-	sorted  atomic.Pointer[any] // a sorted slice of objects; nil after a change
+	objects map[string]entry       // by name
+	bytes   int64                  // of the objects that are not left out
+	wanted  int64                  // of all objects that are not too large by themselves
+	left    int                    // how many objects are left out
+	sorted  atomic.Pointer[sorted] // nil if the objects are not sorted, or too many changed since
+	changes []string               // names of the objects that changed since they were sorted
+}
+
+// A sorted is a sorted slice of the objects of a bucket.
+type sorted struct {
+	objects any // a []T
+	seen    int // of the changes of the bucket; the slice has these
+}
+
+// changesMax is how many changes are made in a sorted slice. After more, it is cheaper to sort anew.
+const changesMax = 32
+
+// changed notes that an object was added, replaced or removed. The caller holds the lock of the store.
+func (b *bucket) changed(name string) {
+	last, n := b.sorted.Load(), len(b.changes)
+	switch {
+	case last == nil:
+	case last.seen == n:
+		b.changes = append(b.changes[:0], name)
+		b.sorted.Store(&sorted{objects: last.objects})
+	case b.changes[n-1] == name: // it was removed to be replaced
+	case n == changesMax:
+		b.unsort()
+	default:
+		b.changes = append(b.changes, name)
+	}
+}
+
+// unsort makes the next list sort all objects.
+func (b *bucket) unsort() {
+	b.sorted.Store(nil)
+	b.changes = nil
 }
 
 // An entry is an object and the memory that it takes, or nil for one that is left out.
@@ -76,7 +108,7 @@ func (s *shelf) put(namespace, name string, e entry) {
 		b.wanted += e.bytes
 	}
 	b.objects[name] = e
-	b.sorted.Store(nil)
+	b.changed(name)
 	if e.object == nil {
 		b.left++
 		return
@@ -85,7 +117,7 @@ func (s *shelf) put(namespace, name string, e entry) {
 	b.bytes += e.bytes
 	s.bytes += e.bytes
 	if most := s.bounds.namespace; most > 0 && b.bytes > most {
-		s.shed(b, most-most/8) // so that not every further object sorts the bucket
+		s.shed(b, most-most/8, 0) // so that not every further object sorts the bucket
 	}
 }
 
@@ -110,7 +142,7 @@ func (s *shelf) remove(namespace, name string) {
 		s.bytes -= e.bytes
 	}
 	delete(b.objects, name)
-	b.sorted.Store(nil)
+	b.changed(name)
 	if len(b.objects) == 0 {
 		delete(s.buckets, namespace)
 	}
@@ -126,34 +158,59 @@ func (s *shelf) take(namespace, name string) (e entry, ok bool) {
 }
 
 // shed leaves out the largest objects of a bucket until the others take at most most
-// bytes.
-func (s *shelf) shed(b *bucket, most int64) {
-	var kept []string
+// bytes. It keeps those of at most least bytes.
+func (s *shelf) shed(b *bucket, most, least int64) {
+	type sized struct {
+		name  string
+		bytes int64
+	}
+	var kept []sized
 	for name, e := range b.objects {
-		if e.object != nil {
-			kept = append(kept, name)
+		if e.object != nil && e.bytes > least {
+			kept = append(kept, sized{name, e.bytes})
 		}
 	}
-	slices.SortFunc(kept, func(x, y string) int {
-		return cmp.Or(cmp.Compare(b.objects[y].bytes, b.objects[x].bytes), cmp.Compare(y, x))
-	})
-	for _, name := range kept {
+	slices.SortFunc(kept, func(x, y sized) int { return cmp.Or(cmp.Compare(y.bytes, x.bytes), cmp.Compare(y.name, x.name)) })
+	for _, k := range kept {
 		if b.bytes <= most {
 			break
 		}
-		e := b.objects[name]
-		b.objects[name] = entry{bytes: e.bytes}
-		b.bytes -= e.bytes
-		s.bytes -= e.bytes
+		b.objects[k.name] = entry{bytes: k.bytes}
+		b.bytes -= k.bytes
+		s.bytes -= k.bytes
 		s.count--
 		b.left++
 	}
-	b.sorted.Store(nil)
+	b.unsort()
 }
 
-// largest returns the bucket that takes the most memory of all, and how much. The objects
-// of a kind that is not namespaced count one by one, since each may be of another tenant.
-func (s *shelf) largest() (found *bucket, bytes int64) {
+// shedAbove makes excess bytes free: it leaves out the largest objects of the buckets that take more than level, those
+// that take the most first, until each takes no more than that. The objects of a kind that is not namespaced count one
+// by one, since each may be of another tenant.
+func (s *shelf) shedAbove(level, excess int64) {
+	var large []*bucket
+	for namespace, b := range s.buckets {
+		switch {
+		case namespace == "":
+			s.shed(b, b.bytes-excess, level)
+		case b.bytes > level:
+			large = append(large, b)
+		}
+	}
+	slices.SortFunc(large, func(x, y *bucket) int { return cmp.Compare(y.bytes, x.bytes) })
+	for _, b := range large {
+		if excess <= 0 {
+			break
+		}
+		before := b.bytes
+		s.shed(b, max(level, b.bytes-excess), 0)
+		excess -= before - b.bytes
+	}
+}
+
+// largest returns how much memory the bucket takes that takes the most, or the largest object of
+// a kind that is not namespaced.
+func (s *shelf) largest() (bytes int64) {
 	for namespace, b := range s.buckets {
 		size := b.bytes
 		if namespace == "" {
@@ -164,11 +221,9 @@ func (s *shelf) largest() (found *bucket, bytes int64) {
 				}
 			}
 		}
-		if size > bytes {
-			found, bytes = b, size
-		}
+		bytes = max(bytes, size)
 	}
-	return found, bytes
+	return bytes
 }
 
 // recoverable returns the memory that the objects would take that are left out and fit

@@ -203,34 +203,25 @@ func (s *store) largest() int64 {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, bytes := s.now.largest()
+	bytes := s.now.largest()
 	if s.incoming != nil {
-		_, incoming := s.incoming.largest()
-		bytes = max(bytes, incoming)
+		bytes = max(bytes, s.incoming.largest())
 	}
 	return bytes
 }
 
-// shedLargest leaves out the larger half of the bucket that takes the most. The objects of
-// a kind that is not namespaced lose only one.
-func (s *store) shedLargest() {
+// shedLargest makes up to excess bytes free: it leaves out what takes more than half of what the bucket
+// takes that takes the most, so that a few rounds are enough, however many namespaces there are.
+func (s *store) shedLargest(excess int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := s.now
-	b, bytes := s.now.largest()
+	from, bytes := s.now, s.now.largest()
 	if s.incoming != nil {
-		if other, more := s.incoming.largest(); more > bytes {
-			from, b, bytes = s.incoming, other, more
+		if more := s.incoming.largest(); more > bytes {
+			from, bytes = s.incoming, more
 		}
 	}
-	if b == nil {
-		return
-	}
-	if s.kind.namespaced {
-		from.shed(b, bytes/2)
-	} else {
-		from.shed(b, b.bytes-bytes)
-	}
+	from.shedAbove(bytes/2, excess)
 }
 
 // canRecover reports whether objects are left out that would fit now.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/VictoriaMetrics/metrics"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -175,26 +176,50 @@ func listed[T Object](s *store, namespace string) ([]T, error) {
 	if s.kind.namespaced && namespace == "" {
 		var all []T
 		for _, namespace := range slices.Sorted(maps.Keys(s.now.buckets)) {
-			all = append(all, sorted[T](s.now.buckets[namespace])...)
+			all = append(all, inOrder[T](s.now.buckets[namespace])...)
 		}
 		return all, nil
 	}
-	return sorted[T](s.now.buckets[namespace]), nil
+	return inOrder[T](s.now.buckets[namespace]), nil
 }
 
-// sorted returns the objects of a bucket by name.
-func sorted[T Object](b *bucket) []T {
+// inOrder returns the objects of a bucket by name.
+func inOrder[T Object](b *bucket) []T {
 	if b == nil {
 		return nil
 	}
-	if sorted := b.sorted.Load(); sorted != nil {
-		return (*sorted).([]T)
+	last := b.sorted.Load()
+	if last != nil && last.seen == len(b.changes) {
+		return last.objects.([]T)
 	}
-	objects := make([]T, 0, len(b.objects))
-	for _, name := range slices.Sorted(maps.Keys(b.objects)) {
-		objects = append(objects, b.objects[name].object.(T))
+	var objects []T
+	if last == nil {
+		objects = make([]T, 0, len(b.objects))
+		for _, name := range slices.Sorted(maps.Keys(b.objects)) {
+			objects = append(objects, b.objects[name].object.(T))
+		}
+	} else {
+		objects = withChanges(b, last.objects.([]T), b.changes[last.seen:])
 	}
-	b.sorted.Store(new(any(objects)))
+	b.sorted.Store(&sorted{objects, len(b.changes)})
+	return objects
+}
+
+// withChanges returns a copy of sorted objects with the current objects of these names.
+func withChanges[T Object](b *bucket, objects []T, names []string) []T {
+	objects = slices.Clone(objects)
+	for _, name := range names {
+		place, had := slices.BinarySearchFunc(objects, name, func(o T, name string) int { return strings.Compare(o.GetName(), name) })
+		switch e := b.objects[name]; {
+		case e.object == nil && had:
+			objects = slices.Delete(objects, place, place+1)
+		case e.object == nil:
+		case had:
+			objects[place] = e.object.(T)
+		default:
+			objects = slices.Insert(objects, place, e.object.(T))
+		}
+	}
 	return objects
 }
 
