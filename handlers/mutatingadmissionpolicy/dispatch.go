@@ -89,7 +89,7 @@ func (d *dispatch) collect(policies *policy.Index[*mutator]) *admission.Result {
 	d.invocations = d.invocations[:0]
 	found := policies.Find(&d.Dispatch)
 	for i := range found {
-		if ended := found[i].Dispatch(&d.Dispatch, d); ended != nil {
+		if ended := policy.Evaluate(&found[i], &d.Dispatch, d); ended != nil {
 			return ended
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/handlers/internal/webhook"
+	"github.com/fastadmit/fastadmit/internal/policy"
 	"github.com/fastadmit/fastadmit/internal/policy/patching"
 	"github.com/fastadmit/fastadmit/internal/turns"
 )
@@ -24,9 +25,10 @@ type dispatch struct {
 	round  int
 	passes int // that have begun
 
-	changed bool         // a webhook changed the object
-	called  map[int]bool // indexes of the webhooks to call again if the object changes
-	again   map[int]bool // indexes of the webhooks to call again in the next round
+	changed   bool           // a webhook changed the object
+	called    map[int32]bool // places of the webhooks to call again if the object changes
+	again     map[int32]bool // places of the webhooks to call again in the next round
+	reinvoked bool           // all webhooks with the reinvocationPolicy IfNeeded are called
 }
 
 // admit calls the webhooks. If one of them changes the object, a second round calls the webhooks
@@ -37,10 +39,7 @@ type dispatch struct {
 // policy.
 func (d *dispatch) admit(reinvocation bool) *admission.Result {
 	if reinvocation {
-		for i, w := range d.Webhooks {
-			d.again[i] = w.Reinvokes
-		}
-		d.round = 1
+		d.round, d.reinvoked = 1, true
 		return d.pass()
 	}
 	if ended := d.pass(); ended != nil || !d.changed {
@@ -53,18 +52,19 @@ func (d *dispatch) admit(reinvocation bool) *admission.Result {
 // pass calls the webhooks of a round, in order. A result ends the review.
 func (d *dispatch) pass() *admission.Result {
 	d.passes++
-	for i, w := range d.Webhooks {
-		if ended := d.invoke(i, w); ended != nil {
+	for candidate := range d.Candidates() {
+		if ended := d.invoke(candidate); ended != nil {
 			return ended
 		}
 	}
 	return nil
 }
 
-// invoke calls the webhook with an index, if it matches. A result ends the review.
-func (d *dispatch) invoke(i int, w *webhook.Webhook) *admission.Result {
-	matches, ended, err := w.Matches(d.Dispatch)
-	called := matches && (d.round == 0 || d.again[i])
+// invoke calls the webhook of a candidate, if it matches. A result ends the review.
+func (d *dispatch) invoke(candidate *policy.Candidate[*webhook.Webhook]) *admission.Result {
+	i, w := candidate.Place, candidate.Of
+	matches, ended, err := d.Matches(candidate)
+	called := matches && (d.round == 0 || d.again[i] || d.reinvoked && w.Reinvokes)
 	why := ""
 	if matches && !called {
 		why = "its reinvocationPolicy is Never"
@@ -79,13 +79,13 @@ func (d *dispatch) invoke(i int, w *webhook.Webhook) *admission.Result {
 		if !ok {
 			return new(admission.Allowed()) // the chain replaces it by a denial or a failure
 		}
-		changed, err = d.call(c, i)
+		changed, err = d.call(c, int(i))
 		if d.Err() != nil {
 			return new(admission.Allowed()) // the same
 		}
 	}
 	w.Decided(explained, changed, err)
-	d.AnnotateMutation(w, d.round, i, changed)
+	d.AnnotateMutation(w, d.round, int(i), changed)
 	if changed {
 		for called := range d.called {
 			d.again[called] = true

@@ -61,7 +61,7 @@ func (p plugin) explain(ctx context.Context, review *codec.Review, x *admission.
 	}
 	defer begun.End()
 	defer begun.Explain(x)()
-	d := dispatch{Dispatch: begun, called: make(map[int]bool), again: make(map[int]bool)}
+	d := dispatch{Dispatch: begun, called: make(map[int32]bool), again: make(map[int32]bool)}
 	if ended := d.admit(admission.IsReinvocation(ctx)); ended != nil {
 		return *ended
 	}

@@ -51,9 +51,9 @@ func (d *dispatch) release() {
 
 // dispatch evaluates a policy. If result is not nil, it is the result of the review, and the
 // other policies are not evaluated.
-func (d *dispatch) dispatch(p *policy.Candidate[*validator]) *admission.Result {
-	result := p.Dispatch(&d.Dispatch, d)
-	d.collected.publish(p.Name, d.Review)
+func (d *dispatch) dispatch(c *policy.Candidate[*boundPolicy]) *admission.Result {
+	result := policy.Evaluate(c, &d.Dispatch, d)
+	d.collected.publish(c.Of.Name, d.Review)
 	d.collected = annotations{}
 	return result
 }

@@ -99,8 +99,9 @@ func (p plugin) explain(ctx context.Context, review *codec.Review, x *admission.
 // collect prepares the calls of all matching webhooks, before the first one is called. A result
 // ends the review.
 func collect(d *webhook.Dispatch) (calls []*webhook.Call, ended *admission.Result) {
-	for _, w := range d.Webhooks {
-		matches, ended, err := w.Matches(d)
+	for candidate := range d.Candidates() {
+		w := candidate.Of
+		matches, ended, err := d.Matches(candidate)
 		explained := d.Explained(w, 1, matches, "", ended)
 		if ended != nil {
 			return nil, ended

@@ -149,14 +149,14 @@ func TestIndex(t *testing.T) {
 	told := 0
 	for range 100 {
 		set := generatedSet(t, random, measured)
-		index := &Index[string]{all: set}
+		index := newIndex(set)
 		for range 40 {
 			d := new(Dispatch)
 			d.Begin(t.Context(), generatedRequest(t, random), asked)
 			want, got := new(handled), new(handled)
 			dispatchAll(set, d, want)
 			for _, c := range index.Find(d) {
-				c.Dispatch(d, got)
+				Evaluate(&c, d, got)
 			}
 			if !slices.Equal(got.told, want.told) {
 				t.Fatalf("%s: got\n%q, want\n%q", d.Object.Root().AppendJSON(nil), got.told, want.told)
@@ -170,41 +170,54 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestIndexBounds fills the Index with its maximum number of attributes. For further ones,
-// the candidates are found at each request.
+// TestIndexBounds fills the Index with its maximum number of attributes, and of candidates. For further ones,
+// the candidates are found at each request. Resources for which the same policies are selected share them.
 func TestIndexBounds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes many seconds with the race detector, and runs one goroutine")
 	}
-	m, err := NewMatcher(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	policies := func(n int) (set Set[string]) {
-		for range n {
-			set = append(set, &Policy[string]{matcher: m, bound: newBoundBy([]*Binding{{matcher: m}})})
+	matcher := func(m *admissionregistrationv1.MatchResources) *Matcher {
+		made, err := NewMatcher(m)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return set
+		return made
 	}
-	f := func(policies Set[string], resources, want int) {
+	every := matcher(nil)
+	f := func(policies, own, resources, want, wantSize int) {
 		t.Helper()
-		x := &Index[string]{all: policies}
+		var set Set[string]
+		for range policies {
+			set = append(set, &Policy[string]{matcher: every, bound: newBoundBy([]*Binding{{matcher: every}})})
+		}
+		for i := range own {
+			rule := admissionregistrationv1.RuleWithOperations{Operations: []admissionregistrationv1.OperationType{"*"}}
+			rule.APIGroups, rule.APIVersions, rule.Resources = []string{""}, []string{"v1"}, []string{fmt.Sprint("r", i)}
+			of := &admissionregistrationv1.MatchResources{
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}},
+			}
+			set = append(set, &Policy[string]{matcher: matcher(of), bound: newBoundBy([]*Binding{{matcher: every}})})
+		}
+		x := newIndex(set)
 		for i := range resources {
 			r := NewRequest(reviewOf(t, admissiontest.Body(codec.Create, fmt.Sprint("v1/r", i), `{}`)))
 			for range 2 {
-				if got := len(x.of(&r).all); got != len(policies) {
-					t.Fatalf("%d: got %d candidates, want %d", i, got, len(policies))
+				if got := len(x.of(&r).all); got != policies+min(own, 1) {
+					t.Fatalf("%d: got %d candidates, want %d", i, got, policies)
 				}
 			}
 		}
-		if got := len(*x.known.Load()); got != want {
-			t.Errorf("%d policies, %d resources: got %d combinations, want %d", len(policies), resources, got, want)
+		if got := len(*x.known.Load()); got != want || x.size != wantSize {
+			t.Errorf("%d policies, %d of one resource, %d resources: got %d combinations and %d candidates, want %d and %d", policies, own,
+				resources, got, x.size, want, wantSize)
 		}
 	}
-	f(policies(1), attributesMax-1, attributesMax-1)
-	f(policies(1), attributesMax, attributesMax)
-	f(policies(1), attributesMax+1, attributesMax)
-	f(policies(candidatesMax/64), 63, 63)
-	f(policies(candidatesMax/64), 64, 64)
-	f(policies(candidatesMax/64), 65, 64)
+	f(1, 0, attributesMax-1, attributesMax-1, 1)
+	f(1, 0, attributesMax, attributesMax, 1)
+	f(1, 0, attributesMax+1, attributesMax, 1)
+	const part = candidatesMax / 64
+	f(part, 0, 65, 65, part)
+	f(part-1, 65, 63, 63, candidatesMax-part)
+	f(part-1, 65, 64, 64, candidatesMax)
+	f(part-1, 65, 65, 64, candidatesMax)
 }

@@ -115,8 +115,8 @@ func (d *dispatcher) check(p *Policy[string], at *Binding, ends string, wantEnd 
 		dispatch.Begin(d.t.Context(), reviewOf(d.t, pod), d.asked)
 		before := d.misconfigured(at, p)
 		var result *admission.Result
-		for _, c := range (&Index[string]{all: Set[string]{p}}).Find(dispatch) {
-			result = c.Dispatch(dispatch, h)
+		for _, c := range newIndex(Set[string]{p}).Find(dispatch) {
+			result = Evaluate(&c, dispatch, h)
 		}
 		dispatch.End()
 		wanted := want
@@ -193,8 +193,8 @@ func TestDispatchTooLarge(t *testing.T) {
 		dispatch.Begin(t.Context(), reviewOf(t, admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n"}}`)), d.asked)
 		h, before := new(handled), d.misconfigured(b, p)
 		var result *admission.Result
-		for _, c := range (&Index[string]{all: Set[string]{p}}).Find(dispatch) {
-			result = c.Dispatch(dispatch, h)
+		for _, c := range newIndex(Set[string]{p}).Find(dispatch) {
+			result = Evaluate(&c, dispatch, h)
 		}
 		dispatch.End()
 		if result == nil || !cluster.IsTooLarge(result.Err) || len(h.told) > 0 || d.misconfigured(b, p) != before+1 {

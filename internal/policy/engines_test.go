@@ -244,7 +244,7 @@ func onPod(t *testing.T, s *validatingSource) string {
 		return ""
 	}
 	for _, c := range policies.Find(&d) {
-		c.Dispatch(&d, &all)
+		Evaluate(&c, &d, &all)
 	}
 	return strings.Join(all, "\n")
 }

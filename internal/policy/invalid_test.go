@@ -38,7 +38,7 @@ func TestInvalid(t *testing.T) {
 			h := new(handled)
 			if policies != nil {
 				for _, p := range policies.Find(&d) {
-					if ended := p.Dispatch(&d, h); ended != nil {
+					if ended := Evaluate(&p, &d, h); ended != nil {
 						t.Errorf("%s, %s: got %+v", constraints, resource, ended)
 					}
 				}

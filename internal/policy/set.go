@@ -127,7 +127,7 @@ func newBinding(document metav1.Object) (*Binding, error) {
 	return b, err
 }
 
-// Handles are the functions of a plugin that Policy.Dispatch calls.
+// Handles are the functions of a plugin that Evaluate calls.
 type Handles[E any] interface {
 	// Evaluate evaluates a policy for a matching binding, once for each of params. The
 	// list may be empty. If an element is nil, the variable params is null. If Evaluate
@@ -139,10 +139,10 @@ type Handles[E any] interface {
 	Misconfigured(p *Policy[E], b *Binding, err error)
 }
 
-// Dispatch calls h for each binding of the policy that matches the review. It stops at the
+// Evaluate calls h for each binding of a policy that matches the review. It stops at the
 // first result of h.Evaluate and returns it; otherwise it returns nil.
-func (c *Candidate[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
-	p := c.Policy
+func Evaluate[E any](c *Candidate[*Policy[E]], d *Dispatch, h Handles[E]) *admission.Result {
+	p := c.Of
 	if p.skips(d.Ctx) {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (c *Candidate[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
 			h.Misconfigured(p, b, fmt.Errorf("failed to configure %s: %w", what, err))
 		}
 	}
-	matches, err := c.matches(d)
+	matches, err := c.Matches(d)
 	if err != nil {
 		misconfigured(nil, "policy", err)
 		return nil
@@ -185,15 +185,12 @@ func (c *Candidate[E]) Dispatch(d *Dispatch, h Handles[E]) *admission.Result {
 	return nil
 }
 
-// matches reports whether the policy matches the review. If not, err may say why it is unknown.
-func (c *Candidate[E]) matches(d *Dispatch) (bool, error) {
-	switch {
-	case c.matched:
-		return true, nil
-	case c.selected:
-		return c.matcher.selectors.Matches(d.Ctx, d.Review, &d.sent, d)
+// Matcher implements Selecting. A policy without bindings selects nothing.
+func (p *Policy[E]) Matcher() *Matcher {
+	if len(p.bindings()) == 0 {
+		return nil
 	}
-	return c.matcher.Matches(d.Ctx, &d.Request, d)
+	return p.matcher
 }
 
 // bindings returns the bindings of the policy, sorted by name.

@@ -138,7 +138,7 @@ func (s *Source[P, B, E]) use(custom Set[E]) {
 	for _, p := range all {
 		p.metrics = s.metrics.of(p.Name)
 	}
-	s.all.Store(&Index[E]{all: all})
+	s.all.Store(newIndex(all))
 	if s.exceptions != nil {
 		s.exceptions.usePolicies(names)
 	}

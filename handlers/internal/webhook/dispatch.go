@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/handlers/internal/answers"
 	"github.com/fastadmit/fastadmit/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
 // reserveMax is the longest time that a call leaves for the rest of the review, so that the review
@@ -30,11 +32,10 @@ const reserveMax = 500 * time.Millisecond
 // may use it. It is valid until the review is released.
 type Dispatch struct {
 	policy.Dispatch
-	// Webhooks are all webhooks of the Source, in the order in which they are called.
-	Webhooks []*Webhook
 
-	source *Source
-	body   body // of the review with its current edits; nil until it is needed
+	source   *Source
+	webhooks *policy.Candidates[*Webhook]
+	body     body // of the review with its current edits; nil until it is needed
 
 	explained *admission.Explanation // nil without Explain
 	seen      int                    // webhooks that were explained
@@ -60,15 +61,47 @@ func (s *Source) Begin(ctx context.Context, review *codec.Review) (*Dispatch, ad
 	if err != nil {
 		return nil, admission.Errored(err)
 	}
-	if len(webhooks) == 0 {
+	if len(webhooks.All()) == 0 {
 		return nil, admission.Allowed()
 	}
 	if isOwnUID(review.UID()) {
 		return nil, admission.Denied(apierrors.NewInternalError(errLoop))
 	}
-	d := &Dispatch{Webhooks: webhooks, source: s}
+	d := &Dispatch{source: s, webhooks: webhooks}
 	d.Begin(ctx, review, &s.cluster)
 	return d, admission.Allowed()
+}
+
+// Candidates yields the webhooks that may match the review, in the order in which they are called. Their places are
+// those among all webhooks. If the object changes meanwhile, it yields the webhooks that may match the new object,
+// from the next place on. With Explain, it yields all webhooks.
+func (d *Dispatch) Candidates() iter.Seq[*policy.Candidate[*Webhook]] {
+	return func(yield func(*policy.Candidate[*Webhook]) bool) {
+		next, before := int32(0), -1
+		for before != d.Object.Changes() {
+			before = d.Object.Changes()
+			found := d.candidates()
+			for i := range found {
+				if found[i].Place < next {
+					continue
+				}
+				next = found[i].Place + 1
+				if !yield(&found[i]) {
+					return
+				}
+				if d.Object.Changes() != before {
+					break
+				}
+			}
+		}
+	}
+}
+
+func (d *Dispatch) candidates() []policy.Candidate[*Webhook] {
+	if d.Explains() {
+		return d.webhooks.Unselected()
+	}
+	return d.webhooks.Find(&d.Dispatch)
 }
 
 // exempt is why no webhook is called.
@@ -110,6 +143,7 @@ type Call struct {
 // webhooks. ok is false if there is no memory for the request; Err of the review has the
 // error.
 func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
+	d.forget()
 	c = &Call{ctx: d.Ctx, call: call{Webhook: w, uid: newUID(), mutating: mutating, loan: answers.NewLoan(d.Ctx)}}
 	c.caller = newCaller(d.Username(), d.Namespace())
 	if deadline, ok := d.Ctx.Deadline(); ok {
@@ -123,6 +157,22 @@ func (d *Dispatch) Prepare(w *Webhook, mutating bool) (c *Call, ok bool) {
 	}
 	c.message = newMessage(w.version, c.uid, d.body)
 	return c, true
+}
+
+// input returns the Input of match conditions. All webhooks share it, so that equal conditions are evaluated once.
+func (d *Dispatch) input() *cel.Input {
+	if d.Input == nil {
+		d.Input = policy.NewInput(d.Ctx, d.Review, d.Access)
+	}
+	return d.Input
+}
+
+// forget releases the Input, so that it takes no memory while webhooks are called.
+func (d *Dispatch) forget() {
+	if d.Input != nil {
+		d.Input.Release()
+		d.Input = nil
+	}
 }
 
 // Version returns the release of Kubernetes that the plugin emulates.

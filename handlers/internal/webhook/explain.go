@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/internal/policy"
 )
 
 // Explain makes d describe in x which webhooks are asked, and what they decide. If x is nil, it does nothing. Call it after
@@ -22,7 +21,7 @@ func (d *Dispatch) Explain(x *admission.Explanation) (finish func()) {
 				w.Asked, w.Why = false, endedBefore
 			}
 		}
-		for _, w := range d.Webhooks[d.seen:] {
+		for _, w := range d.webhooks.All()[d.seen:] {
 			x.AddWebhook(admission.WebhookExplanation{Webhook: w.Name, Configuration: w.Configuration, Why: endedBefore})
 		}
 	}
@@ -62,11 +61,7 @@ func (w *Webhook) explain(d *Dispatch) (why string, conditions []admission.Expre
 	if !selected || w.invalid != nil || len(w.conditions) == 0 {
 		return why, nil
 	}
-	d.Input = policy.NewInput(d.Ctx, d.Review, d.Access)
-	defer func() {
-		d.Input.Release()
-		d.Input = nil
-	}()
+	d.input()
 	other, conditions := d.ExplainConditions(w.compiler, w.conditions)
 	if other != "" {
 		why = other

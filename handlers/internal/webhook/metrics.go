@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -41,6 +43,8 @@ type webhookMetrics struct {
 	of   *sourceMetrics
 	name string // the value of the label
 	took *metrics.PrometheusHistogram
+	// exclusions are the counters of excluded, nil before the first request of an operation.
+	exclusions [len(operations)]atomic.Pointer[metrics.Counter]
 
 	mu  sync.Mutex
 	now *Webhook // the current webhook with this name
@@ -135,11 +139,23 @@ func (m *webhookMetrics) failedOpen() {
 	m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_fail_open_total{plugin=%q,webhook=%q}`, m.of.plugin, m.name)).Inc()
 }
 
-// excluded counts a request that the match conditions excluded.
+// excluded counts a request that the match conditions excluded. A request may be so for each of many
+// webhooks, so the counter is looked up only once.
 func (m *webhookMetrics) excluded(operation codec.Operation) {
-	m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_match_condition_exclusions_total{plugin=%q,webhook=%q,operation=%q}`,
-		m.of.plugin, m.name, string(operation))).Inc()
+	i := slices.Index(operations[:], operation)
+	if i < 0 {
+		return // no API server sends another one
+	}
+	counter := m.exclusions[i].Load()
+	if counter == nil {
+		counter = m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_match_condition_exclusions_total{plugin=%q,webhook=%q,operation=%q}`,
+			m.of.plugin, m.name, string(operations[i])))
+		m.exclusions[i].Store(counter)
+	}
+	counter.Inc()
 }
+
+var operations = [...]codec.Operation{codec.Create, codec.Update, codec.Delete, codec.Connect}
 
 // limited counts a call that failed because too many were in flight.
 func (m *webhookMetrics) limited() {

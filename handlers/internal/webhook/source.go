@@ -32,7 +32,7 @@ type Source struct {
 	interpretCEL bool              // from Setup
 	version      admission.Version // from Setup
 	static       []*Webhook
-	all          atomic.Pointer[[]*Webhook]
+	all          atomic.Pointer[policy.Candidates[*Webhook]]
 }
 
 // NewSource returns the Source for the setup of a plugin. plugin is the name of the plugin,
@@ -92,20 +92,19 @@ func (s *Source) ready(c *configuration) (all []*Webhook, err error) {
 // use sets the webhooks that are called from now on: the static ones, then those of custom
 // resources.
 func (s *Source) use(custom []*Webhook) {
-	all := slices.Concat(s.static, custom)
-	s.all.Store(&all)
+	s.all.Store(policy.NewCandidates(slices.Concat(s.static, custom)))
 }
 
-// webhooks returns the webhooks in the order in which they are called. If the custom
+// webhooks returns the webhooks, in the order in which they are called. If the custom
 // resources are not listed yet, it waits for them; if ctx ends first, it returns an error.
-func (s *Source) webhooks(ctx context.Context) ([]*Webhook, error) {
+func (s *Source) webhooks(ctx context.Context) (*policy.Candidates[*Webhook], error) {
 	if s.resources != nil {
 		if err := s.resources.follower.Await(ctx); err != nil {
 			return nil, fmt.Errorf("the webhook configurations of %s are not known yet: %w", cluster.WebhookGroup, err)
 		}
 		s.resources.refresh()
 	}
-	return *s.all.Load(), nil
+	return s.all.Load(), nil
 }
 
 // Handler returns the handler of the plugin without the functions Admit and Validate.
@@ -128,7 +127,7 @@ func (s *Source) rules() (rules []admission.Rule) {
 		}
 		rules = append(rules, customresource.Rule(s.kind.resources))
 	}
-	for _, w := range *s.all.Load() {
+	for _, w := range s.all.Load().All() {
 		if w.rules {
 			rules = append(rules, w.matcher.Rules()...)
 		}

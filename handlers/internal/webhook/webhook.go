@@ -108,15 +108,21 @@ func newWebhook(s *Source, configuration string, w *admissionregistrationv1.Muta
 // not accept.
 const wantVersion = "a version that the webhook names; let the rules of fastadmit's webhook name the versions that its webhooks do"
 
-// Matches reports whether the webhook must be called for a review (k8s.io/apiserver
+// Matcher implements policy.Selecting. A webhook without rules selects nothing.
+func (w *Webhook) Matcher() *policy.Matcher {
+	if !w.rules {
+		return nil
+	}
+	return w.matcher
+}
+
+// Matches reports whether the webhook of a candidate must be called for the review (k8s.io/apiserver
 // pkg/admission/plugin/webhook/generic ShouldCallHook). If result is not nil, it is the
 // result of the plugin. err is a *CallError: the webhook matches but cannot be called, or
 // its rules want another API version of the object.
-func (w *Webhook) Matches(d *Dispatch) (matches bool, result *admission.Result, err error) {
-	if !w.rules {
-		return false, nil, nil
-	}
-	matches, err = w.matcher.Matches(d.Ctx, &d.Request, d)
+func (d *Dispatch) Matches(c *policy.Candidate[*Webhook]) (matches bool, result *admission.Result, err error) {
+	w := c.Of
+	matches, err = c.Matches(&d.Dispatch)
 	if _, refused := errors.AsType[*admission.RefusalError](err); refused {
 		return false, new(admission.Denied(err)), nil
 	}
@@ -132,9 +138,7 @@ func (w *Webhook) Matches(d *Dispatch) (matches bool, result *admission.Result, 
 	if !matches || len(w.conditions) == 0 {
 		return matches, nil, nil
 	}
-	in := policy.NewInput(d.Ctx, d.Review, d.Access)
-	defer in.Release()
-	matches, err = w.compiler.Matches(w.conditions, in, w.Ignores)
+	matches, err = w.compiler.Matches(w.conditions, d.input(), w.Ignores)
 	if err != nil {
 		r := d.Resource()
 		return false, new(admission.Denied(apierrors.NewForbidden(schema.GroupResource{Group: r.Group, Resource: r.Resource}, d.Name(), err))), nil
