@@ -49,7 +49,7 @@ func watcher(got chan<- seen) admission.Plugin {
 	}
 }
 
-func chainOf(t *testing.T, plugin admission.Plugin) *admission.Chain {
+func chainOf(t testing.TB, plugin admission.Plugin) *admission.Chain {
 	t.Helper()
 	chain, err := admission.NewChain([]admission.Plugin{plugin}, map[string]admission.Enabled{plugin.Name: {}}, nil, nil)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/codec"
 )
 
 const (
@@ -252,24 +256,25 @@ func want(d *json.Decoder, delimiter json.Delim) error {
 }
 
 // A head identifies an object in a list.
-type head struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-}
+type head struct{ namespace, name string }
 
 func headOf(text []byte) head {
-	var object struct {
-		Metadata head `json:"metadata"`
-	}
-	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &object) // its review reports errors
-	return object.Metadata
+	object := heads.Get().(*codec.Object)
+	object.Reset(text) // its review reports errors
+	metadata := object.Get("metadata")
+	found := head{strings.Clone(metadata.Get("namespace").String()), strings.Clone(metadata.Get("name").String())}
+	object.Reset(nil) // the pool must not reference the text
+	heads.Put(object)
+	return found
 }
+
+var heads = sync.Pool{New: func() any { return new(codec.Object) }}
 
 // keyOf returns the key by which etcd, and so a list, sorts an object.
 func keyOf(text []byte) string {
 	h := headOf(text)
-	if h.Namespace == "" {
-		return h.Name
+	if h.namespace == "" {
+		return h.name
 	}
-	return h.Namespace + "/" + h.Name
+	return h.namespace + "/" + h.name
 }

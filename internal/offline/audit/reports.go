@@ -155,7 +155,7 @@ func (r *Reports) read(ctx context.Context, namespaces []string) error {
 			path: at, params: url.Values{"labelSelector": {managedBy + "=" + reportManager}},
 			visit: func(text json.RawMessage) error {
 				m := headOf(text)
-				r.known[reportKey{m.Namespace, m.Name}] = &knownReport{digest: digestOf(text)}
+				r.known[reportKey(m)] = &knownReport{digest: digestOf(text)}
 				return nil
 			},
 		})

@@ -17,7 +17,7 @@ import (
 
 // A stand is a fake kube-apiserver. Tests change its answers.
 type stand struct {
-	t      *testing.T
+	t      testing.TB
 	server *httptest.Server
 
 	mu        sync.Mutex
@@ -32,7 +32,7 @@ type stand struct {
 	writes   []string          // methods and paths
 }
 
-func newStand(t *testing.T) *stand {
+func newStand(t testing.TB) *stand {
 	s := &stand{t: t, lists: make(map[string][]string), custom: make(map[string]bool), written: make(map[string]string)}
 	s.documents = map[string]string{
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`,
