@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -82,11 +83,17 @@ func (r *Released) reencode(of *request) (*request, error) {
 	return &sent, err
 }
 
+// ErrPanicked says that the plugin of the release panicked.
+var ErrPanicked = errors.New("the plugin panicked")
+
 // Ask sends a review in a phase. After it, objects are those of another cluster.
 func (r *Released) Ask(body []byte, phase admission.Phase) (*ReleasedAnswer, error) {
 	got := new(ReleasedAnswer)
 	if err := r.ask(body, phase.String(), got); err != nil {
 		return nil, fmt.Errorf("%w for %s", err, body)
+	}
+	if got.Panicked != "" {
+		return nil, fmt.Errorf("%w: %s, for %s", ErrPanicked, got.Panicked, body)
 	}
 	return got, nil
 }

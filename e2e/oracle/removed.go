@@ -38,6 +38,7 @@ type ReleasedAnswer struct {
 	Before, After json.RawMessage
 	Warnings      []string
 	Annotations   map[string]string
+	Panicked      string
 }
 
 // StartRemoved starts the command for a plugin, in a world that contains objects of the kinds that

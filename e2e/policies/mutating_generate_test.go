@@ -176,6 +176,10 @@ func (g *generator) pointer() string {
 // its Go type has in another form, or cannot have.
 func (g *generator) operation(anywhere bool) string {
 	p, q, v, text := g.pointer(), g.pointer(), g.Expression("", expressions.Any), g.label()
+	owner := "Object.metadata.ownerReferences{uid: '1', name: " + text + ", kind: 'b', apiVersion: 'v1'}"
+	if !g.release.AtLeast(1, 37) { // kube-apiserver v1.36.3 and older ones panic on a list of Objects
+		owner = "{'uid': '1', 'name': " + text + ", 'kind': 'b', 'apiVersion': 'v1'}"
+	}
 	all := [...]string{
 		"JSONPatch{op: 'remove', path: " + p + "}",
 		"JSONPatch{op: 'replace', path: " + p + ", value: " + v + "}",
@@ -190,8 +194,7 @@ func (g *generator) operation(anywhere bool) string {
 		"JSONPatch{op: 'add', path: '/metadata/labels', value: Object.metadata.labels{a: 'b'}}",
 		"JSONPatch{op: 'nope', path: " + p + "}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers', value: ['example.com/a']}",
-		"JSONPatch{op: 'add', path: '/metadata/ownerReferences', value: [Object.metadata.ownerReferences{uid: '1', name: " + text +
-			", kind: 'b', apiVersion: 'v1'}]}",
+		"JSONPatch{op: 'add', path: '/metadata/ownerReferences', value: [" + owner + "]}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers/-', value: 'example.com/b'}",
 		"JSONPatch{op: 'add', path: '/metadata/finalizers/0', value: 'example.com/c'}",
 		"JSONPatch{op: 'copy', from: '/metadata/finalizers/0', path: '/metadata/labels/d'}",

@@ -114,10 +114,7 @@ func TestGeneratedMutating(t *testing.T) {
 				row.Different = append(row.Different, feature)
 			}
 			t.Logf("%+v", all)
-			if !t.Failed() && all.done >= 100 && (all.denied*50 < all.done || all.changed*50 < all.done ||
-				(all.unstable+all.panicked)*20 > all.done) {
-				t.Errorf("got %+v, want some of each, and few that upstream panics on or answers differently each time", all)
-			}
+			all.check(t)
 		})
 	}
 	if err := row.Write(); err != nil {
@@ -129,6 +126,14 @@ func TestGeneratedMutating(t *testing.T) {
 // differently each time. panicked ones are those on which its JSON Patch library panics, such as a
 // replacement of the whole object by nothing. Neither are compared.
 type outcomes struct{ done, denied, changed, unstable, panicked int }
+
+// check fails a test that passed without having compared enough.
+func (o outcomes) check(t *testing.T) {
+	t.Helper()
+	if !t.Failed() && o.done >= 100 && (o.denied*50 < o.done || o.changed*50 < o.done || (o.unstable+o.panicked)*20 > o.done) {
+		t.Errorf("got %+v, want some of each, and few that upstream panics on or answers differently each time", o)
+	}
+}
 
 // answerOrPanic returns no answer if upstream panics.
 func answerOrPanic(u *UpstreamMutating, request *admissionv1.AdmissionRequest) (answer *Answer, object []byte, err error) {
@@ -155,7 +160,7 @@ func generatedMutating(t *testing.T, r *rand.Rand, feature string, all *outcomes
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain := oursMutating(t, documents)
+	chain := oursMutating(t, documents, g.release)
 	for range 5 {
 		body, err := g.review()
 		if err != nil {
@@ -181,7 +186,8 @@ func generatedMutating(t *testing.T, r *rand.Rand, feature string, all *outcomes
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		differ := compareMutated(got, want, gotObject, wantObject, before)
+		decoded, undecodable := canonical(gotObject)
+		differ := compareMutated(got, want, decoded, undecodable, wantObject, before)
 		if differ != "" && answersDiffer(t, documents, &review, want) {
 			all.unstable++
 			continue
@@ -201,11 +207,10 @@ func generatedMutating(t *testing.T, r *rand.Rand, feature string, all *outcomes
 // compareMutated describes the difference. If the Go type cannot have the object, fastadmit leaves
 // the decision to kube-apiserver, which refuses the patch. Upstream's policy fails then: the
 // request is denied, or the object stays as it was.
-func compareMutated(got, want *Answer, gotObject, wantObject, before []byte) string {
-	decoded, err := canonical(gotObject)
-	if err != nil && got.Denied == nil {
+func compareMutated(got, want *Answer, gotObject []byte, undecodable error, wantObject, before []byte) string {
+	if undecodable != nil && got.Denied == nil {
 		if want.Denied == nil && string(wantObject) != string(before) || want.Denied != nil && !isUndecodable(want.Denied) {
-			return fmt.Sprintf("got an object that cannot be decoded (%v), want %s", err, difference(normal(got), normal(want)))
+			return fmt.Sprintf("got an object that cannot be decoded (%v), want %s", undecodable, difference(normal(got), normal(want)))
 		}
 		return ""
 	}
@@ -215,7 +220,7 @@ func compareMutated(got, want *Answer, gotObject, wantObject, before []byte) str
 	if differ := difference(normal(got), normal(want)); differ != "" || want.Denied != nil {
 		return differ
 	}
-	return difference(string(decoded), string(wantObject))
+	return difference(string(gotObject), string(wantObject))
 }
 
 // isUndecodable reports whether kube-apiserver could not decode what a mutation made.
@@ -223,7 +228,7 @@ func isUndecodable(status *metav1.Status) bool {
 	return status.Reason == metav1.StatusReasonInternalError || strings.Contains(status.Message, "unable to convert unstructured object")
 }
 
-func oursMutating(t testing.TB, documents *MutatingDocuments) *admission.Chain {
+func oursMutating(t testing.TB, documents *MutatingDocuments, release admission.Version) *admission.Chain {
 	t.Helper()
 	var manifests []admission.File
 	for i := range documents.Policies {
@@ -232,5 +237,5 @@ func oursMutating(t testing.TB, documents *MutatingDocuments) *admission.Chain {
 	for i := range documents.Bindings {
 		manifests = append(manifests, fileOf(t, "MutatingAdmissionPolicyBinding", documents.Bindings[i].Name, documents.Bindings[i]))
 	}
-	return chainOf(t, mutatingadmissionpolicy.Plugin(), admission.Newest(), manifests)
+	return chainOf(t, mutatingadmissionpolicy.Plugin(), release, manifests)
 }

@@ -4,7 +4,7 @@
 //
 // A command has one argument, [Settings] as JSON. It reads JSON from standard input as package removed says: first
 // the objects of the cluster, then AdmissionReviews with a member "phase". To the phase "reencode" it answers with
-// [Reencoded], to "mutate" and "validate" with [removed.Answer]. An object after a review is the first one of another
+// [Reencoded], to "mutate" and "validate" with [Answer]. An object after a review is the first one of another
 // cluster, with a plugin of its own. Package oracle starts it.
 package released
 
@@ -20,6 +20,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,6 +42,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/openapi"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/api/testing" // installs all API groups
@@ -56,6 +58,8 @@ type Release struct {
 	// Initializer returns the initializer of k8s.io/apiserver pkg/admission/initializer.
 	Initializer func(kubernetes.Interface, dynamic.Interface, informers.SharedInformerFactory, authorizer.Authorizer,
 		<-chan struct{}, meta.RESTMapper) admission.PluginInitializer
+	// Client is that of package published.
+	Client func(kubernetes.Interface, openapi.Client) kubernetes.Interface
 	// Quotas is NewQuotaConfigurationForAdmission of k8s.io/kubernetes pkg/quota/v1/install.
 	Quotas func(informers.SharedInformerFactory) (quota.Configuration, error)
 	// ReadsClasses reports whether quotas depend on DeviceClasses, as they do with the feature gate DRAExtendedResource.
@@ -80,6 +84,8 @@ type Settings struct {
 	// Authorizer is the URL of an API server that answers SubjectAccessReviews; empty if all users have all
 	// permissions.
 	Authorizer string
+	// OpenAPI is the folder with the OpenAPI v3 documents that the API server publishes, empty for none.
+	OpenAPI string
 }
 
 // Reencoded has the objects of a review as an API server of the release sends them to a webhook, without the fields
@@ -88,6 +94,13 @@ type Reencoded struct {
 	// Served is false if the release does not serve the kind of the request.
 	Served            bool
 	Object, OldObject json.RawMessage
+}
+
+// An Answer is what the plugin answered.
+type Answer struct {
+	removed.Answer
+	// Panicked is the value with which the plugin panicked, empty if it did not.
+	Panicked string
 }
 
 // Run is the main function of a command.
@@ -169,7 +182,7 @@ func (c *command) start() error {
 		return err
 	}
 	c.plugin, err = plugins.InitPlugin(c.settings.Plugin, config, admission.PluginInitializers{
-		c.Initializer(client, dynamicfake.NewSimpleDynamicClient(scheme.Scheme), informers, authorizes, c.ends, RESTMapper()),
+		c.Initializer(c.Client(client, folder(c.settings.OpenAPI)), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), informers, authorizes, c.ends, RESTMapper()),
 		kubeadmission.NewPluginInitializer(quotas, exclusion.Excluded()),
 	})
 	if err != nil {
@@ -227,11 +240,14 @@ func (c *command) answer(r *admissionv1.AdmissionRequest, phase string) (any, er
 		userOf(r.UserInfo))
 	var given warnings
 	ctx, annotations := c.Audit(warning.WithWarningRecorder(context.Background(), &given))
-	denial := c.ask(ctx, attributes, phase)
+	panicked, denial := c.ask(ctx, attributes, phase)
+	if panicked != nil {
+		return &Answer{Panicked: fmt.Sprint(panicked)}, nil
+	}
 	if err := c.settled(); err != nil {
 		return nil, err
 	}
-	answer := &removed.Answer{Warnings: given, Annotations: annotations()}
+	answer := &Answer{Answer: removed.Answer{Warnings: given, Annotations: annotations()}}
 	if denial != nil {
 		answer.Status = responsewriters.ErrorToAPIStatus(denial)
 	} else if phase == "mutate" {
@@ -240,17 +256,44 @@ func (c *command) answer(r *admissionv1.AdmissionRequest, phase string) (any, er
 	return answer, err
 }
 
-func (c *command) ask(ctx context.Context, attributes admission.Attributes, phase string) error {
+// ask asks the plugin. If it panics, an API server closes the connection of the request, and goes on.
+func (c *command) ask(ctx context.Context, attributes admission.Attributes, phase string) (panicked any, denial error) {
 	if !c.plugin.Handles(attributes.GetOperation()) {
-		return nil
+		return nil, nil
 	}
-	interfaces := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
+	defer func() { panicked = recover() }()
+	interfaces := withoutDefaults{admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)}
 	audited := admission.WithAudit(c.plugin) // does nothing in a phase that the plugin does not have
 	if phase == "mutate" {
-		return audited.(admission.MutationInterface).Admit(ctx, attributes, interfaces)
+		return nil, c.admit(ctx, audited.(admission.MutationInterface), attributes, interfaces)
 	}
-	return audited.(admission.ValidationInterface).Validate(ctx, attributes, interfaces)
+	return nil, audited.(admission.ValidationInterface).Validate(ctx, attributes, interfaces)
 }
+
+// admit asks a plugin again if it wants that, as a chain of plugins does. It also asks again if the plugin does not know
+// yet that there is a schema of the kind, because it reads the list of the schemas in the background.
+func (c *command) admit(ctx context.Context, plugin admission.MutationInterface, a admission.Attributes,
+	interfaces admission.ObjectInterfaces,
+) error {
+	err := plugin.Admit(ctx, a, interfaces)
+	for deadline := time.Now().Add(time.Minute); apierrors.IsServiceUnavailable(err) &&
+		folder(c.settings.OpenAPI).has(a.GetKind().Group, a.GetKind().Version) && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Microsecond)
+		err = plugin.Admit(ctx, a, interfaces)
+	}
+	if again := a.GetReinvocationContext(); err == nil && again.ShouldReinvoke() {
+		again.SetIsReinvoke()
+		err = plugin.Admit(ctx, a, interfaces)
+	}
+	return err
+}
+
+// withoutDefaults sets no defaults in what a plugin made. An API server also sets them in what a webhook made, but
+// after its answer.
+type withoutDefaults struct{ admission.ObjectInterfaces }
+
+// GetObjectDefaulter implements admission.ObjectInterfaces.
+func (withoutDefaults) GetObjectDefaulter() runtime.ObjectDefaulter { return new(runtime.Scheme) }
 
 // warnings implements warning.Recorder.
 type warnings []string

@@ -21,6 +21,7 @@ import (
 	_ "k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
 
 	"github.com/fastadmit/fastadmit/e2e/released"
+	"github.com/fastadmit/fastadmit/e2e/released/published"
 )
 
 func main() {
@@ -30,6 +31,7 @@ func main() {
 		) admission.PluginInitializer {
 			return initializer.New(c, d, i, a, utilfeature.DefaultFeatureGate, ends, m)
 		},
+		Client: published.Client,
 		Quotas: func(informers.SharedInformerFactory) (quota.Configuration, error) {
 			return install.NewQuotaConfigurationForAdmission(), nil
 		},

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/defaulttolerationseconds"
 
 	"github.com/fastadmit/fastadmit/e2e/released"
+	"github.com/fastadmit/fastadmit/e2e/released/published"
 )
 
 func main() {
@@ -33,6 +34,7 @@ func main() {
 		) admission.PluginInitializer {
 			return initializer.New(c, d, i, a, utilfeature.DefaultFeatureGate, compatibility.DefaultBuildEffectiveVersion(), ends, m)
 		},
+		Client: published.Client,
 		Quotas: func(i informers.SharedInformerFactory) (quota.Configuration, error) {
 			return install.NewQuotaConfigurationForAdmission(i, nil)
 		},
