@@ -303,6 +303,7 @@ func install(t *testing.T, s *cluster.APIServer) {
 func TestReports(t *testing.T) {
 	etcd := cluster.StartEtcd(t)
 	s := etcd.StartAPIServer(t, cluster.APIServerOptions{})
+	t.Run("upgrade check", func(t *testing.T) { upgradeCheck(t, s) }) // here, because API servers take seconds to start
 	install(t, s)
 	ctx := t.Context()
 	p := startProxy(t, s, etcd)

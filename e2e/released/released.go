@@ -181,8 +181,9 @@ func (c *command) start() error {
 	if err != nil {
 		return err
 	}
+	publishing := c.Client(client, folder(c.settings.OpenAPI))
 	c.plugin, err = plugins.InitPlugin(c.settings.Plugin, config, admission.PluginInitializers{
-		c.Initializer(c.Client(client, folder(c.settings.OpenAPI)), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), informers, authorizes, c.ends, RESTMapper()),
+		c.Initializer(publishing, dynamicfake.NewSimpleDynamicClient(scheme.Scheme), informers, authorizes, c.ends, RESTMapper()),
 		kubeadmission.NewPluginInitializer(quotas, exclusion.Excluded()),
 	})
 	if err != nil {
