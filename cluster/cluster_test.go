@@ -72,7 +72,8 @@ func TestNoAllocations(t *testing.T) {
 			if got, err := n.Get(ctx, "", "one"); err != nil || got.Labels["team"] != "a" {
 				t.Error(got, err)
 			}
-			if _, ok := c.Cached("one", "c"); !ok || len(all(c.List("one"))) != 1 || len(all(c.List("two"))) != 0 || len(all(n.List(""))) != 1 {
+			_, ok := c.Cached("one", "c")
+			if !ok || len(all(c.List("one"))) != 1 || len(all(c.List("two"))) != 0 || len(all(n.List(""))) != 1 {
 				t.Error("the cache lacks something")
 			}
 			if err := s.Ready(); err != nil {

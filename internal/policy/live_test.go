@@ -375,7 +375,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("the same status was written %d times, want once", got)
 	}
 	eventually(t, a.watched, "1")
-	source.resources.checkTypes(ctx, "none") // a policy that was deleted meanwhile
+	source.resources.checkTypes(ctx, nil, "none") // a policy that was deleted meanwhile
 	if _, due, settled := source.resources.due("none", reports{}); due || !settled {
 		t.Errorf("got %v, %v of a policy that is gone", due, settled)
 	}
@@ -412,7 +412,7 @@ func TestTypesLater(t *testing.T) {
 	a.broken.Store(false)
 	f("; types checked")
 	a.broken.Store(true)
-	if err := source.resources.checkTypes(t.Context(), "p"); err != nil {
+	if err := source.resources.checkTypes(t.Context(), nil, "p"); err != nil {
 		t.Errorf("got %v, want nobody to ask again", err)
 	}
 }

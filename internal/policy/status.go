@@ -8,9 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/internal/customresource"
 	"github.com/fastadmit/fastadmit/internal/customresource/status"
@@ -63,8 +61,12 @@ func (r *resources[P, B, E]) writeStatus(ctx context.Context) (settled bool) {
 	settled = true
 	all := r.replicas.read(time.Now())
 	unanswered := 0 // in a row
+	types := newTypeChecker(r.schemas, r.discovery)
 	for _, name := range r.names() {
-		typesErr := r.checkTypes(ctx, name)
+		if time.Since(types.made) > servedAge {
+			types = newTypeChecker(r.schemas, r.discovery)
+		}
+		typesErr := r.checkTypes(ctx, types, name)
 		change, due, listed := r.due(name, all)
 		settled = settled && listed
 		var writeErr error
@@ -95,7 +97,7 @@ func isUnanswered(err error) bool {
 // checkTypes checks the types of a policy that compiles, once for each generation. If another
 // replica has written the result, it takes that. The error means that the API server did not
 // answer; the next call tries again.
-func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error {
+func (r *resources[P, B, E]) checkTypes(ctx context.Context, types *typeChecker, name string) error {
 	r.mu.Lock()
 	c := r.compiled[name]
 	if r.kind.checkTypes == nil || c == nil || c.typesChecked || c.err != nil || c.policy.compileErr != nil {
@@ -115,7 +117,7 @@ func (r *resources[P, B, E]) checkTypes(ctx context.Context, name string) error 
 		}
 		checking, cancel := context.WithTimeout(ctx, typesTimeout)
 		defer cancel()
-		warnings, err := r.kind.checkTypes(checking, &typeChecker{r.schemas, r.discovery, make(map[schema.GroupVersion]meta.RESTMapper)}, document)
+		warnings, err := r.kind.checkTypes(checking, types, document)
 		if err != nil {
 			return err
 		}

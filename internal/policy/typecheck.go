@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,13 +22,51 @@ import (
 // (validating/typechecking.go maxTypesToCheck).
 const checkedTypesMax = 10
 
+const (
+	// servedAge is how long a typeChecker is used. Many policies select the same kinds, and a policy that
+	// selects a resource of the core group needs the resources of every group: asked for each of a thousand
+	// policies, these would be tens of thousands of requests.
+	servedAge = 10 * time.Second
+	// declTypesMax is how many types of kinds it keeps. That of Pod takes 0.7 MB.
+	declTypesMax = 16
+)
+
 // A typeChecker compares expressions with the schemas of the kinds that they are evaluated
 // on, as kube-controller-manager does for the status of policies (k8s.io/apiserver
-// pkg/admission/plugin/policy/validating/typechecking.go).
+// pkg/admission/plugin/policy/validating/typechecking.go). It keeps what the API server served.
 type typeChecker struct {
 	schemas   *schemas.Schemas
 	resources resourceLists
+	made      time.Time
 	mappers   map[schema.GroupVersion]meta.RESTMapper // nil for a group version that is not served
+	types     map[declared]*apiservercel.DeclType     // nil for a kind without a schema
+}
+
+// declared identifies a type of CEL: a kind, and the name of the type in error messages.
+type declared struct {
+	kind schema.GroupVersionKind
+	name string
+}
+
+func newTypeChecker(s *schemas.Schemas, l resourceLists) *typeChecker {
+	return &typeChecker{s, l, time.Now(), make(map[schema.GroupVersion]meta.RESTMapper), make(map[declared]*apiservercel.DeclType)}
+}
+
+// declType is Schemas.DeclType, which reads all schemas of a group version.
+func (c *typeChecker) declType(ctx context.Context, kind schema.GroupVersionKind, name string) (*apiservercel.DeclType, error) {
+	key := declared{kind, name}
+	if known, ok := c.types[key]; ok {
+		return known, nil
+	}
+	made, err := c.schemas.DeclType(ctx, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.types) == declTypesMax {
+		clear(c.types)
+	}
+	c.types[key] = made
+	return made, nil
 }
 
 // resourceLists say which resources a group version has. See cluster.Discovery.
@@ -93,13 +132,13 @@ func (c *typeChecker) kinds(ctx context.Context, p *admissionregistrationv1.Vali
 		if version, err := schema.ParseGroupVersion(kind.APIVersion); err == nil {
 			gvk := version.WithKind(kind.Kind)
 			hasParams = !gvk.Empty()
-			if params, err = c.schemas.DeclType(ctx, gvk, gvk.Kind+"1"); err != nil {
+			if params, err = c.declType(ctx, gvk, gvk.Kind+"1"); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, gvk := range all {
-		object, err := c.schemas.DeclType(ctx, gvk, gvk.Kind+"0")
+		object, err := c.declType(ctx, gvk, gvk.Kind+"0")
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -66,7 +65,7 @@ func (s *served) Resources(_ context.Context, version schema.GroupVersion) (*met
 }
 
 func (s *served) checker() *typeChecker {
-	return &typeChecker{schemas.New(s), s, make(map[schema.GroupVersion]meta.RESTMapper)}
+	return newTypeChecker(schemas.New(s), s)
 }
 
 // workloads returns an API server that has Deployments in two versions, DaemonSets, Jobs and ConfigMaps.
@@ -199,6 +198,53 @@ func TestTypeCheckingFails(t *testing.T) {
 	if got, want := warningOf(broken, "true"), "apps/v1, Kind=Deployment: type checking error: "; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %s", got, want)
 	}
+}
+
+// counted counts what is asked of an API server.
+type counted struct {
+	*served
+	lists, documents int
+}
+
+// Resources implements resourceLists.
+func (c *counted) Resources(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error) {
+	c.lists++
+	return c.served.Resources(ctx, version)
+}
+
+// Schema implements schemas.Documents.
+func (c *counted) Schema(ctx context.Context, path string) ([]byte, error) {
+	c.documents++
+	return c.served.Schema(ctx, path)
+}
+
+// TestTypesKept has one checker check many policies. It asks for the resources of each group version
+// once, and for a schema if it does not keep the type.
+func TestTypesKept(t *testing.T) {
+	server := &counted{served: workloads()}
+	for i := range declTypesMax {
+		server.kinds[schema.GroupVersionResource{Version: "v1", Resource: fmt.Sprint("r", i)}] = fmt.Sprint("Kind", i)
+	}
+	checker := newTypeChecker(schemas.New(server), server)
+	f := func(resource string, lists, documents int) {
+		t.Helper()
+		for _, expression := range []string{"object.spec.replicas > 1", "object.spec.replica > 1"} {
+			p := policyWith(t, ruleOf(`""`, `"v1"`, `"`+resource+`"`), validationOf(expression))
+			warnings, err := checker.checkTypes(t.Context(), p)
+			if wrong := strings.Contains(expression, "replica "); err != nil || (len(warnings) == 1) != wrong {
+				t.Errorf("%s of %s: got %v, %v", expression, resource, warnings, err)
+			}
+		}
+		if server.lists != lists || server.documents != documents {
+			t.Errorf("%s: asked for %d lists and %d documents, want %d and %d", resource, server.lists, server.documents, lists, documents)
+		}
+	}
+	const versions = 3 // v1 of "", apps and batch
+	f("configmaps", versions, 1)
+	for i := range declTypesMax {
+		f(fmt.Sprint("r", i), versions, i+2)
+	}
+	f("configmaps", versions, declTypesMax+2) // there was no more room for it
 }
 
 // TestTypesToCheck expects only the first types if there are too many.
