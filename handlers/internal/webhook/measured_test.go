@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"runtime"
@@ -81,6 +82,26 @@ func TestMeasured(t *testing.T) {
 		`fail_open_total`+a+`} 1`, `request_total`+a+`,code="429",result="failed"} 1`)
 	during = func() { wantSeries(t, b.series, `calls_inflight`+a+`} 1`) }
 	f(admission.Validate, upstreamConfig, "/", "", took, `request_total`+a+`,code="200",result="allowed"} 1`)
+}
+
+// TestForeignOperations sends operations that Kubernetes does not have. They share a series.
+func TestForeignOperations(t *testing.T) {
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := readAsked(t, r)
+		answer(w, a.Request.UID, `"allowed":false,"status":{"code":422}`)
+	})
+	f := func(more string, want ...string) {
+		t.Helper()
+		chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/", more: more})
+		for _, operation := range []string{"LIST", "PATCH"} {
+			ask(t, chain, admission.Validate, bytes.Replace(pod, []byte(`"CREATE"`), []byte(`"`+operation+`"`), 1))
+		}
+		wantSeries(t, b.series, want...)
+	}
+	const a = `{webhook="a.example.com"`
+	f("", `admission_duration_seconds_count`+a+`} 2`, `rejection_total`+a+`,operation="other",error_type="no_error"} 2`,
+		`request_total`+a+`,code="422",result="denied"} 2`)
+	f(`"matchConditions":[{"name":"a","expression":"false"}]`, `match_condition_exclusions_total`+a+`,operation="other"} 2`)
 }
 
 // TestTimeouts checks the timeout in the request to a webhook: its own, or the remaining time of

@@ -126,6 +126,9 @@ func begun(t *testing.T, c *Compiler, n int) *Evaluation {
 // TestMemoryAttacks checks that all attacks end because they are out of memory, before they allocate
 // much more than they are charged.
 func TestMemoryAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds, and says nothing new with poisoned memory")
+	}
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {
 		for _, expression := range memoryAttacks {
 			x, e := compiledWith(t, c, expression), begun(t, c, 1000)

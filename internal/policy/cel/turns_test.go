@@ -23,6 +23,9 @@ func (r *requester) Requester() (user, namespace string) {
 // TestTurns checks that long evaluations take a turn and give it back: otherwise the last one would wait
 // forever.
 func TestTurns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds, and says nothing new with poisoned memory")
+	}
 	all := turns.New(metrics.NewSet())
 	bothEvaluators(t, func(t *testing.T, c *Compiler) {
 		for text, takes := range map[string]bool{
