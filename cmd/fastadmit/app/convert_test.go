@@ -148,6 +148,53 @@ spec:
 	tested(t, 1, []string{"6 passed, 1 failed", "-    a: c", "+    a: b"}, nil, ".")
 }
 
+// TestForeignOperations has values that say the operation of a request for an object, which Kyverno reads for ClusterPolicies alone.
+func TestForeignOperations(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "policies.yaml", `apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: classic}
+spec:
+  validationFailureAction: Enforce
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    validate: {cel: {expressions: [{expression: "request.operation != 'UPDATE'", message: no updates}]}}
+---
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: newer}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]}
+  validations: [{expression: "request.operation != 'UPDATE'", message: no updates}]
+`)
+	object := func(name string) string {
+		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n"
+	}
+	servertest.WriteFile(t, "resources.yaml", object("a")+object("b"))
+	values := func(global string) string {
+		return `{globalValues: {request.operation: ` + global + `}, policies: [` +
+			`{name: classic, resources: [{name: a, values: {request.operation: UPDATE}}]}, ` +
+			`{name: newer, resources: [{name: a, values: {request.operation: UPDATE}}]}]}`
+	}
+	write := func(global, classic, newer string) {
+		servertest.WriteFile(t, "kyverno-test.yaml", `apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: operations}
+policies: [policies.yaml]
+resources: [resources.yaml]
+values: `+values(global)+`
+results:
+- {policy: classic, rule: r, kind: ConfigMap, resources: [a], result: fail}
+- {policy: classic, rule: r, kind: ConfigMap, resources: [b], result: `+classic+`}
+- {policy: newer, kind: ConfigMap, resources: [a, b], result: `+newer+"}\n")
+	}
+	write("CREATE", "pass", "pass")
+	tested(t, 0, []string{"4 cases in 1 suite: 4 passed, 0 failed"}, nil, ".")
+	write("UPDATE", "fail", "fail")
+	tested(t, 0, []string{"4 cases in 1 suite: 4 passed, 0 failed"}, nil, ".")
+}
+
 const gatekeeperPolicy = `apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate
 metadata: {name: k8slabel}

@@ -120,7 +120,7 @@ func (c *conversion) checkValues(path string, text json.RawMessage) {
 		return
 	}
 	c.members(path, text, strings.Fields("apiVersion kind metadata namespaceSelector namespaces globalValues"), nil)
-	c.members(path+".globalValues", member(text, "globalValues"), []string{"request.operation"}, nil)
+	c.members(path+".globalValues", member(text, "globalValues"), []string{requestOperation}, nil)
 }
 
 // translate translates the policies as a suite does.

@@ -25,6 +25,8 @@ import (
 const (
 	kyvernoFile   = "kyverno-test.yaml"
 	kyvernoFolder = ".kyverno-test"
+	// requestOperation is the variable of a test that has the operation of the request.
+	requestOperation = "request.operation"
 )
 
 // A kyvernoTest is a Test of cli.kyverno.io.
@@ -56,6 +58,14 @@ type kyvernoValues struct {
 	} `json:"namespaceSelector"`
 	Namespaces   []map[string]any `json:"namespaces"`
 	GlobalValues map[string]any   `json:"globalValues"`
+	// Policies has values for pairs of a policy and an object, which Kyverno reads for ClusterPolicies and Policies.
+	Policies []struct {
+		Name      string `json:"name"`
+		Resources []struct {
+			Name   string         `json:"name"`
+			Values map[string]any `json:"values"`
+		} `json:"resources"`
+	} `json:"policies"`
 }
 
 type kyvernoResult struct {
@@ -94,6 +104,7 @@ type kyvernoRun struct {
 	params      int              // how many of those there are
 	user        review.User
 	operation   codec.Operation
+	operations  map[[2]string]codec.Operation // by the names of a policy and an object
 	mu          sync.Mutex
 	evaluations map[codec.Operation]*evaluation
 }
@@ -211,8 +222,16 @@ func (k *kyvernoRun) values() (*kyvernoValues, error) {
 }
 
 func (k *kyvernoRun) useValues(values *kyvernoValues) error {
-	if operation, ok := values.GlobalValues["request.operation"].(string); ok {
+	if operation, ok := values.GlobalValues[requestOperation].(string); ok {
 		k.operation = codec.Operation(operation)
+	}
+	k.operations = make(map[[2]string]codec.Operation)
+	for _, p := range values.Policies {
+		for _, r := range p.Resources {
+			if operation, ok := r.Values[requestOperation].(string); ok {
+				k.operations[[2]string{p.Name, r.Name}] = codec.Operation(operation)
+			}
+		}
 	}
 	var errs []error
 	add := func(name string, object map[string]any) {
@@ -291,11 +310,16 @@ func (k *kyvernoRun) check(ctx context.Context, r *Runner, row *kyvernoResult, p
 	if err != nil {
 		return nil, err
 	}
-	e, err := k.evaluation(ctx, r, k.operationOf(row))
-	if err != nil {
-		return nil, err
-	}
+	isClassic := slices.ContainsFunc(k.policies, func(p *translate.Policy) bool { return k.isOf(p, row, name) && k.isClassic(p) })
 	for _, at := range k.selected(row, resources) {
+		operation := k.operationOf(row)
+		if isClassic && row.Operation == "" {
+			operation = cmp.Or(k.operations[[2]string{name, k.objects[at].Metadata.Name}], operation)
+		}
+		e, err := k.evaluation(ctx, r, operation)
+		if err != nil {
+			return nil, err
+		}
 		failures = append(failures, e.compare(row, name, at)...)
 	}
 	return failures, nil
