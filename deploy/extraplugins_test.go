@@ -102,8 +102,8 @@ func TestExtraPluginsRefused(t *testing.T) {
 			t.Errorf("%s: got %v %s, want it refused with %q", values, err, stderr, want)
 		}
 	}
-	f(values+"plugins: {TeamLabels: {}}", "plugins: got TeamLabels, want one of AlwaysAdmit, ")
-	f(values+"plugins: {TeamLabel: {}, AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, want one of AlwaysAdmit, ")
+	f(values+"plugins: {TeamLabels: {}}", "plugins: got TeamLabels, did you mean TeamLabel? If not, want one of AlwaysAdmit, ")
+	f(values+"plugins: {TeamLabel: {}, AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, did you mean AlwaysPullImages? If not, want one of AlwaysAdmit, ")
 	f("plugins: {TeamLabel: {}}", "add the values that your fastadmit prints with plugins -o chart")
 	f("plugins: {TeamLabel: {}}\nwebhooks: {create: false}", "plugins: got TeamLabel, want one of")
 	f("plugins: {LimitRanger: {}}\nextraPlugins: {LimitRanger: {mutate: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], "+

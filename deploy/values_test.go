@@ -110,7 +110,7 @@ func TestSchemaRefusesPods(t *testing.T) {
 
 func TestSchemaRefusesPlugins(t *testing.T) {
 	f := schemaRefuses(t)
-	f("plugins: {alwayspullimages: {}}", "/plugins")
+	f("plugins: {always.pull: {}}", "/plugins")
 	f("plugins: {AlwaysPullImages: {failurePolicy: fail}}", "/plugins/AlwaysPullImages/failurePolicy")
 	f("plugins: {AlwaysPullImages: {policy: Fail}}", "/plugins/AlwaysPullImages")
 	f("plugins: {AlwaysPullImages: {enforcement: [{action: block}]}}", "/plugins/AlwaysPullImages/enforcement/0/action")

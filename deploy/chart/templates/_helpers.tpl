@@ -469,3 +469,24 @@ matchConditions:
 {}
 {{- end -}}
 {{- end }}
+
+{{/*
+The one of .names that shares the most sequences of three letters with .name, whatever their case; nothing if none shares half of them.
+*/}}
+{{- define "fastadmit.similar" -}}
+{{- $name := lower .name -}}
+{{- $pieces := list -}}
+{{- range $i := until (max 0 (sub (len $name) 2) | int) -}}
+{{- $pieces = append $pieces (substr $i (add $i 3 | int) $name) -}}
+{{- end -}}
+{{- $best := "" -}}
+{{- $most := div (len $pieces) 2 | int -}}
+{{- range $other := .names -}}
+{{- $shared := 0 -}}
+{{- range $pieces -}}
+{{- if contains . (lower $other) -}}{{- $shared = add1 $shared | int -}}{{- end -}}
+{{- end -}}
+{{- if gt $shared $most -}}{{- $best = $other -}}{{- $most = $shared -}}{{- end -}}
+{{- end -}}
+{{- $best -}}
+{{- end -}}
