@@ -103,7 +103,8 @@ func TestExtraPluginsRefused(t *testing.T) {
 		}
 	}
 	f(values+"plugins: {TeamLabels: {}}", "plugins: got TeamLabels, did you mean TeamLabel? If not, want one of AlwaysAdmit, ")
-	f(values+"plugins: {TeamLabel: {}, AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, did you mean AlwaysPullImages? If not, want one of AlwaysAdmit, ")
+	f(values+"plugins: {TeamLabel: {}, AlwaysPullImage: {}}",
+		"plugins: got AlwaysPullImage, did you mean AlwaysPullImages? If not, want one of AlwaysAdmit, ")
 	f("plugins: {TeamLabel: {}}", "add the values that your fastadmit prints with plugins -o chart")
 	f("plugins: {TeamLabel: {}}\nwebhooks: {create: false}", "plugins: got TeamLabel, want one of")
 	f("plugins: {LimitRanger: {}}\nextraPlugins: {LimitRanger: {mutate: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], "+
