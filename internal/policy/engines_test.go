@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,8 +33,19 @@ type enginesAPI struct {
 	mu      sync.Mutex
 	objects map[string]map[string]string // by resource and namespace/name
 	watches map[string][]chan string     // by resource
+	past    map[string][]change          // by resource
 	events  map[string]corev1.Event      // by namespace/name
 	version int
+}
+
+// A change is an event of a watch.
+type change struct {
+	version int
+	event   string
+}
+
+func newEnginesAPI(t *testing.T) *enginesAPI {
+	return &enginesAPI{t: t, objects: make(map[string]map[string]string), past: make(map[string][]change)}
 }
 
 // servedResources has the resources by group version, as name=kind.
@@ -124,7 +136,14 @@ func (a *enginesAPI) list(w http.ResponseWriter, r *http.Request, version, resou
 		a.mu.Unlock()
 		return
 	}
-	events := make(chan string, 100)
+	// A change between the list and its watch must not be lost.
+	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	events := make(chan string, 100+len(a.past[resource]))
+	for _, c := range a.past[resource] {
+		if c.version > since {
+			events <- c.event
+		}
+	}
 	a.watches[resource] = append(a.watches[resource], events)
 	a.mu.Unlock()
 	w.(http.Flusher).Flush()
@@ -161,8 +180,10 @@ func (a *enginesAPI) put(resource, namespace, name, object string) {
 	if event != "DELETED" {
 		a.objects[resource][key] = object
 	}
+	event = fmt.Sprintf(`{"type":%q,"object":%s}`, event, object)
+	a.past[resource] = append(a.past[resource], change{a.version, event})
 	for _, events := range a.watches[resource] {
-		events <- fmt.Sprintf(`{"type":%q,"object":%s}`, event, object)
+		events <- event
 	}
 }
 
@@ -267,7 +288,7 @@ const listsObjects = `resource.List('v1', 'pods', '').items.size() > 0`
 
 // TestEngines evaluates policies of other engines and follows their changes.
 func TestEngines(t *testing.T) {
-	a := &enginesAPI{t: t, objects: make(map[string]map[string]string)}
+	a := newEnginesAPI(t)
 	a.put("namespaces", "", "namespace", `{"apiVersion":"v1","kind":"Namespace","metadata":{}}`)
 	a.put("validatingpolicies", "", "p", validatingPolicy("a"))
 	a.put("namespacedvalidatingpolicies", "shop", "p", strings.Replace(validatingPolicy("n"), `"kind":"V`, `"kind":"NamespacedV`, 1))
@@ -334,7 +355,7 @@ func (a *enginesAPI) said() string {
 func TestEngineExceptions(t *testing.T) {
 	f := func(more, want, said string) {
 		t.Helper()
-		a := &enginesAPI{t: t, objects: make(map[string]map[string]string)}
+		a := newEnginesAPI(t)
 		a.put("namespaces", "", "namespace", `{"apiVersion":"v1","kind":"Namespace","metadata":{}}`)
 		for _, name := range []string{"p", "q"} {
 			a.put("validatingpolicies", "", name, validatingPolicy(name))
@@ -360,7 +381,7 @@ func TestEngineBounds(t *testing.T) {
 	}
 	f := func(what string, namespaces, each, bytes, want, missing int) {
 		t.Helper()
-		a := &enginesAPI{t: t, objects: make(map[string]map[string]string)}
+		a := newEnginesAPI(t)
 		long := validatingPolicy(strings.Repeat("x", bytes))
 		for i := range namespaces {
 			for j := range each {
