@@ -50,9 +50,9 @@ func TestPlugins(t *testing.T) {
 	f("plugins: {Alw: {}}", "plugins: got Alw, did you mean AlwaysAdmit? If not, want one of AlwaysAdmit, ")
 	f("plugins: {AlwaysPullImage: {}}", "plugins: got AlwaysPullImage, did you mean AlwaysPullImages? If not, want one of AlwaysAdmit, ")
 	f("plugins: {podSecurty: {}}", "plugins: got podSecurty, did you mean PodSecurity? If not, want")
-	f("plugins: {PodSecurity: {}}\nshadow: {enabled: true, plugins: {LimitRange: {}}}",
+	f("plugins: {PodSecurity: {}}\nshadow: {plugins: {LimitRange: {}}}",
 		"shadow.plugins: got LimitRange, did you mean LimitRanger? If not, want")
-	f("plugins: {No: {}}", "plugins: got No, want one of AlwaysAdmit, ")
+	f("plugins: {Ax: {}}", "plugins: got Ax, want one of AlwaysAdmit, ")
 	f("plugins: {Nothing: {}}", "plugins: got Nothing, want one of AlwaysAdmit, ")
 	f("plugins: {AlwaysDeny: {}}", "plugins.AlwaysDeny.rules: got none, want some")
 }
