@@ -184,7 +184,7 @@ func kyvernoFiles(t *testing.T) {
 // TestConvertKyvernoTests converts tests of Kyverno with all results, right and wrong ones, and runs both.
 func TestConvertKyvernoTests(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes many seconds with the race detector, and runs one goroutine")
+		t.Skip("takes many seconds with the race detector; TestForeignTests runs such tests, too")
 	}
 	kyvernoFiles(t)
 	ends := make(map[string]int)
@@ -268,7 +268,7 @@ func TestConvertRefusesTests(t *testing.T) {
 // TestConvertGatekeeperTests converts suites of Gatekeeper with right and wrong assertions, and runs both.
 func TestConvertGatekeeperTests(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes many seconds with the race detector, and runs one goroutine")
+		t.Skip("takes many seconds with the race detector; TestForeignTests runs such tests, too")
 	}
 	t.Chdir(t.TempDir())
 	template, constraint, _ := strings.Cut(gatekeeperPolicy, "---\n")

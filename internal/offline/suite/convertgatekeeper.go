@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -116,8 +117,8 @@ func (c *conversion) gatekeeperMembers(t *gatekeeperTest, of *gatekeeperCase, pa
 		set(members, "cluster", files)
 	}
 	definitions, faults := c.definitions(path+".object", table, slices.Concat(setup.Objects, setup.Old))
-	for _, fault := range faults {
-		return nil, c.document.Errorf(path+".object", "%s", fault)
+	for _, at := range slices.Sorted(maps.Keys(faults)) {
+		return nil, c.document.Errorf(path+".object", "%s", faults[at])
 	}
 	cluster.Content = append(cluster.Content, definitions...)
 	c.reviewed(members, of, setup, path+".object")

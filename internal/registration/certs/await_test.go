@@ -62,7 +62,7 @@ func TestAwaitRegistered(t *testing.T) {
 // TestAwaitSaysWhy has a wrong registration without a replica that repairs it.
 func TestAwaitSaysWhy(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes many seconds with the race detector, which TestRestarts gives the same replicas")
+		t.Skip("takes many seconds with the race detector; TestRestarts has such replicas, too")
 	}
 	f := func(want string, spoil func(s *stand, o *Options)) {
 		t.Run(want, func(t *testing.T) {
