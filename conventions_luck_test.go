@@ -70,6 +70,30 @@ func randomNames(s *docs.Source) map[string]string {
 	return names
 }
 
+// countingAllocations are the files that may call testing.AllocsPerRun, and why.
+var countingAllocations = map[string]string{
+	"internal/allocs/allocs.go":              "it calls it for all others",
+	"cmd/fastadmit/app/interpreter_test.go":  "compares two counts, of which none is zero",
+	"tools/mutation/mutants/mutants_test.go": "nothing else runs in this package",
+}
+
+// TestConventionsAllocations requires that tests count allocations with package
+// internal/allocs: testing.AllocsPerRun alone also counts those of other goroutines, so
+// that a test that allows none passes or fails by chance.
+func TestConventionsAllocations(t *testing.T) {
+	for _, s := range sources(t) {
+		if countingAllocations[s.Path] != "" {
+			continue
+		}
+		ast.Inspect(s.File, func(node ast.Node) bool {
+			if selector, ok := node.(*ast.SelectorExpr); ok && selector.Sel.Name == "AllocsPerRun" {
+				t.Errorf("%s: got testing.AllocsPerRun, want allocs.PerRun", s.At(node))
+			}
+			return true
+		})
+	}
+}
+
 // TestConventionsShuffle requires that tests run in the same order in each run.
 func TestConventionsShuffle(t *testing.T) {
 	for _, name := range []string{"Makefile", "e2e/run", ".ci/run"} {

@@ -93,7 +93,8 @@ func TestConventionsExample(t *testing.T) {
 // import each other.
 var layers = []string{
 	"codec",
-	"internal/alike", "internal/discovery", "internal/files", "internal/memory", "internal/protobuf", "internal/quantity",
+	"internal/alike", "internal/allocs", "internal/discovery", "internal/files", "internal/memory", "internal/protobuf",
+	"internal/quantity",
 	"internal/schedulingv1alpha2", "internal/seed", "internal/socket", "internal/strictyaml", "internal/testserver",
 	"internal/wake",
 	"internal/workload",

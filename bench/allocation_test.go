@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // Sending and checking a request allocates nothing, so that the generator takes little of the
@@ -40,7 +42,7 @@ func TestRequestsAllocateNothing(t *testing.T) {
 	for range len(config.Mix.sequence) {
 		step()
 	}
-	if allocations := testing.AllocsPerRun(1000, step); allocations != 0 {
+	if allocations := allocs.PerRun(1000, step); allocations != 0 {
 		t.Errorf("got %g allocations per request, want 0", allocations)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 func TestRules(t *testing.T) {
@@ -66,21 +68,20 @@ func TestNoAllocations(t *testing.T) {
 	run(t, s)
 	n, c := namespacesIn(s), configMap.In(s.View(followed()...))
 	ctx := t.Context()
-	// Goroutines that tests before this one have left behind allocate for a while.
-	eventually(t, "nothing is allocated", func() bool {
-		return testing.AllocsPerRun(1000, func() {
-			if got, err := n.Get(ctx, "", "one"); err != nil || got.Labels["team"] != "a" {
-				t.Error(got, err)
-			}
-			_, ok := c.Cached("one", "c")
-			if !ok || len(all(c.List("one"))) != 1 || len(all(c.List("two"))) != 0 || len(all(n.List(""))) != 1 {
-				t.Error("the cache lacks something")
-			}
-			if err := s.Ready(); err != nil {
-				t.Error(err)
-			}
-		}) == 0
-	})
+	if got := allocs.PerRun(1000, func() {
+		if got, err := n.Get(ctx, "", "one"); err != nil || got.Labels["team"] != "a" {
+			t.Error(got, err)
+		}
+		_, ok := c.Cached("one", "c")
+		if !ok || len(all(c.List("one"))) != 1 || len(all(c.List("two"))) != 0 || len(all(n.List(""))) != 1 {
+			t.Error("the cache lacks something")
+		}
+		if err := s.Ready(); err != nil {
+			t.Error(err)
+		}
+	}); got != 0 {
+		t.Errorf("got %v allocations, want none", got)
+	}
 }
 
 func BenchmarkGet(b *testing.B) {

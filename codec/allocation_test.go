@@ -7,6 +7,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // TestNoAllocations counts the allocations of a request, from Acquire to
@@ -29,7 +30,7 @@ func TestNoAllocations(t *testing.T) {
 			r.Release()
 		}
 		once() // the first run grows the pooled memory
-		if n := testing.AllocsPerRun(1000, once); n != 0 {
+		if n := allocs.PerRun(1000, once); n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", name, n)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // TestTruncateString measures the truncated text as JSON of encoding/json, which
@@ -71,7 +72,7 @@ const escapedMax = 6
 
 func TestTruncateStringAllocatesNothing(t *testing.T) {
 	for _, s := range []string{"short", strings.Repeat("a", 600)} {
-		if n := testing.AllocsPerRun(100, func() { codec.TruncateString(s, 600) }); n != 0 {
+		if n := allocs.PerRun(100, func() { codec.TruncateString(s, 600) }); n != 0 {
 			t.Errorf("%d bytes: got %v allocations", len(s), n)
 		}
 	}

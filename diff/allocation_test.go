@@ -7,6 +7,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // TestNoAllocations goes from the raw object to the patch in base64.
@@ -17,7 +18,7 @@ func TestNoAllocations(t *testing.T) {
 	f := func(name string, run func()) {
 		t.Helper()
 		run() // the first run grows the pooled memory
-		if n := testing.AllocsPerRun(1000, run); n != 0 || o.Err() != nil {
+		if n := allocs.PerRun(1000, run); n != 0 || o.Err() != nil {
 			t.Errorf("%s: got %v allocations, %v, want 0", name, n, o.Err())
 		}
 		if len(patch) == 0 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // NoAllocations checks that the server does not allocate between a body and its
@@ -16,7 +17,7 @@ func NoAllocations(t testing.TB, chain *admission.Chain, phase admission.Phase, 
 		t.Skip("this build allocates: the race detector, or the tag poison")
 	}
 	var dst []byte
-	allocations := testing.AllocsPerRun(200, func() { dst = mustEnd(t, chain, phase, want, body, dst[:0]) })
+	allocations := allocs.PerRun(200, func() { dst = mustEnd(t, chain, phase, want, body, dst[:0]) })
 	if allocations != 0 {
 		t.Errorf("%s, %s: got %v allocations, want 0", phase, want, allocations)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission/match"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // demanding criteria match the recording only after all conditions were
@@ -61,7 +62,7 @@ func TestNoAllocations(t *testing.T) {
 			}
 		}
 		once() // the first run grows the pooled memory
-		if n := testing.AllocsPerRun(1000, once); n != 0 {
+		if n := allocs.PerRun(1000, once); n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", name, n)
 		}
 	}

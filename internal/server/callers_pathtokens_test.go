@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/allocs"
 	"github.com/fastadmit/fastadmit/internal/registration/pathtoken"
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
@@ -171,7 +172,7 @@ func TestPathTokensAllocate(t *testing.T) {
 	var header fasthttp.RequestHeader
 	header.SetRequestURI("/" + token + "/mutate/fail?timeout=5s")
 	path, endpoints := []byte("/"+token+"/mutate/fail"), map[string]*endpoint{"/mutate/fail": {}}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocs.PerRun(100, func() {
 		if !c.knows(&header) || endpoints[string(c.withoutToken(path))] == nil {
 			t.Fatal("not known")
 		}

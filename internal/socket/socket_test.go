@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // pair returns the two ends of a TCP connection, the first one wrapped by Fast.
@@ -118,7 +120,7 @@ func TestEnds(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	fast, other := pair(t)
 	buffer, answer := make([]byte, 100), make([]byte, 100)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocs.PerRun(100, func() {
 		_, _ = other.Write(buffer[:50])
 		_, _ = fast.Read(buffer)
 		_, _ = fast.Write(buffer[:50])

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 func TestMemo(t *testing.T) {
@@ -40,7 +42,7 @@ func TestMemo(t *testing.T) {
 	}
 	f("", 1)
 	f("one more", 0)
-	if got := testing.AllocsPerRun(100, func() { m.Get("one more") }); got != 0 {
+	if got := allocs.PerRun(100, func() { m.Get("one more") }); got != 0 {
 		t.Errorf("got %v allocations", got)
 	}
 }

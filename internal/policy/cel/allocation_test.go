@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/corpus"
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // TestNoAllocations expects closures not to allocate, unless the expression creates a
@@ -35,7 +36,7 @@ func TestNoAllocations(t *testing.T) {
 		if x.closure == nil {
 			t.Errorf("%s: got no closure", expression)
 		}
-		if n := testing.AllocsPerRun(200, func() { evaluateAll(t, c, []*Expression{x}, body) }); n >= 1 {
+		if n := allocs.PerRun(200, func() { evaluateAll(t, c, []*Expression{x}, body) }); n >= 1 {
 			t.Errorf("%s: got %v allocations, want 0", expression, n)
 		}
 	}
