@@ -176,6 +176,9 @@ func TestMemoryGranter(t *testing.T) {
 // reports that it is too much. The Object must not exceed the limit by much: it counts
 // composed values and text with edits only after they are made.
 func TestMemoryMax(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds, and says nothing new with poisoned memory")
+	}
 	const many = 3_000_000 // elements, which as nodes are more than may be
 	numbers := "[" + strings.Repeat("0,", many) + "0]"
 	escapes := `["` + strings.Repeat(`\u0061`, 1<<18) + `"]`

@@ -195,6 +195,9 @@ func TestWalksInTurn(t *testing.T) {
 // TestTextMax tests how long texts may be. The bytes between the brackets are
 // never touched, and take no memory.
 func TestTextMax(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds, and says nothing new with poisoned memory")
+	}
 	memory := make([]byte, textMax+1)
 	text := func(length int) []byte {
 		memory[0], memory[length-1] = '[', ']'

@@ -56,6 +56,9 @@ func TestBench(t *testing.T) {
 // every patch applied. With the tag poison or the race detector, it finds uses
 // of memory of released requests.
 func TestBenchEverything(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds with the race detector, with which the tests of package bench run")
+	}
 	s := serve(t, nil, append(everythingFlags(t, true), "--allow-unauthenticated-writes")...)
 	for _, phase := range []string{"mutate", "validate"} {
 		out, errs, code := runBench(t, t.Context(), "https://"+s.Address+"/"+phase, "--insecure-skip-tls-verify", "--warm-up=0",
@@ -146,6 +149,9 @@ func TestBenchInterrupted(t *testing.T) {
 }
 
 func TestBenchUsage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds with the race detector, with which the tests of package bench run")
+	}
 	f := func(code int, want string, args ...string) {
 		t.Helper()
 		out, errs, got := runBench(t, t.Context(), args...)

@@ -205,6 +205,9 @@ func TestRenewal(t *testing.T) {
 
 // TestOrder checks each step of a change of the CA.
 func TestOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds with the race detector, which finds nothing here that it does not find in TestRestarts")
+	}
 	inStand(t, func(s *stand) {
 		s.startRegistered(2, s.options())
 		before := s.ca()
@@ -247,6 +250,9 @@ func TestOrder(t *testing.T) {
 
 // TestSecretIsLost has the Secret deleted or spoiled while API servers call.
 func TestSecretIsLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds with the race detector, which finds nothing here that it does not find in TestRestarts")
+	}
 	f := func(name string, spoil func(data map[string][]byte) map[string][]byte, sameCA bool, want string) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
@@ -765,6 +771,9 @@ func TestConfigurationIsUnread(t *testing.T) {
 // TestLeafIsRenewedBlindly has a leaf due while a configuration cannot be read: it is
 // renewed, because a new one by the same CA is trusted wherever the old one is.
 func TestLeafIsRenewedBlindly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds with the race detector, which finds nothing here that it does not find in TestRestarts")
+	}
 	inStand(t, func(s *stand) {
 		s.startRegistered(1, s.options())
 		before := s.replicas[0].leaf()

@@ -49,6 +49,9 @@ func (s *stand) withDeployment() Options {
 // TestReport has two replicas report that they are not registered, by Registered, a metric,
 // and one Event at a time; later they are registered and report that.
 func TestReport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds with the race detector, which finds nothing here that it does not find in TestRestarts")
+	}
 	inStand(t, func(s *stand) {
 		o := s.withDeployment()
 		s.remove("services", "fastadmit")
