@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,6 +59,7 @@ type event struct {
 	every  time.Duration // between bursts, stream.BurstEvery if 0
 	binary string        // of the pods, cluster.Binary if empty
 	flags  []string      // of the pods
+	isLong bool          // only the full run makes it happen
 }
 
 const (
@@ -102,6 +104,9 @@ func TestLoss(t *testing.T) {
 	s.write(t, s.certificate(t))
 	s.register(t, s.authority.PEM)
 	for i, e := range events {
+		if e.isLong && os.Getenv(tally.Full) == "" {
+			continue
+		}
 		t.Run(strings.ReplaceAll(e.name, " ", "-"), func(t *testing.T) { s.try(t, i, &e) })
 	}
 }
@@ -183,8 +188,9 @@ func (s *stand) nothing(*testing.T) int {
 // get an answer if there is capacity in time.
 func overloaded(length time.Duration) event {
 	return event{
-		name:  fmt.Sprintf("three times the capacity, %s", length),
-		every: time.Second * stream.PerBurst / overload, binary: testserver,
+		name:   fmt.Sprintf("three times the capacity, %s", length),
+		isLong: length == longOverload,
+		every:  time.Second * stream.PerBurst / overload, binary: testserver,
 		flags: []string{"--enable-admission-plugins=" + enabled + ",Steady", fmt.Sprintf("--max-requests-inflight=%d", inFlightMax)},
 		happen: func(s *stand, t *testing.T) int {
 			time.Sleep(length - before)
