@@ -192,7 +192,7 @@ func Read(source Source) (*Loaded, error) {
 	}
 	loaded.Files, loaded.Folders = r.files, r.folders
 	loaded.Digest = hex.EncodeToString(r.digest.Sum(nil))
-	return loaded, errors.Join(r.errs...)
+	return loaded, strictyaml.Join(r.errs...)
 }
 
 // finish sets what was read besides the Configuration.
@@ -327,42 +327,39 @@ func (r *reader) allSettings(document *strictyaml.Document, plugins []Plugin, te
 
 // settings makes the settings of a plugin ready.
 func (r *reader) settings(document *strictyaml.Document, p *Plugin, path *field.Path) admission.Settings {
-	settings := admission.Settings{
-		FailurePolicy:      p.FailurePolicy,
-		ReinvocationPolicy: p.ReinvocationPolicy,
-		Selector:           r.selector(document, &p.Criteria, path),
-		WorkloadPods:       p.WorkloadPods,
-	}
+	settings := admission.Settings{Selector: r.selector(document, &p.Criteria, path)}
 	if len(p.MatchConditions) > 0 {
 		settings.Selector = r.conditions(document, p, path.Child("matchConditions"), settings.Selector)
 	}
-	oneOf(r, document, path.Child("failurePolicy"), p.FailurePolicy, "", admissionregistrationv1.Fail, admissionregistrationv1.Ignore)
-	oneOf(r, document, path.Child("reinvocationPolicy"), p.ReinvocationPolicy,
+	settings.FailurePolicy = oneOf(r, document, path.Child("failurePolicy"), p.FailurePolicy,
+		"", admissionregistrationv1.Fail, admissionregistrationv1.Ignore)
+	settings.ReinvocationPolicy = oneOf(r, document, path.Child("reinvocationPolicy"), p.ReinvocationPolicy,
 		"", admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)
-	oneOf(r, document, path.Child("workloadPods"), p.WorkloadPods,
+	settings.WorkloadPods = oneOf(r, document, path.Child("workloadPods"), p.WorkloadPods,
 		"", admission.WorkloadPodsOff, admission.WorkloadPodsWarn, admission.WorkloadPodsDeny)
 	if p.Timeout != nil {
-		settings.Timeout = p.Timeout.Duration
-		if settings.Timeout <= 0 || settings.Timeout > timeoutMax {
-			r.refuse(document.Errorf(path.Child("timeout").String(), "got %s, want more than 0s and at most %s", settings.Timeout, timeoutMax))
+		if timeout := p.Timeout.Duration; timeout > 0 && timeout <= timeoutMax {
+			settings.Timeout = timeout
+		} else {
+			r.refuse(document.Errorf(path.Child("timeout").String(), "got %s, want more than 0s and at most %s", timeout, timeoutMax))
 		}
 	}
 	for i, e := range p.Enforcement {
 		path := path.Child("enforcement").Index(i)
-		oneOf(r, document, path.Child("action"), e.Action, admission.ActionDeny, admission.ActionWarn, admission.ActionAudit)
+		action := oneOf(r, document, path.Child("action"), e.Action, admission.ActionDeny, admission.ActionWarn, admission.ActionAudit)
 		criteria := match.Criteria{NamespaceSelector: e.NamespaceSelector, ObjectSelector: e.ObjectSelector}
 		settings.Enforcement = append(settings.Enforcement, admission.Enforcement{
-			Action: e.Action, Selector: r.selector(document, &criteria, path),
+			Action: action, Selector: r.selector(document, &criteria, path),
 		})
 	}
 	return settings
 }
 
 // oneOf refuses a value that is none of those. An empty one that may be left
-// out is not shown as a choice.
-func oneOf[T ~string](r *reader, document *strictyaml.Document, path *field.Path, got T, want ...T) {
+// out is not shown as a choice. It returns the value, or the first one instead, so that nothing refuses the value again.
+func oneOf[T ~string](r *reader, document *strictyaml.Document, path *field.Path, got T, want ...T) T {
 	if slices.Contains(want, got) {
-		return
+		return got
 	}
 	var shown []string
 	for _, w := range want {
@@ -371,6 +368,7 @@ func oneOf[T ~string](r *reader, document *strictyaml.Document, path *field.Path
 		}
 	}
 	r.refuse(document.Errorf(path.String(), "got %q, want one of %s", got, strings.Join(shown, ", ")))
+	return want[0]
 }
 
 // selector makes criteria ready, nil for those that select everything.

@@ -200,6 +200,19 @@ func TestReadRefusesWorkloadPods(t *testing.T) {
 			"want a resource with its group, and a path, as in rollouts.argoproj.io and .spec.template")
 }
 
+// TestReadRefusesTogether has values of wrong types beside others that are wrong.
+func TestReadRefusesTogether(t *testing.T) {
+	refuse(t, head+"enableAdmissionPlugins: [Nothing, 7]\nplugins:\n- name: EventRateLimit\n  timeout: 5\n  rules: pods\n"+
+		"  failurePolicy: ignore\nserver: {securePort: many, maxConnections: -1}\n", "",
+		"own.yaml:3: enableAdmissionPlugins[1]: got 7, want a string",
+		"own.yaml:6: plugins[0].timeout: got 5, want a duration such as 1m30s or 500ms",
+		`own.yaml:7: plugins[0].rules: got "pods", want a list`,
+		`own.yaml:9: server.securePort: got "many", want a whole number`,
+		`own.yaml:3: enableAdmissionPlugins[0]: unknown plugin "Nothing" (fastadmit plugins lists all)`,
+		"own.yaml:9: server.maxConnections: got -1, want 0 or more",
+		`own.yaml:8: plugins[0].failurePolicy: got "ignore", want one of Fail, Ignore`)
+}
+
 func TestReadRefuses(t *testing.T) {
 	f := func(own, admission string, want ...string) {
 		t.Helper()

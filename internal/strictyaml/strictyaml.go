@@ -11,12 +11,14 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"bytes"
 
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 )
@@ -25,6 +27,8 @@ import (
 type Document struct {
 	file string
 	root *yaml.Node
+	// undecoded are the paths of the values that Decode left out, because they have a wrong type.
+	undecoded []string
 }
 
 // Error is an error in a document.
@@ -33,6 +37,9 @@ type Error struct {
 	Line int    // of the value or of the innermost value around it; 0 for some errors of the parser
 	Path string // such as "plugins[0].timeout"; "" for the whole document
 	Want string // the message: the actual value, and what is allowed
+
+	// follows is true if the value is not what stands in the file, because Decode left that out.
+	follows bool
 }
 
 func (e *Error) Error() string {
@@ -116,10 +123,17 @@ func Unread(file string) *Document { return &Document{file: file, root: new(yaml
 // Decode decodes the document into the value that into points to. It uses the field names
 // of encoding/json. errs are all errors in the document: unknown fields, duplicate fields
 // and values of wrong types. If decoded is true, the other fields of into are set even if
-// there are errors, so the caller can check them too.
+// there are errors, so the caller can check them too. Values of wrong types are left out; Join leaves out the errors
+// that follow from that.
 func (d *Document) Decode(into any) (errs []error, decoded bool) {
 	c := checker{document: d}
 	c.check(d.root, reflect.TypeOf(into).Elem(), "")
+	if slices.Contains(d.undecoded, "") {
+		return c.errs, false // the whole document
+	}
+	for _, node := range c.wrong {
+		*node = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null", Line: node.Line}
+	}
 	text, err := toJSON(d.root)
 	if err == nil {
 		err = kjson.UnmarshalCaseSensitivePreserveInts(text, into)
@@ -157,7 +171,23 @@ func (d *Document) Locate(errs ...error) []error {
 // Errorf returns an *Error for the value at a path. If there is no such value, it has the
 // line of the innermost value around it.
 func (d *Document) Errorf(path, format string, args ...any) error {
-	return &Error{File: d.file, Line: d.Line(path), Path: path, Want: fmt.Sprintf(format, args...)}
+	return &Error{File: d.file, Line: d.Line(path), Path: path, Want: fmt.Sprintf(format, args...), follows: d.isUndecoded(path)}
+}
+
+// isUndecoded reports whether Decode left out the value at a path, or a value around it.
+func (d *Document) isUndecoded(path string) bool {
+	return slices.ContainsFunc(d.undecoded, func(undecoded string) bool {
+		below, ok := strings.CutPrefix(path, undecoded)
+		return ok && (below == "" || below[0] == '.' || below[0] == '[')
+	})
+}
+
+// Join joins errors as errors.Join does, without those of values that Decode left out: it has returned an error of their own.
+func Join(errs ...error) error {
+	return errors.Join(slices.DeleteFunc(slices.Clone(errs), func(err error) bool {
+		e, ok := errors.AsType[*Error](err)
+		return ok && e.follows
+	})...)
 }
 
 // step is a member, an index or a key of a path.
@@ -235,6 +265,7 @@ func toJSON(node *yaml.Node) ([]byte, error) {
 type checker struct {
 	document *Document
 	errs     []error
+	wrong    []*yaml.Node // values of wrong types
 	depth    int
 }
 
@@ -257,12 +288,19 @@ func (c *checker) refuse(node *yaml.Node, path, format string, args ...any) {
 	c.errs = append(c.errs, &Error{File: c.document.file, Line: node.Line, Path: path, Want: fmt.Sprintf(format, args...)})
 }
 
+// refuseValue refuses a value that cannot be decoded.
+func (c *checker) refuseValue(node *yaml.Node, path, format string, args ...any) {
+	c.refuse(node, path, format, args...)
+	c.wrong = append(c.wrong, node)
+	c.document.undecoded = append(c.document.undecoded, path)
+}
+
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
 	if c.depth++; c.depth > depthMax {
 		c.depth--
-		c.refuse(node, path, "nested deeper than %d", depthMax)
+		c.refuseValue(node, path, "nested deeper than %d", depthMax)
 		return
 	}
 	defer func() { c.depth-- }()
@@ -294,7 +332,7 @@ func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
 	case reflect.Int32, reflect.Int64, reflect.Int:
 		if c.expectTag(node, path, "!!int", "a whole number") {
 			if _, err := strconv.ParseInt(node.Value, 0, t.Bits()); err != nil {
-				c.refuse(node, path, "got %s, want a whole number of %d bits", node.Value, t.Bits())
+				c.refuseValue(node, path, "got %s, want a whole number of %d bits", node.Value, t.Bits())
 			}
 		}
 	default:
@@ -309,9 +347,37 @@ func (c *checker) checkOwn(node *yaml.Node, t reflect.Type, path string) {
 	if err == nil {
 		err = kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface())
 	}
-	if err != nil {
-		c.refuse(node, path, "got %s: %v", shown(node), err)
+	if err == nil {
+		return
 	}
+	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case t == reflect.TypeFor[metav1.Duration]():
+		c.refuseValue(node, path, "got %s, want a duration such as 1m30s or 500ms", shown(node))
+	case isType:
+		c.refuseValue(node, path, "got %s, want %s", shown(node), Wanted(wrong.Type))
+	default:
+		c.refuseValue(node, path, "got %s: %v", shown(node), err)
+	}
+}
+
+// Wanted returns what a file must have for a Go type, for messages.
+func Wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return Wanted(t.Elem())
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("a whole number of %d bits", t.Bits())
+	}
+	return "a string"
 }
 
 // checkStruct checks the members of a mapping against the fields of a struct.
@@ -366,7 +432,7 @@ func (c *checker) eachMember(node *yaml.Node, path string, f func(name string, v
 
 func (c *checker) expect(node *yaml.Node, path string, kind yaml.Kind, want string) bool {
 	if node.Kind != kind {
-		c.refuse(node, path, "got %s, want %s", shown(node), want)
+		c.refuseValue(node, path, "got %s, want %s", shown(node), want)
 		return false
 	}
 	return true
@@ -374,7 +440,7 @@ func (c *checker) expect(node *yaml.Node, path string, kind yaml.Kind, want stri
 
 func (c *checker) expectTag(node *yaml.Node, path, tag, want string) bool {
 	if node.Kind != yaml.ScalarNode || node.ShortTag() != tag {
-		c.refuse(node, path, "got %s, want %s", shown(node), want)
+		c.refuseValue(node, path, "got %s, want %s", shown(node), want)
 		return false
 	}
 	return true

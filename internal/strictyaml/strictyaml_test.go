@@ -106,9 +106,9 @@ func TestDecodeRefuses(t *testing.T) {
 		`file.yaml:2: items[0].on: got "yes", want true or false`,
 		"file.yaml:3: items[0].number: got 5000000000, want a whole number of 32 bits",
 		"file.yaml:4: items[1].number: got 1.5, want a whole number",
-		"file.yaml:5: items[1].timeout: got 5: json: cannot unmarshal number into Go value of type string",
+		"file.yaml:5: items[1].timeout: got 5, want a duration such as 1m30s or 500ms",
 		`file.yaml:6: items[2].number: got "x", want a whole number`,
-		`file.yaml:7: items[2].timeout: got "5x": time: unknown unit "x" in duration "5x"`)
+		`file.yaml:7: items[2].timeout: got "5x", want a duration such as 1m30s or 500ms`)
 	f("items: {on: true}", "file.yaml:1: items: got an object, want a list")
 	f("selector:\n  matchExpressions:\n  - key: [x]\n", "file.yaml:3: selector.matchExpressions[0].key: got a list, want a string")
 	f("name: "+strings.Repeat("x", 100)+"\nkind: {}", "file.yaml:2: kind: got an object, want a string")
@@ -161,6 +161,28 @@ func TestLimits(t *testing.T) {
 			!strings.HasSuffix(got[errorsMax].Error(), want) {
 			t.Errorf("%d errors: got %v in the end, want %s", n, got[errorsMax], want)
 		}
+	}
+}
+
+// TestOthers checks values beside those that Decode leaves out, and leaves out what follows from that.
+func TestOthers(t *testing.T) {
+	d, err := Parse("file.yaml", []byte("kind: 5\nname: a\nitems:\n- on: 1\n  number: 2\n- 7\nlabels: x\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var into document
+	errs, decoded := d.Decode(&into)
+	if !decoded || into.Name != "a" || len(into.Items) != 2 || into.Items[0].Number != 2 || into.Kind != "" {
+		t.Errorf("got %v, %+v", decoded, into)
+	}
+	for _, path := range []string{"kind", "name", "items[0].number", "items[1]", "items[1].number", "items[10].on", "labels.a"} {
+		errs = append(errs, d.Errorf(path, "checked"))
+	}
+	const want = "file.yaml:1: kind: got 5, want a string\nfile.yaml:4: items[0].on: got 1, want true or false\n" +
+		"file.yaml:6: items[1]: got 7, want an object\nfile.yaml:7: labels: got \"x\", want an object\n" +
+		"file.yaml:2: name: checked\nfile.yaml:5: items[0].number: checked\nfile.yaml:4: items[10].on: checked"
+	if got := Join(errs...); got == nil || got.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", got, want)
 	}
 }
 

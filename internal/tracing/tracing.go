@@ -5,7 +5,6 @@ package tracing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -78,7 +77,7 @@ func Read(file string) (*Configuration, error) {
 			errs = append(errs, document.Locate(fault)...)
 		}
 	}
-	return c, errors.Join(errs...)
+	return c, strictyaml.Join(errs...)
 }
 
 // A Tracer makes the spans of a server. A nil Tracer makes none.

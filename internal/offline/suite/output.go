@@ -68,6 +68,7 @@ func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome) e
 		return report.WriteJUnit(w, tool, asJUnit(outcomes))
 	}
 	var b strings.Builder
+	said := make(map[string]string) // what breaks all cases of a suite, with the first of them
 	for i := range outcomes {
 		o := &outcomes[i]
 		name := printable.Word(strings.TrimSuffix(o.Suite+"/"+o.Case, "/"))
@@ -78,7 +79,13 @@ func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome) e
 		switch {
 		case o.Broken != nil:
 			fmt.Fprintf(&b, "BROKEN %s (%s)\n", name, at)
-			indent(&b, o.Broken.Error())
+			text := o.Broken.Error()
+			if first, known := said[o.File+"\n"+text]; known {
+				text = "as in " + first
+			} else {
+				said[o.File+"\n"+text] = name
+			}
+			indent(&b, text)
 		case len(o.Failures) > 0:
 			fmt.Fprintf(&b, "FAIL   %s (%s)\n", name, at)
 			for _, failure := range o.Failures {

@@ -198,8 +198,8 @@ func Read(file File) (*Suite, error) {
 	if decoded {
 		errs = append(errs, s.check()...)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := strictyaml.Join(errs...); err != nil {
+		return nil, err
 	}
 	if s.Name == "" {
 		s.Name = file.Name

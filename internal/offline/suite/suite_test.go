@@ -178,7 +178,8 @@ func TestReadErrors(t *testing.T) {
 		"[{matches: '('}, {like: a}]}\n",
 		`s.yaml:6: cases[0].expect.message: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`,
 		"s.yaml:6: cases[0].expect.warnings[0]: got an object: error parsing regexp: missing closing ): `(`",
-		`s.yaml:6: cases[0].expect.warnings[1]: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`)
+		`s.yaml:6: cases[0].expect.warnings[1]: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`,
+		"s.yaml:5: cases[0].object: there is no object in other.yaml")
 	f(head+"cases:\n- name: a\n  object: other.yaml\n  expect: {decision: denied}\n",
 		"s.yaml:5: cases[0].object: there is no object in other.yaml")
 }
@@ -375,6 +376,10 @@ func TestWrite(t *testing.T) {
 		"failed, 2 broken, 1 skipped\n"
 	f("text", false, someOutcomes(), failed+broken)
 	f("text", true, someOutcomes(), "PASS   s/good (1.2ms)\n"+failed+`SKIP   s/left\nout\x1b[2J (s.yaml:5)`+"\n"+broken)
+	again := append(someOutcomes()[4:], Outcome{Suite: "u", Case: "too", File: "u.yaml", Line: 9, Broken: errors.New("no")},
+		Outcome{Suite: "v", Case: "other", File: "v.yaml", Line: 1, Broken: errors.New("no")})
+	f("text", false, again, "BROKEN u/broken (u.yaml:7)\n  no\nBROKEN u/too (u.yaml:9)\n  as in u/broken\nBROKEN v/other (v.yaml:1)\n"+
+		"  no\n3 cases in 2 suites: 0 passed, 0 failed, 3 broken\n")
 	f("text", false, someOutcomes()[:1], "1 case in 1 suite: 1 passed, 0 failed\n")
 	f("text", false, nil, "0 cases in 0 suites: 0 passed, 0 failed\n")
 	f("junit", false, someOutcomes()[:4], `<?xml version="1.0" encoding="UTF-8"?>
@@ -478,7 +483,8 @@ func TestOperations(t *testing.T) {
 	f("- {name: a, object: '', expect: {decision: allowed}}\n", `s.yaml:4: cases[0].object: got "": `+want)
 	f("- {name: a, object: [], expect: {decision: allowed}}\n", "s.yaml:4: cases[0].object: got a list: "+want)
 	f("- {name: a, object: {a: b}, expect: {decision: allowed, message: {contains: 1}}}\n",
-		`s.yaml:4: cases[0].expect.message: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`)
+		`s.yaml:4: cases[0].expect.message: got an object: want a text, or {contains: "text"}, or {matches: "regular expression"}`+"\n"+
+			`s.yaml:4: cases[0].object: not a Kubernetes object: got kind "" and apiVersion "", want both`)
 	f("- {name: a, object: {a: b}, expect: {decision: allowed}}\n",
 		`s.yaml:4: cases[0].object: not a Kubernetes object: got kind "" and apiVersion "", want both`)
 	if _, err := Read(File{Name: "nowhere.yaml"}); err == nil {
