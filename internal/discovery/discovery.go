@@ -77,6 +77,19 @@ func NewTable(ask func(version schema.GroupVersion) (*metav1.APIResourceList, er
 	return t
 }
 
+// BuiltIn returns the resources of Kubernetes' own groups, without those of custom kinds.
+func BuiltIn() map[string][]string {
+	all := make(map[string][]string)
+	for line := range strings.Lines(builtIn) {
+		fields := strings.Fields(line)
+		group := schema.FromAPIVersionAndKind(fields[0], fields[1]).Group
+		if !slices.Contains(all[group], fields[2]) {
+			all[group] = append(all[group], fields[2])
+		}
+	}
+	return all
+}
+
 // Add adds the resource of a kind, unless the table has one already.
 func (t *Table) Add(kind string, resource Resource) {
 	t.mu.Lock()

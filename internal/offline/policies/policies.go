@@ -14,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 	engine "github.com/fastadmit/fastadmit/internal/policy"
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
@@ -100,7 +101,7 @@ type Set struct {
 	documents  []document
 	exceptions []document
 	params     []admission.ParamKind
-	notes      []string // of translations and exceptions
+	notes      []string // of translations, exceptions, rules and parameters
 	enables    bool
 	applied    bool // to any plugin
 }
@@ -141,6 +142,7 @@ func (s *Set) Add(items []manifest.Item) (added int) {
 			d.policy = policyOf(item)
 		}
 		s.documents = append(s.documents, d)
+		s.noteRules(&d)
 		added++
 	}
 	return added
@@ -224,7 +226,23 @@ func (s *Set) Bind(action string) {
 		}
 		item := &manifest.Item{Object: manifest.Object{Source: d.item.Source, JSON: text}}
 		item.Kind, item.Metadata.Name = d.binding(), d.policy
+		if kind, needed := d.paramKind(); needed {
+			s.notes = append(s.notes, fmt.Sprintf("%s needs a parameter of the kind %s, and --bind-policies gives it none, so params is null: "+
+				"write a binding with a paramRef", d, kind.Kind))
+		}
 		s.documents = append(s.documents, document{kind: d.kind, item: item, text: text, policy: d.policy})
+	}
+}
+
+// AddTexts adds the texts of the policies in YAML, by the names of plugin and policy as in
+// ValidatingAdmissionPolicy/replicas.example.com.
+func (s *Set) AddTexts(texts map[string]string) {
+	for i := range s.documents {
+		if d := &s.documents[i]; !d.isBinding() {
+			if text, err := report.Document(d.text); err == nil {
+				texts[d.kind.policy+"/"+d.policy] = string(text)
+			}
+		}
 	}
 }
 
@@ -244,7 +262,7 @@ func (s *Set) unbound() (all []*document) {
 
 // Notes returns a sentence for each policy without a binding and each binding without a
 // policy. Plugins do not evaluate them, as in kube-apiserver. Before Apply, it returns only
-// the notes of translations and exceptions.
+// the notes of translations, exceptions, rules and parameters.
 func (s *Set) Notes() (all []string) {
 	all = append(all, s.notes...)
 	if !s.applied {

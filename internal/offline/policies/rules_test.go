@@ -1,0 +1,49 @@
+package policies
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestNoteRules has rules that kube-apiserver accepts, and that select nothing.
+func TestNoteRules(t *testing.T) {
+	f := func(rule string, want ...string) {
+		t.Helper()
+		var s Set
+		s.Add(parse("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n" +
+			"spec: {matchConstraints: {resourceRules: [{apiGroups: [''], resources: [pods]}, {" + rule + "}]}}\n"))
+		for i := range want {
+			want[i] = `f:1: ValidatingAdmissionPolicy "p": spec.matchConstraints.resourceRules[1].` + want[i]
+		}
+		if got := s.Notes(); !slices.Equal(got, want) {
+			t.Errorf("%s\ngot\n%s\nwant\n%s", rule, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	f("apiGroups: ['', apps], resources: [pods, pods/ephemeralcontainers, deployments, deployments/scale, '*', '*/scale']")
+	f("apiGroups: [apps], resources: [deployment, pods]", `resources[0]: the group "apps" has no resource "deployment", did you mean deployments?`,
+		`resources[1]: the group "apps" has no resource "pods"`)
+	f("apiGroups: ['', apps], resources: [Deployment/scale]",
+		`resources[0]: the group "" or "apps" has no resource "Deployment", did you mean deployments?`)
+	f("apiGroups: [app], resources: [deployments]", `apiGroups[0]: Kubernetes has no group "app", did you mean apps?`)
+	f("apiGroups: [core], resources: [pods]", `apiGroups[0]: Kubernetes has no group "core"; that of Pods and Services is ""`)
+	// Groups of custom resources, and those of older releases, may have anything.
+	f("apiGroups: [apps, example.com], resources: [widgets]")
+	f("apiGroups: ['*'], resources: [widgets]")
+	f("apiGroups: [extensions], resources: [ingresses]")
+	f("apiGroups: [metrics.k8s.io], resources: [pods]")
+	f("apiGroups: [], resources: [pods]")
+	f("apiGroups: 7, resources: [pods]")
+}
+
+// TestBindNotesParameters has a policy whose parameters only a binding can name.
+func TestBindNotesParameters(t *testing.T) {
+	var s Set
+	s.Add(parse("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n" +
+		"spec: {paramKind: {apiVersion: v1, kind: ConfigMap}}\n"))
+	const want = `f:1: ValidatingAdmissionPolicy "p" needs a parameter of the kind ConfigMap, and --bind-policies gives it none, so params ` +
+		`is null: write a binding with a paramRef`
+	if s.Bind(Actions[0]); !slices.Equal(s.Notes(), []string{want}) {
+		t.Errorf("got %q, want %q", s.Notes(), want)
+	}
+}
