@@ -145,6 +145,17 @@ func (r *Response) Annotate(key, value string) error {
 	return nil
 }
 
+// Annotation returns the value of an audit annotation, "" if there is none. It is valid until the Review is released or
+// reset.
+func (r *Response) Annotation(key string) string {
+	for _, a := range r.annotations {
+		if a.key == key {
+			return a.value
+		}
+	}
+	return ""
+}
+
 // AppendResponse appends the AdmissionReview that answers r, in the API
 // version of the request (k8s.io/api/admission/v1 AdmissionResponse).
 func (r *Review) AppendResponse(dst []byte) []byte {

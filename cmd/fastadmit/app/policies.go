@@ -43,6 +43,9 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 	if errs != nil {
 		return nil, failed(errors.Join(errs...))
 	}
+	if r.output == "sarif" {
+		r.policies.AddTexts(r.policyTexts)
+	}
 	if len(r.policyFiles) > 0 && len(others) == len(items) {
 		return nil, failed(fmt.Errorf("--policies: there is no policy in %s", strings.Join(r.policyFiles, ", ")))
 	}

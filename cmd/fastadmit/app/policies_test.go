@@ -54,6 +54,27 @@ func TestReviewPolicies(t *testing.T) {
 	reviewed(t, all, 0, []string{"3 allowed"}, []string{"no binding"}, "-", "--enable-admission-plugins=AlwaysAdmit")
 }
 
+// TestReviewNamesPolicies has a violation of a Deployment and of its Pod in formats for other programs.
+func TestReviewNamesPolicies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	policy := strings.Replace(noLatest, "[CREATE, UPDATE], resources: [pods]}", "[CREATE], resources: [pods]}\n"+
+		"    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}", 1)
+	policy = strings.Replace(policy, "expression: object.spec", "expression: object.?spec.template.spec.orValue(object.spec)", 1)
+	servertest.WriteFile(t, "latest.yaml", strings.Replace(policy, "[Deny]", "[Warn]", 1))
+	servertest.WriteFile(t, "web.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"+
+		"spec: {template: {spec: {containers: [{name: a, image: 'nginx:latest'}]}}}\n")
+	reviewed(t, "", 0, []string{"3 allowed, 0 denied, 1 warning, as"}, []string{"2 warnings"}, "web.yaml", "--policies=latest.yaml")
+	reviewed(t, "", 0, []string{`"policy": "no-latest.example.com"`, `"binding": "no-latest"`, `"warned": 1`}, nil,
+		"web.yaml", "--policies=latest.yaml", "-o", "json")
+	reviewed(t, "", 0, []string{`"ruleId": "ValidatingAdmissionPolicy/no-latest.example.com"`, `message: images must have a version`, "```yaml"},
+		nil, "web.yaml", "--policies=latest.yaml", "-o", "sarif")
+	servertest.WriteFile(t, "latest.yaml", policy)
+	reviewed(t, "", 1, []string{"title=ValidatingAdmissionPolicy no-latest.example.com denies Deployment default/web::"}, nil,
+		"web.yaml", "--policies=latest.yaml", "-o", "github")
+	servertest.WriteFile(t, "bad.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\n   labels: {}\n")
+	reviewed(t, "", 2, []string{"bad.yaml:5: broken: cannot be read: mapping values are not allowed"}, nil, "bad.yaml", "--policies=latest.yaml")
+}
+
 // TestReviewWithoutBinding has policies that kube-apiserver would not evaluate.
 func TestReviewWithoutBinding(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -68,6 +89,8 @@ func TestReviewWithoutBinding(t *testing.T) {
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies")
 	reviewed(t, "", 0, []string{"warning: ValidatingAdmissionPolicy: Validation failed for", "1 warning"}, nil,
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Warn")
+	reviewed(t, "", 0, []string{"audit: ValidatingAdmissionPolicy: Validation failed for", "with binding 'no-latest.example.com'"},
+		[]string{"warning"}, "pod.yaml", "--policies=unbound.yaml", "--bind-policies=Audit")
 	reviewed(t, "", 2, []string{`--bind-policies: got "Refuse", want one of Deny, Warn, Audit`}, nil,
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Refuse")
 }

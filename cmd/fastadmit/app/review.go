@@ -38,6 +38,7 @@ type reviewOptions struct {
 	files, old   []string
 	policyFiles  []string
 	bindPolicies string
+	policyTexts  map[string]string // see report.Options
 	output       string
 	operation    string
 	namespace    string
@@ -265,6 +266,8 @@ func (r *reviewOptions) reportOptions(tool string, stdout io.Writer) report.Opti
 	for _, plugin := range r.options.table() {
 		o.Rules[plugin.Name] = plugin.Summary
 	}
+	r.policyTexts = make(map[string]string)
+	o.Policies = r.policyTexts
 	return o
 }
 

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // The apiVersion and kind of the output of -o json and -o yaml.
@@ -54,7 +52,7 @@ func (j *jsonWriter) Close(s *Summary) error {
 	}
 	text, err := json.MarshalIndent(s, "  ", "  ")
 	if err == nil {
-		_, err = fmt.Fprintf(j.w, "\n  ],\n  \"summary\": %s\n}\n", text)
+		_, err = fmt.Fprintf(j.w, "\n  ],\n  \"summary\": %s\n}\n", escapeJSON(text))
 	}
 	return err
 }
@@ -88,18 +86,20 @@ func (y *yamlWriter) Write(r *Result) error {
 	return err
 }
 
-func (y *yamlWriter) marshal(value any) error {
-	text, err := yaml.Marshal(value)
-	if err == nil {
-		_, err = y.w.Write(text)
-	}
-	return err
-}
-
 // Close implements Writer.
 func (y *yamlWriter) Close(s *Summary) error {
-	if y.began {
-		return y.marshal(map[string]any{"summary": s})
+	asJSON, err := json.Marshal(s)
+	if err != nil {
+		return err
 	}
-	return y.marshal(map[string]any{"apiVersion": APIVersion, "kind": Kind, "results": []*Result{}, "summary": s})
+	text, err := Document(asJSON)
+	if err != nil {
+		return err
+	}
+	head := ""
+	if !y.began {
+		head = fmt.Sprintf("apiVersion: %s\nkind: %s\nresults: []\n", APIVersion, Kind)
+	}
+	_, err = fmt.Fprintf(y.w, "%ssummary:\n  %s\n", head, strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n  "))
+	return err
 }

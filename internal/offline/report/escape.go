@@ -94,7 +94,7 @@ func (r *Result) cleaned() *Result {
 	c := *r
 	for _, text := range [...]*string{
 		&c.File, &c.Operation, &c.APIVersion, &c.Kind, &c.Resource, &c.SubResource, &c.Namespace, &c.Name, &c.UID, &c.User, &c.Plugin, &c.Reason,
-		&c.Change, &c.Policy,
+		&c.Change, &c.Policy, &c.Binding,
 	} {
 		*text = printable.Word(*text)
 	}
@@ -116,6 +116,7 @@ func cleanFindings(all []Finding) []Finding {
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].Plugin, all[i].Message = printable.Word(all[i].Plugin), printable.Lines(all[i].Message)
+		all[i].Policy, all[i].Binding = printable.Word(all[i].Policy), printable.Word(all[i].Binding)
 	}
 	return all
 }

@@ -31,12 +31,12 @@ func hostileResults(t *testing.T) []*Result {
 		return text
 	}
 	of := func(decision Decision) *Result {
-		finding := []Finding{{hostile, hostile}, {"", hostile}}
+		finding := []Finding{{Plugin: hostile, Policy: hostile, Binding: hostile, Message: hostile}, {Message: hostile}}
 		r := &Result{
 			File: hostile, Line: 1, Operation: hostile, APIVersion: hostile, Kind: hostile, Resource: hostile, SubResource: hostile,
 			Namespace: hostile,
 			Name:      hostile, UID: hostile, User: hostile, Decision: decision,
-			Change: hostile, Policy: hostile, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
+			Change: hostile, Policy: hostile, Binding: hostile, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
 			PatchedBy: []string{"A"}, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
 		}
 		r.Recorded, r.Notes, r.Explanation = hostile, []string{hostile}, hostileExplanation()
@@ -93,7 +93,7 @@ func checkHarmless(t *testing.T, format, text string) {
 			t.Errorf("%s: got characters that are not printable in %q", format, line)
 		}
 		ours := format == "github" && (strings.HasPrefix(line, "::error file=") || strings.HasPrefix(line, "::warning file=") ||
-			strings.HasPrefix(line, "::error title=cannot review::"))
+			strings.HasPrefix(line, "::notice file=") || strings.HasPrefix(line, "::error title=cannot review::"))
 		if strings.HasPrefix(strings.TrimSpace(line), "::") && !ours || strings.Contains(line, "##[") {
 			t.Errorf("%s: got a workflow command in %q", format, line)
 		}
@@ -103,7 +103,7 @@ func checkHarmless(t *testing.T, format, text string) {
 func TestHostile(t *testing.T) {
 	results := hostileResults(t)
 	for _, format := range Formats() {
-		for _, options := range []Options{{}, {Tool: "fastadmit review", Rules: map[string]string{hostile: "about"}}} {
+		for _, options := range []Options{{}, {Tool: "fastadmit review", Rules: map[string]string{hostile: "about"}, Policies: map[string]string{hostile + "/" + hostile: hostile}}} {
 			text := write(t, format, options, results)
 			checkHarmless(t, format, text)
 			checkMeaning(t, format, text, results)

@@ -14,11 +14,11 @@ import (
 	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
-// A problem is a denial, a failure, an object that cannot be reviewed, a warning, or why a plugin did
-// not check an object.
+// A problem is a denial, a failure, an object that cannot be reviewed, a warning, a violation that is only audited, or
+// why a plugin did not check an object.
 type problem struct {
 	level   level
-	rule    string // the plugin, or another source
+	rule    string // the plugin, the plugin and its policy, or another source
 	title   string
 	message string
 }
@@ -48,7 +48,7 @@ func problems(root *Result) (all []problem) {
 		rule := r.Plugin
 		switch r.Decision {
 		case Denied:
-			all = append(all, problem{levelError, rule, rule + " denies " + object, r.Message})
+			all = append(all, problem{levelError, ruleOf(rule, r.Policy), titleOf(rule, r.Policy) + " denies " + object, r.Message})
 		case Failed:
 			all = append(all, problem{levelError, rule, rule + " cannot decide on " + object, r.Message})
 		case Differs:
@@ -61,11 +61,11 @@ func problems(root *Result) (all []problem) {
 			all = append(all, problem{levelError, ruleInput, strings.TrimSpace("cannot review " + object), r.Message})
 		}
 		for _, w := range r.Warnings {
-			rule := w.Plugin
-			if rule == "" {
-				rule = ruleWarning
-			}
-			all = append(all, problem{levelWarning, rule, rule + " warns of " + object, w.Message})
+			rule := cmp.Or(w.Plugin, ruleWarning)
+			all = append(all, problem{levelWarning, ruleOf(rule, w.Policy), titleOf(rule, w.Policy) + " warns of " + object, w.Message})
+		}
+		for _, a := range r.Audits {
+			all = append(all, problem{levelNote, ruleOf(a.Plugin, a.Policy), titleOf(a.Plugin, a.Policy) + " audits " + object, a.Message})
 		}
 	})
 	for _, f := range root.AllLeftOut() {
@@ -73,6 +73,17 @@ func problems(root *Result) (all []problem) {
 	}
 	return all
 }
+
+// ruleOf returns the rule of a plugin, or of a policy that it evaluates.
+func ruleOf(plugin, policy string) string {
+	if policy == "" {
+		return plugin
+	}
+	return plugin + "/" + policy
+}
+
+// titleOf returns a plugin with its policy, for messages.
+func titleOf(plugin, policy string) string { return strings.TrimSpace(plugin + " " + policy) }
 
 // gitHub writes workflow commands, which GitHub shows next to the lines of a change
 // (https://docs.github.com/actions/reference/workflow-commands-for-github-actions).
@@ -215,6 +226,9 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	for _, w := range r.Warnings {
 		output.WriteString("warning: " + w.String() + "\n")
 	}
+	for _, a := range r.Audits {
+		output.WriteString("audit: " + a.String() + "\n")
+	}
 	if depth == 0 {
 		for _, f := range r.AllLeftOut() {
 			output.WriteString("unchecked: " + f.String() + "\n")
@@ -274,8 +288,15 @@ type sarifText struct {
 }
 
 type sarifRule struct {
-	ID               string    `json:"id"`
-	ShortDescription sarifText `json:"shortDescription"`
+	ID               string     `json:"id"`
+	ShortDescription sarifText  `json:"shortDescription"`
+	Help             *sarifHelp `json:"help,omitempty"`
+}
+
+// sarifHelp is the text of a policy, which GitHub shows beside a finding.
+type sarifHelp struct {
+	Text     string `json:"text"`
+	Markdown string `json:"markdown"`
 }
 
 type sarifResult struct {
@@ -367,8 +388,12 @@ func (s *sarif) rule(id string) int {
 	case about == "":
 		about = id
 	}
+	rule := sarifRule{ID: id, ShortDescription: sarifText{about}}
+	if text := s.o.Policies[id]; text != "" {
+		rule.Help = &sarifHelp{text, "```yaml\n" + strings.ReplaceAll(text, "```", "` ` `") + "\n```\n"}
+	}
 	s.indexes[id] = len(s.rules)
-	s.rules = append(s.rules, sarifRule{id, sarifText{about}})
+	s.rules = append(s.rules, rule)
 	return s.indexes[id]
 }
 

@@ -46,9 +46,13 @@ type Result struct {
 
 	Decision Decision `json:"decision"`
 	Plugin   string   `json:"plugin,omitempty"` // the plugin that denied or failed
-	Code     int32    `json:"code,omitempty"`   // HTTP status of a denial
-	Reason   string   `json:"reason,omitempty"` // metav1.StatusReason of a denial
-	Message  string   `json:"message,omitempty"`
+	// Policy and Binding are those of the denial, if the plugin evaluates policies. Policy is also the policy that is the
+	// cause if the Decision is Differs.
+	Policy  string `json:"policy,omitempty"`
+	Binding string `json:"binding,omitempty"`
+	Code    int32  `json:"code,omitempty"`   // HTTP status of a denial
+	Reason  string `json:"reason,omitempty"` // metav1.StatusReason of a denial
+	Message string `json:"message,omitempty"`
 
 	PatchedBy []string        `json:"patchedBy,omitempty"`
 	Patch     json.RawMessage `json:"patch,omitempty"` // RFC 6902
@@ -61,10 +65,9 @@ type Result struct {
 	LeftOut   []Finding `json:"leftOut,omitempty"`
 
 	// Reviews is the number of reviews that differ in the same way, if the Decision is Differs. Change
-	// says how they differ, and Policy names the policy that is the cause.
+	// says how they differ.
 	Reviews int    `json:"reviews,omitempty"`
 	Change  string `json:"change,omitempty"`
-	Policy  string `json:"policy,omitempty"`
 	// Tolerated says that the command does not fail because of the difference.
 	Tolerated bool `json:"tolerated,omitempty"`
 
@@ -91,7 +94,10 @@ type Result struct {
 
 // Finding is a message of a plugin that is not the reason of the decision.
 type Finding struct {
-	Plugin  string `json:"plugin,omitempty"` // empty if it is unknown
+	Plugin string `json:"plugin,omitempty"` // empty if it is unknown
+	// Policy and Binding are set if the plugin evaluates policies.
+	Policy  string `json:"policy,omitempty"`
+	Binding string `json:"binding,omitempty"`
 	Message string `json:"message"`
 }
 
@@ -218,6 +224,8 @@ type Summary struct {
 	LeftOut   int `json:"leftOut"`
 	// EmulatedVersion is the release of Kubernetes as which the plugins behave.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
+	// Policies are the policies that denied, warned or audited.
+	Policies []PolicyCount `json:"policies,omitempty"`
 	// Exceptions are the PolicyExceptions of fastadmit audit.
 	Exceptions []admission.Exception `json:"exceptions,omitempty"`
 	// Replay counts the reviews of fastadmit replay, instead of objects.
@@ -275,6 +283,7 @@ func (s *Summary) Add(r *Result) {
 			s.Created++
 		}
 		s.Warnings += len(r.Warnings)
+		s.countPolicies(r)
 		switch r.Decision {
 		case Allowed:
 			s.Allowed++
@@ -356,8 +365,9 @@ type Options struct {
 	Quiet   bool   // the format text shows only results for which IsNews is true
 	Tool    string // name of the command in SARIF and JUnit, such as "fastadmit review"
 	Version string // of the tool
-	// Rules are the summaries of the plugins by name, for SARIF.
-	Rules map[string]string
+	// Rules are the summaries of the plugins by name, for SARIF. Policies are the texts of policies, by the
+	// names of their plugin and of themselves, as in ValidatingAdmissionPolicy/replicas.example.com.
+	Rules, Policies map[string]string
 }
 
 // Formats returns the names of all formats.

@@ -19,14 +19,14 @@ func results() []*Result {
 			Name: "shop", Decision: Allowed},
 		{File: "a b.yaml", Line: 5, Operation: "UPDATE", APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments",
 			Namespace: "shop", Name: "web", Decision: Allowed,
-			Warnings: []Finding{{"PodSecurity", "would violate: x"}, {"", "old"}},
+			Warnings: []Finding{{Plugin: "PodSecurity", Message: "would violate: x"}, {Message: "old"}},
 			Created: []*Result{{Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web-*",
 				Decision: Denied,
 				Plugin:   "PodSecurity", Code: 403, Reason: "Forbidden", Message: "violates: 100%,\nand more"}}},
 		{File: "c.yaml", Line: 1, Operation: "CREATE", APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web",
 			Decision:  Patched,
 			PatchedBy: []string{"A", "B"}, Patch: []byte(`[{"op":"add","path":"/a","value":1},{"op":"remove","path":"/b"}]`),
-			Audits: []Finding{{"C", "no"}}, Ignored: []Finding{{"D", "away"}},
+			Audits: []Finding{{Plugin: "C", Message: "no"}}, Ignored: []Finding{{Plugin: "D", Message: "away"}},
 			Before: []byte(`{"b":1,"c":2}`), After: []byte(`{"a":1,"c":2}`), Response: []byte(`{"r":1}`)},
 		{File: "c.yaml", Line: 9, Operation: "CONNECT", APIVersion: "v1", Kind: "PodExecOptions", Resource: "pods", SubResource: "exec",
 			Namespace: "shop", Name: "web",
@@ -85,6 +85,7 @@ func TestText(t *testing.T) {
 	f("github", tool, `::warning file=a b.yaml,line=5,title=PodSecurity warns of Deployment shop/web::would violate: x
 ::warning file=a b.yaml,line=5,title=warning warns of Deployment shop/web::old
 ::error file=a b.yaml,line=5,title=PodSecurity denies Pod shop/web-*%2C made of Deployment shop/web::violates: 100%25,%0Aand more
+::notice file=c.yaml,line=1,title=C audits Pod shop/web::no
 ::error file=c.yaml,line=9,title=E cannot decide on PodExecOptions of pods/exec shop/web::down <&>
 ::error file=stdin,line=3,title=cannot review::cannot be read
 `+summary)
@@ -243,9 +244,9 @@ func TestSARIF(t *testing.T) {
 		line             int
 	}{
 		{"PodSecurity", "warning", "a%20b.yaml", 5}, {"warning", "warning", "a%20b.yaml", 5}, {"PodSecurity", "error", "a%20b.yaml", 5},
-		{"E", "error", "c.yaml", 9}, {"input", "error", "stdin", 3},
+		{"C", "note", "c.yaml", 1}, {"E", "error", "c.yaml", 9}, {"input", "error", "stdin", 3},
 	}
-	if len(run.Results) != len(want) || len(run.Tool.Driver.Rules) != 4 || run.Tool.Driver.Rules[0].ShortDescription.Text != "holds pods" {
+	if len(run.Results) != len(want) || len(run.Tool.Driver.Rules) != 5 || run.Tool.Driver.Rules[0].ShortDescription.Text != "holds pods" {
 		t.Fatalf("got %s", text)
 	}
 	for i, r := range run.Results {

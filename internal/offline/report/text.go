@@ -122,6 +122,13 @@ func (t *text) Close(s *Summary) error {
 			return err
 		}
 	}
+	if len(s.Policies) > 1 { // otherwise the decisions count them
+		for i := range s.Policies {
+			if _, err := fmt.Fprintf(t.w, "%s\n", printable.Plain(s.Policies[i].String())); err != nil {
+				return err
+			}
+		}
+	}
 	_, err := fmt.Fprintf(t.w, "%s\n", s)
 	return err
 }

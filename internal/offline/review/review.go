@@ -215,7 +215,11 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 		}
 	}
 	if err != nil {
-		result := broken(item.Source, err)
+		source := item.Source
+		if item.Fault != nil {
+			source = item.Fault.Source // the line of the fault, not of the document
+		}
+		result := broken(source, err)
 		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
 		if s.skips(item, err) {
 			result.Decision = report.Skipped

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -32,6 +33,8 @@ type reviewer struct {
 	told    int  // how many warnings are noted
 	checked bool // by a plugin
 	result  *report.Result
+	// said are the findings about the objects for which controllers create the current one. They are not repeated.
+	said []report.Finding
 }
 
 func (s *session) newReviewer() *reviewer {
@@ -81,8 +84,15 @@ func (r *reviewer) noteWarnings(plugin string) {
 				name, text = known, message
 			}
 		}
-		r.result.Warnings = append(r.result.Warnings, report.Finding{Plugin: name, Message: text})
+		r.result.Warnings = append(r.result.Warnings, newFinding(name, text))
 	}
+}
+
+// newFinding returns a message of a plugin, with the policy that it names.
+func newFinding(plugin, message string) report.Finding {
+	f := report.Finding{Plugin: plugin, Message: message}
+	f.Policy, f.Binding = report.Blame(plugin, message)
+	return f
 }
 
 // target reviews an object of the input, and the objects that controllers create for it.
@@ -155,6 +165,9 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 		parent.Created = append(parent.Created, &report.Result{Kind: "Pod", Decision: report.Broken, Message: err.Error()})
 		return
 	}
+	before := len(r.said)
+	defer func() { r.said = r.said[:before] }()
+	r.said = append(append(r.said, parent.Warnings...), parent.Audits...)
 	for _, child := range children {
 		result := &report.Result{Name: child.Name}
 		parent.Created = append(parent.Created, result)
@@ -175,11 +188,16 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 			Name:     child.Name, Namespace: child.Namespace, Operation: codec.Create, UserInfo: from, DryRun: r.DryRun,
 		}
 		stored := r.ask(ctx, q, text, nil, result)
-		result.Warnings = slices.DeleteFunc(result.Warnings, func(w report.Finding) bool { return slices.Contains(parent.Warnings, w) })
+		result.Warnings, result.Audits = without(result.Warnings, r.said), without(result.Audits, r.said)
 		if stored != nil {
 			r.children(ctx, result, child.Kind, child.Resource, stored, from)
 		}
 	}
+}
+
+// without returns the findings that are not among others.
+func without(findings, others []report.Finding) []report.Finding {
+	return slices.DeleteFunc(findings, func(f report.Finding) bool { return slices.Contains(others, f) })
 }
 
 // controllerUser returns the user of a controller of kube-controller-manager.
@@ -351,36 +369,54 @@ func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
 	case !response.Allowed:
 		result.Decision, result.Code, result.Reason = report.Denied, status.Code, strings.Clone(status.Reason)
 		result.Message = strings.TrimPrefix(status.Message, result.Plugin+": ") // the chain made it
+		result.Policy, result.Binding = report.Blame(result.Plugin, result.Message)
 	case len(response.Patch) > 0:
 		result.Decision, result.Patch = report.Patched, bytes.Clone(response.Patch)
 	default:
 		result.Decision, result.PatchedBy = report.Allowed, nil
 	}
 	result.Unchecked = !r.checked
-	if r.KeepResponse || len(result.Audits) > 0 {
-		answer := review.AppendResponse(nil)
-		noteAudits(answer, result)
-		if r.KeepResponse {
-			result.Response = answer
-		}
+	noteAudits(response, result)
+	if r.KeepResponse {
+		result.Response = review.AppendResponse(nil)
 	}
 }
 
 // noteAudits fills in the messages of denials that are audit annotations only.
-func noteAudits(answer []byte, result *report.Result) {
-	var review struct {
-		Response struct {
-			AuditAnnotations map[string]string `json:"auditAnnotations"`
-		} `json:"response"`
+func noteAudits(response *codec.Response, result *report.Result) {
+	for i := range result.Audits {
+		f := &result.Audits[i]
+		*f = newFinding(f.Plugin, strings.TrimPrefix(strings.Clone(response.Annotation(f.Plugin)), "audited: "))
 	}
-	if len(result.Audits) == 0 || kjson.UnmarshalCaseSensitivePreserveInts(answer, &review) != nil {
+	text := response.Annotation(violationsKey)
+	if text == "" {
 		return
 	}
-	for i := range result.Audits {
-		finding := &result.Audits[i]
-		finding.Message = strings.TrimPrefix(review.Response.AuditAnnotations[finding.Plugin], "audited: ")
+	var violations []struct {
+		Message           string   `json:"message"`
+		Policy            string   `json:"policy"`
+		Binding           string   `json:"binding"`
+		ValidationActions []string `json:"validationActions"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &violations); err != nil {
+		result.Audits = append(result.Audits, report.Finding{Plugin: policyPlugin, Message: "the audit annotation is too long to be read: " + err.Error()})
+		return
+	}
+	for _, v := range violations {
+		if len(v.ValidationActions) > 1 {
+			continue // Warn or Deny has said it
+		}
+		// The message is that of a warning.
+		message := fmt.Sprintf("Validation failed for %s '%s' with binding '%s': %s", policyPlugin, v.Policy, v.Binding, v.Message)
+		result.Audits = append(result.Audits, report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding, Message: message})
 	}
 }
+
+// violationsKey is the audit annotation of policyPlugin with the violations of bindings that have the action Audit.
+const (
+	policyPlugin  = "ValidatingAdmissionPolicy"
+	violationsKey = "validation_failure"
+)
 
 // skips reports whether a document with this error is skipped.
 func (s *session) skips(item *manifest.Item, err error) bool {
