@@ -256,6 +256,22 @@ func anchors(document string) (names []string) {
 	return names
 }
 
+// TestConventionsSite finds documents that the site does not list: make site fails for them.
+func TestConventionsSite(t *testing.T) {
+	pages := read(t, "tools/site/pages.yaml")
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		documents, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range documents {
+			if !strings.Contains(pages, "  - "+filepath.ToSlash(document)+"\n") {
+				t.Errorf("tools/site/pages.yaml has no %s", document)
+			}
+		}
+	}
+}
+
 // TestConventionsSecurity checks that every test that SECURITY.md names exists, as `folder.TestName`,
 // and that each attack in its tables names one.
 func TestConventionsSecurity(t *testing.T) {

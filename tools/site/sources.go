@@ -60,7 +60,8 @@ func navigation(repository string) ([]group, error) {
 			if heading == nil {
 				return nil, fmt.Errorf("%s: got no heading, want a line that begins with \"# \"", source)
 			}
-			g.Documents = append(g.Documents, document{Source: source, Title: string(heading[1]), URL: pageOf(source)})
+			plain := strings.ReplaceAll(string(heading[1]), "`", "") // the navigation is no Markdown
+			g.Documents = append(g.Documents, document{Source: source, Title: plain, URL: pageOf(source)})
 			known = append(known, source)
 		}
 		groups = append(groups, g)
@@ -116,7 +117,9 @@ func writeSources(repository, dir string, groups []group) error {
 		}
 	}
 	images, err := glob(repository, "docs/*.svg")
-	errs = append(errs, err)
+	pictures, wrong := glob(repository, "docs/*.png")
+	images = append(images, pictures...)
+	errs = append(errs, err, wrong)
 	for _, image := range images {
 		text, err := os.ReadFile(filepath.Join(repository, image))
 		errs = append(errs, err, write(filepath.Join(dir, "static", image), text))
