@@ -66,13 +66,14 @@ func TestReviewNamesPolicies(t *testing.T) {
 	reviewed(t, "", 0, []string{"3 allowed, 0 denied, 1 warning, as"}, []string{"2 warnings"}, "web.yaml", "--policies=latest.yaml")
 	reviewed(t, "", 0, []string{`"policy": "no-latest.example.com"`, `"binding": "no-latest"`, `"warned": 1`}, nil,
 		"web.yaml", "--policies=latest.yaml", "-o", "json")
-	reviewed(t, "", 0, []string{`"ruleId": "ValidatingAdmissionPolicy/no-latest.example.com"`, `message: images must have a version`, "```yaml"},
-		nil, "web.yaml", "--policies=latest.yaml", "-o", "sarif")
+	reviewed(t, "", 0, []string{`"ruleId": "ValidatingAdmissionPolicy/no-latest.example.com"`, `message: images must have a version`,
+		"```yaml"}, nil, "web.yaml", "--policies=latest.yaml", "-o", "sarif")
 	servertest.WriteFile(t, "latest.yaml", policy)
 	reviewed(t, "", 1, []string{"title=ValidatingAdmissionPolicy no-latest.example.com denies Deployment default/web::"}, nil,
 		"web.yaml", "--policies=latest.yaml", "-o", "github")
 	servertest.WriteFile(t, "bad.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\n   labels: {}\n")
-	reviewed(t, "", 2, []string{"bad.yaml:5: broken: cannot be read: mapping values are not allowed"}, nil, "bad.yaml", "--policies=latest.yaml")
+	reviewed(t, "", 2, []string{"bad.yaml:5: broken: cannot be read: mapping values are not allowed"}, nil,
+		"bad.yaml", "--policies=latest.yaml")
 }
 
 // TestReviewWithoutBinding has policies that kube-apiserver would not evaluate.

@@ -21,7 +21,8 @@ func TestNoteRules(t *testing.T) {
 		}
 	}
 	f("apiGroups: ['', apps], resources: [pods, pods/ephemeralcontainers, deployments, deployments/scale, '*', '*/scale']")
-	f("apiGroups: [apps], resources: [deployment, pods]", `resources[0]: the group "apps" has no resource "deployment", did you mean deployments?`,
+	f("apiGroups: [apps], resources: [deployment, pods]",
+		`resources[0]: the group "apps" has no resource "deployment", did you mean deployments?`,
 		`resources[1]: the group "apps" has no resource "pods"`)
 	f("apiGroups: ['', apps], resources: [Deployment/scale]",
 		`resources[0]: the group "" or "apps" has no resource "Deployment", did you mean deployments?`)
@@ -41,8 +42,8 @@ func TestBindNotesParameters(t *testing.T) {
 	var s Set
 	s.Add(parse("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n" +
 		"spec: {paramKind: {apiVersion: v1, kind: ConfigMap}}\n"))
-	const want = `f:1: ValidatingAdmissionPolicy "p" needs a parameter of the kind ConfigMap, and --bind-policies gives it none, so params ` +
-		`is null: write a binding with a paramRef`
+	const want = `f:1: ValidatingAdmissionPolicy "p" needs a parameter of the kind ConfigMap, and --bind-policies gives it none, so ` +
+		`params is null: write a binding with a paramRef`
 	if s.Bind(Actions[0]); !slices.Equal(s.Notes(), []string{want}) {
 		t.Errorf("got %q, want %q", s.Notes(), want)
 	}

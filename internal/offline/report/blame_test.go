@@ -33,7 +33,8 @@ func TestPolicies(t *testing.T) {
 	const plugin = "ValidatingAdmissionPolicy"
 	pod := func(name string) *Result {
 		return &Result{
-			File: "a.yaml", Line: 1, Kind: "Pod", Name: name, Decision: Denied, Plugin: plugin, Policy: "b.example.com", Binding: "x", Message: "no",
+			File: "a.yaml", Line: 1, Kind: "Pod", Name: name, Decision: Denied, Plugin: plugin, Policy: "b.example.com", Binding: "x",
+			Message:  "no",
 			Warnings: []Finding{{plugin, "a.example.com", "y", "hm"}}, Audits: []Finding{{plugin, "a.example.com", "z", "oh"}},
 		}
 	}

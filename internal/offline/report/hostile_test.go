@@ -102,8 +102,11 @@ func checkHarmless(t *testing.T, format, text string) {
 
 func TestHostile(t *testing.T) {
 	results := hostileResults(t)
+	full := Options{
+		Tool: "fastadmit review", Rules: map[string]string{hostile: "about"}, Policies: map[string]string{hostile + "/" + hostile: hostile},
+	}
 	for _, format := range Formats() {
-		for _, options := range []Options{{}, {Tool: "fastadmit review", Rules: map[string]string{hostile: "about"}, Policies: map[string]string{hostile + "/" + hostile: hostile}}} {
+		for _, options := range []Options{{}, full} {
 			text := write(t, format, options, results)
 			checkHarmless(t, format, text)
 			checkMeaning(t, format, text, results)

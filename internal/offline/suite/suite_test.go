@@ -376,8 +376,10 @@ func TestWrite(t *testing.T) {
 		"failed, 2 broken, 1 skipped\n"
 	f("text", false, someOutcomes(), failed+broken)
 	f("text", true, someOutcomes(), "PASS   s/good (1.2ms)\n"+failed+`SKIP   s/left\nout\x1b[2J (s.yaml:5)`+"\n"+broken)
-	again := append(someOutcomes()[4:], Outcome{Suite: "u", Case: "too", File: "u.yaml", Line: 9, Broken: errors.New("no")},
-		Outcome{Suite: "v", Case: "other", File: "v.yaml", Line: 1, Broken: errors.New("no")})
+	again := slices.Concat(someOutcomes()[4:], []Outcome{
+		{Suite: "u", Case: "too", File: "u.yaml", Line: 9, Broken: errors.New("no")},
+		{Suite: "v", Case: "other", File: "v.yaml", Line: 1, Broken: errors.New("no")},
+	})
 	f("text", false, again, "BROKEN u/broken (u.yaml:7)\n  no\nBROKEN u/too (u.yaml:9)\n  as in u/broken\nBROKEN v/other (v.yaml:1)\n"+
 		"  no\n3 cases in 2 suites: 0 passed, 0 failed, 3 broken\n")
 	f("text", false, someOutcomes()[:1], "1 case in 1 suite: 1 passed, 0 failed\n")
