@@ -83,12 +83,16 @@ func TestAlerts(t *testing.T) {
 	t.Parallel()
 	run(t, tool(t, "promtool"), "check", "rules", "--lint=all", "--lint-fatal", alertsFile)
 	run(t, tool(t, "promtool"), "test", "rules", "testdata/alerts_test.yaml")
-	tests := readFile(t, "testdata/alerts_test.yaml")
+	tests, manual := readFile(t, "testdata/alerts_test.yaml"), readFile(t, "../docs/operations.md")
 	for _, g := range readRules(t).Groups {
 		for _, r := range g.Rules {
 			quiet, fires := "alertname: "+r.Alert+"\n        exp_alerts: []", "alertname: "+r.Alert+"\n        exp_alerts:\n"
 			if !strings.Contains(tests, quiet) || !strings.Contains(tests, fires) {
 				t.Errorf("%s: got no unit test in which it fires, or none in which it does not", r.Alert)
+			}
+			if page := r.Annotations["runbook_url"]; !strings.HasSuffix(page, "/docs/operations.md#watch") ||
+				!regexp.MustCompile(`(?m)^\|[^|]*\b`+r.Alert+`\b[^|]*\|`).MatchString(manual) {
+				t.Errorf("%s: got the runbook %q, want a row of the table of docs/operations.md", r.Alert, page)
 			}
 			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("%s: got labels %v and annotations %v, want severity, summary and description", r.Alert, r.Labels, r.Annotations)
