@@ -70,6 +70,9 @@ func (c *knownCluster) findKubeconfig() error {
 	return nil
 }
 
+// agent is the User-Agent of the process's requests, by which the API server's log tells them from others.
+func (c *knownCluster) agent() string { return cmp.Or(c.userAgent, "fastadmit") }
+
 // matchConditions is the name under which match conditions that check permissions share
 // the requests to the API server.
 const matchConditions = "matchConditions"
@@ -89,7 +92,7 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 			Dir:        c.dir,
 			Kinds:      c.kinds,
 			Embedded:   c.imagined && c.kubeconfig == "" && c.dir == "",
-			UserAgent:  cmp.Or(c.userAgent, "fastadmit"),
+			UserAgent:  c.agent(),
 			Log:        c.log,
 			Metrics:    c.metrics,
 		})

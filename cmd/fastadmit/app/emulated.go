@@ -85,6 +85,7 @@ func (e *emulated) connect(ctx context.Context, c *knownCluster) {
 	if err != nil {
 		return // plugins that need the API server report the error
 	}
+	config.UserAgent = c.agent()
 	if e.asker, err = cluster.NewVersionAsker(config); err != nil {
 		e.warn(ctx, "cannot ask the API server for its version", err.Error())
 		return

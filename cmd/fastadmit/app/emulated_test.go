@@ -51,6 +51,9 @@ func TestEmulatedFollows(t *testing.T) {
 	var version atomic.Pointer[string] // nil while the API server does not answer
 	answers := func(minor string) { version.Store(&minor) }
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.UserAgent(); got != "fastadmit" {
+			t.Errorf("got User-Agent %q, want fastadmit", got)
+		}
 		minor := version.Load()
 		if minor == nil || r.URL.Path != "/version" {
 			w.WriteHeader(http.StatusServiceUnavailable)
