@@ -52,7 +52,8 @@ func TestConventionsModules(t *testing.T) {
 	for _, name := range files(t) {
 		dir, ok := strings.CutSuffix(name, "/go.mod")
 		if !ok || dir == "tools/deploy" ||
-			dir == "e2e/etcd" || dir == "e2e/behind/gatekeeper" || strings.HasPrefix(dir, "e2e/node/") || // only versions, or one tool
+			dir == "e2e/etcd" || dir == "e2e/behind/gatekeeper" || strings.HasPrefix(dir, "e2e/node/") ||
+			strings.HasPrefix(dir, "e2e/upgrade/") || // only versions, or one tool
 			// e2e-full lints these.
 			dir == "e2e/collector" || strings.HasPrefix(dir, "e2e/removed") || strings.HasPrefix(dir, "e2e/released") {
 			continue

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers"
 )
 
@@ -143,6 +144,7 @@ type APIServer struct {
 	Client    kubernetes.Interface
 	Dynamic   dynamic.Interface
 	name      string
+	binary    string
 	audit     string
 	mapper    meta.ResettableRESTMapper
 	t         testing.TB // with which it ends
@@ -160,6 +162,9 @@ type APIServerOptions struct {
 	// On are plugins to enable. Those that are on by default stay on, except those that a webhook
 	// replaces.
 	On []string
+	// Release is the minor release of Kubernetes. make e2e builds the newest one, which is the zero value,
+	// and make e2e-full also those in the folder upgrade.
+	Release admission.Version
 	// Flags are further flags, without dashes, and other values for the default ones. Without
 	// authorization flags, everybody may do everything.
 	Flags map[string]string
@@ -175,6 +180,10 @@ rules: [{level: Metadata}]
 func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 	t.Helper()
 	s := &APIServer{t: t, name: cmp.Or(o.Name, "apiserver"), audit: filepath.Join(t.TempDir(), "audit.log")}
+	s.binary = Built("kubernetes/kube-apiserver")
+	if o.Release != admission.Newest() {
+		s.binary = Built("apiserver-v" + o.Release.String())
+	}
 	host, port, err := net.SplitHostPort(FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +206,7 @@ func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 		"audit-log-mode":            "blocking-strict",
 		"shutdown-delay-duration":   "0",
 		"enable-admission-plugins":  strings.Join(o.On, ","),
-		"disable-admission-plugins": off(o.On),
+		"disable-admission-plugins": off(o.On, o.Release),
 	}
 	maps.Copy(flags, o.Flags)
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
@@ -210,16 +219,18 @@ func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 
 func (s *APIServer) run(t testing.TB) {
 	t.Helper()
-	s.process = startIn(t, lessGC(), s.name, nil, Built("kubernetes/kube-apiserver"), s.arguments...)
+	s.process = startIn(t, lessGC(), s.name, nil, s.binary, s.arguments...)
 }
 
 // WebhookPlugins are the plugins by which an API server calls fastadmit.
 var WebhookPlugins = []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
 
 // off returns the plugins to switch off.
-func off(on []string) string {
+func off(on []string, release admission.Version) string {
 	var all []string
-	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
+	options := handlers.DefaultOptions()
+	options.Version = release
+	for _, p := range handlers.InTree(options) {
 		if p.OnByDefault && !slices.Contains(on, p.Name) && !slices.Contains(WebhookPlugins, p.Name) {
 			all = append(all, p.Name)
 		}
@@ -296,6 +307,16 @@ func (s *APIServer) As(t testing.TB, username string, groups []string) *APIServe
 	other := *s
 	other.Config = rest.CopyConfig(s.Config)
 	other.Config.Impersonate = rest.ImpersonationConfig{UserName: username, Groups: groups}
+	other.makeClients(t)
+	return &other
+}
+
+// At returns the same API server with clients that connect to another address.
+func (s *APIServer) At(t testing.TB, address string) *APIServer {
+	t.Helper()
+	other := *s
+	other.Config = rest.CopyConfig(s.Config)
+	other.Config.Host = "https://" + address
 	other.makeClients(t)
 	return &other
 }

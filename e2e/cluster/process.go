@@ -97,6 +97,16 @@ func startIn(t testing.TB, environment []string, name string, stdout io.Writer, 
 // PID is the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Log returns what the process has written so far.
+func (p *Process) Log(t testing.TB) string {
+	t.Helper()
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
 // Signal sends a signal.
 func (p *Process) Signal(t testing.TB, signal os.Signal) {
 	t.Helper()
