@@ -117,12 +117,16 @@ type File struct {
 	// policies may have parameters, and a binding may name a policy that does not
 	// exist. Both are errors in the files of a folder in the configuration.
 	FromAPI bool
+	// Reads is true for the translation of a policy of Kyverno that reads other objects of the cluster. They are
+	// among Setup.Params.
+	Reads bool
 }
 
-// ParamKind is a kind whose objects policies may use as parameters.
+// ParamKind is a kind whose objects policies may use as parameters or read.
 type ParamKind struct {
 	APIVersion, Kind string
-	Namespaced       bool // the objects are in namespaces
+	Resource         string // the name of the kind for expressions that read objects, such as pods; may be empty
+	Namespaced       bool   // the objects are in namespaces
 	Objects          []ParamObject
 }
 

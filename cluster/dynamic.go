@@ -80,6 +80,23 @@ func (d *DynamicKinds) Watch(ctx context.Context, gvk schema.GroupVersionKind, w
 	return nil, err
 }
 
+// KindOf asks the API server for the kind of a resource. If the API server does not have it, meta.IsNoMatchError is
+// true for the error.
+func (d *DynamicKinds) KindOf(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	list, err := d.discovery.Resources(ctx, resource.GroupVersion())
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	if list != nil {
+		for i := range list.APIResources {
+			if r := &list.APIResources[i]; r.Name == resource.Resource {
+				return resource.GroupVersion().WithKind(r.Kind), nil
+			}
+		}
+	}
+	return schema.GroupVersionKind{}, &meta.NoResourceMatchError{PartialResource: resource}
+}
+
 // find asks the API server for the resource of a kind.
 func (d *DynamicKinds) find(ctx context.Context, gvk schema.GroupVersionKind) (*Kind, error) {
 	list, err := d.discovery.Resources(ctx, gvk.GroupVersion())

@@ -27,7 +27,7 @@ func TestEvaluatedOnce(t *testing.T) {
 	v, err := newValidator(&admissionregistrationv1.ValidatingAdmissionPolicy{Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		ParamKind:   &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
 		Validations: []admissionregistrationv1.Validation{{Expression: "params != null && object.a == params"}},
-	}}, new(admission.Setup))
+	}}, false, new(admission.Setup))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestOutcomeOwnsItsMemory(t *testing.T) {
 	v, err := newValidator(&admissionregistrationv1.ValidatingAdmissionPolicy{Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		Validations:      []admissionregistrationv1.Validation{{Expression: "false", MessageExpression: name}},
 		AuditAnnotations: []admissionregistrationv1.AuditAnnotation{{Key: "a", ValueExpression: name}},
-	}}, new(admission.Setup))
+	}}, false, new(admission.Setup))
 	if err != nil {
 		t.Fatal(err)
 	}

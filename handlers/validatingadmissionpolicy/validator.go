@@ -39,10 +39,10 @@ type annotation struct {
 	key string
 }
 
-// newValidator compiles a policy. The error joins the errors of all expressions.
-func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, setup *admission.Setup) (*validator, error) {
+// newValidator compiles a policy. If reads is true, its expressions can read other objects. The error joins the errors of all expressions.
+func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, reads bool, setup *admission.Setup) (*validator, error) {
 	spec := &p.Spec
-	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true}
+	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Resources: reads}
 	c := policy.NewSpecCompiler(spec.Variables, all, setup)
 	policy.CountConditionErrors(c.Compiler, policy.ValidatingKind.Name, setup.Metrics)
 	v := &validator{
@@ -60,7 +60,9 @@ func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, setup *a
 		}
 		if given.MessageExpression != "" {
 			v.hasMessages = true
-			compiled.messageExpression = c.Expression(given.MessageExpression, cel.Declarations{Params: all.Params}, cel.String,
+			ofMessages := all
+			ofMessages.Authorizer = false
+			compiled.messageExpression = c.Expression(given.MessageExpression, ofMessages, cel.String,
 				"validations[%d].messageExpression", i)
 		}
 		v.validations = append(v.validations, compiled)

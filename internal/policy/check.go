@@ -37,7 +37,7 @@ func (s *Source[P, B, E]) checkPolicy(content []byte) error {
 	}
 	errs := documents.Named(s.kind.Name, document.GetName(), s.kind.checkPolicy(document))
 	if errs == nil {
-		if _, err := s.compile(document); err != nil {
+		if _, err := s.compile(document, false); err != nil {
 			errs = append(errs, fmt.Errorf("%s %q: %w", s.kind.Name, document.GetName(), err))
 		}
 	}

@@ -37,6 +37,7 @@ type Dispatch struct {
 	authorizer, requestResource ref.Val
 	explainer                   *explainer // nil unless explanations are collected
 
+	reads           *reads        // of the current policy, nil for none
 	exceptions      *exceptionSet // nil if there are none
 	asked, excepted string        // the policy for which Excepted was called last, and its result
 }
@@ -105,6 +106,14 @@ func withoutNamespace(err error) *admission.Result {
 		return new(admission.Denied(apierrors.NewInternalError(err)))
 	}
 	return new(admission.Errored(err))
+}
+
+// Resources implements cel.Cluster.
+func (d *Dispatch) Resources() cel.Resources {
+	if d.reads == nil {
+		return nil
+	}
+	return requestReads{d.reads, d}
 }
 
 // NamespaceObject implements cel.Cluster.

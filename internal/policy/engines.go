@@ -76,7 +76,8 @@ type foreign[P, B metav1.Object, E any] struct {
 	groups     []*cluster.GroupObjects
 	exceptions string // the namespace of exceptions that count, "*" for all
 	params     *clusterParams
-	compile    func(P) (E, error)
+	readKinds  *readKinds
+	compile    Compile[P, E]
 	reports    *foreignReports
 
 	digest   [sha256.Size]byte // of the documents
@@ -91,13 +92,15 @@ type foreignPolicy[E any] struct {
 	policy    *Policy[E] // nil if it is unknown which requests it selects
 	paramKind *schema.GroupVersionKind
 	err       error // why it cannot be evaluated, apart from expressions that do not compile
+	reads     []translate.Read
 }
 
-func newForeign[P, B metav1.Object, E any](kind *Kind[P, B], config *Config, view *cluster.View, compile func(P) (E, error)) *foreign[P, B, E] {
+func newForeign[P, B metav1.Object, E any](kind *Kind[P, B], config *Config, view *cluster.View, compile Compile[P, E]) *foreign[P, B, E] {
 	f := &foreign[P, B, E]{
 		kind: kind, exceptions: config.ExceptionsNamespace, compile: compile,
 		params: newClusterParams(cluster.DynamicIn(view)), reports: newForeignReports(kind.Name, view),
 	}
+	f.readKinds = &readKinds{params: f.params}
 	for _, name := range config.Read {
 		for _, group := range engines[name] {
 			f.groups = append(f.groups, group.In(view))
@@ -125,18 +128,26 @@ func (f *foreign[P, B, E]) refresh(ctx context.Context, now time.Time) Set[E] {
 		f.digest = digest
 		f.problems = f.translate(documents, now)
 	}
-	f.reports.use(slices.Concat(missing, f.problems))
 	used := make(wantedKinds)
+	var wanted []translate.Read
+	for _, c := range f.policies {
+		wanted = append(wanted, c.reads...)
+	}
+	readable := f.readKinds.find(ctx, wanted, used)
 	var set Set[E]
 	for _, c := range f.policies {
 		own := *c.policy
 		own.params = f.params
+		if len(c.reads) > 0 {
+			own.reads = readable
+		}
 		if c.paramKind != nil {
 			used.add(*c.paramKind, own.bindings())
 		}
 		set = append(set, &own)
 	}
 	failed := f.params.use(ctx, used)
+	f.reports.use(slices.Concat(missing, f.problems, readable.check(failed)))
 	for i, p := range set {
 		if kind := f.policies[i].paramKind; kind != nil && failed[*kind] != nil {
 			p.err = errors.Join(p.err, failed[*kind])
@@ -215,7 +226,7 @@ func (f *foreign[P, B, E]) translate(documents []foreignDocument, now time.Time)
 	for i := range documents {
 		texts[i] = documents[i].text
 	}
-	result := translate.Translate(texts, translate.Options{Now: now, Cluster: true})
+	result := translate.Translate(texts, translate.Options{Now: now, Cluster: true, Reads: true})
 	f.ends = result.Ends
 	outcomes := make([]outcome, len(documents))
 	known := make(map[[sha256.Size]byte]*foreignPolicy[E])
@@ -330,8 +341,9 @@ func (f *foreign[P, B, E]) compileForeign(p *translate.Policy) *foreignPolicy[E]
 	if p.Fault != "" {
 		fault = errors.New(p.Fault)
 	}
-	c := new(foreignPolicy[E])
-	if c.policy, c.paramKind, c.err = compileChecked(f.kind, document, fault, f.compile); c.policy != nil {
+	c := &foreignPolicy[E]{reads: p.Reads}
+	compile := func(document P) (E, error) { return f.compile(document, len(p.Reads) > 0) }
+	if c.policy, c.paramKind, c.err = compileChecked(f.kind, document, fault, compile); c.policy != nil {
 		c.policy.bound, c.policy.err = newBoundBy(bindings), c.err
 		c.policy.Ignores = c.err != nil && p.Ignores
 	}

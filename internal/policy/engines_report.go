@@ -86,7 +86,7 @@ func (r *foreignReports) use(problems []foreignProblem) {
 		switch {
 		case known:
 		case p.document == nil:
-			r.log.Warn("cannot read all policies of other engines", "plugin", r.plugin, "error", p.text)
+			r.log.Warn("cannot read all policies of other engines, or what they read", "plugin", r.plugin, "error", p.text)
 		default:
 			o := p.document.object
 			r.log.Warn("cannot evaluate all of a policy of another engine", "plugin", r.plugin, "kind", p.document.kind.String(),

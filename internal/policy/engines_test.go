@@ -224,7 +224,7 @@ type validatingSource = Source[*admissionregistrationv1.ValidatingAdmissionPolic
 	*admissionregistrationv1.ValidatingAdmissionPolicyBinding, string]
 
 // compileNamed returns the first expression and the number of conditions. It fails for the expression "uncompiled".
-func compileNamed(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+func compileNamed(p *admissionregistrationv1.ValidatingAdmissionPolicy, _ bool) (string, error) {
 	if p.Spec.Validations[0].Expression == "uncompiled" {
 		return "", errors.New("no such variable")
 	}
@@ -284,7 +284,7 @@ func validatingPolicy(expression string) string {
 		expression))
 }
 
-const listsObjects = `resource.List('v1', 'pods', '').items.size() > 0`
+const asksServers = `http.Get('http://a').size() > 0`
 
 // TestEngines evaluates policies of other engines and follows their changes.
 func TestEngines(t *testing.T) {
@@ -309,17 +309,16 @@ func TestEngines(t *testing.T) {
 	a.put("validatingpolicies", "", "p", validatingPolicy("b"))
 	eventually(t, func() string { return onPod(t, s) }, others+"\np/p b [Deny]")
 
-	a.put("validatingpolicies", "", "bad", validatingPolicy(listsObjects))
-	const noList = "spec.validations[0].expression: the function resource.List of Kyverno has no translation: expressions of " +
-		"Kubernetes read " +
-		"no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)"
-	eventually(t, func() string { return onPod(t, s) }, "bad failed to configure policy: "+noList+"\n"+others+"\np/p b [Deny]")
+	a.put("validatingpolicies", "", "bad", validatingPolicy(asksServers))
+	const noServers = "spec.validations[0].expression: the function http.Get of Kyverno has no translation: expressions of " +
+		"Kubernetes ask no servers: put what the policy needs into parameters, or keep Kyverno for it"
+	eventually(t, func() string { return onPod(t, s) }, "bad failed to configure policy: "+noServers+"\n"+others+"\np/p b [Deny]")
 	a.put("validatingpolicies", "", "uncompiled", validatingPolicy("uncompiled"))
 	eventually(t, a.said, "ClusterPolicy c: fastadmit: a part of it is not evaluated: spec.rules[1].validate.pattern: it has no "+
 		"translation: "+
 		"patterns have no translation; write the rule as validate.cel\n"+
 		"ValidatingPolicy bad: fastadmit: it cannot be evaluated, so requests that it selects are denied, as its failure policy asks: "+
-		""+noList+"\n"+
+		""+noServers+"\n"+
 		"ValidatingPolicy uncompiled: fastadmit: it cannot be evaluated, so requests that it selects are denied, as its failure "+
 		"policy asks: "+
 		"no such variable\n")

@@ -93,7 +93,7 @@ func TestWithoutExceptionResources(t *testing.T) {
 		t.Error("there is an exception")
 	}
 	mutating, err := NewSource(MutatingKind, admission.Setup{Cluster: viewOf(t, staticConfig)},
-		func(*admissionregistrationv1.MutatingAdmissionPolicy) (string, error) { return "", nil })
+		func(*admissionregistrationv1.MutatingAdmissionPolicy, bool) (string, error) { return "", nil })
 	if err != nil || mutating.Handler().Exceptions != nil {
 		t.Errorf("got %v, want no exceptions of the plugin for mutations", err)
 	}

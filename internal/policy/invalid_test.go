@@ -21,7 +21,7 @@ func TestInvalid(t *testing.T) {
 		t.Helper()
 		c := newReplicated(t)
 		source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: c.view},
-			func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
+			func(*admissionregistrationv1.ValidatingAdmissionPolicy, bool) (string, error) { return "", nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -291,7 +291,7 @@ func livePolicies(t *testing.T) *apiServer {
 }
 
 // compileLive compiles all policies but one.
-func compileLive(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+func compileLive(p *admissionregistrationv1.ValidatingAdmissionPolicy, _ bool) (string, error) {
 	if p.Name == "uncompiled" {
 		return "", errors.New("no such variable")
 	}
@@ -396,7 +396,7 @@ func TestTypesLater(t *testing.T) {
 	}}
 	a.broken.Store(true)
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()},
-		func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
+		func(*admissionregistrationv1.ValidatingAdmissionPolicy, bool) (string, error) { return "", nil })
 	if err != nil {
 		t.Fatal(err)
 	}

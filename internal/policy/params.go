@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/view"
 )
 
@@ -33,7 +34,7 @@ type ParamObjects interface {
 	// true for the error.
 	Get(ctx context.Context, namespace, name string) (*Param, error)
 	// List returns the objects that the selector selects. namespace is empty for
-	// cluster-scoped objects.
+	// cluster-scoped objects, and for those of all namespaces.
 	List(ctx context.Context, namespace string, selector labels.Selector) ([]*Param, error)
 }
 
@@ -45,10 +46,7 @@ type Param struct {
 }
 
 // Readable is JSON text that an Object of the caller reads.
-type Readable interface {
-	// Read resets into to the text and returns its value, which is valid until into is reset.
-	Read(into *codec.Object) codec.Value
-}
+type Readable = cel.Readable
 
 // paramReaders has *codec.Objects, each for the parameters of one review.
 var paramReaders = sync.Pool{New: func() any { return new(codec.Object) }}

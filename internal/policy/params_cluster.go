@@ -184,11 +184,25 @@ func (p *clusterParams) OfKind(ctx context.Context, kind admissionregistrationv1
 	return paramObjects{k, kind}, true, nil
 }
 
+// An unsyncedError says why the objects of a kind are not known, in upstream's words for parameters.
+type unsyncedError struct {
+	kind admissionregistrationv1.ParamKind
+	err  error
+}
+
+func (e *unsyncedError) Error() string {
+	return fmt.Sprintf("paramKind kind `%v` not yet synced to use for admission: %v", e.kind.String(), e.err)
+}
+
+func (e *unsyncedError) Unwrap() error { return e.err }
+
+var errNewReference = errors.New("the paramRef is new")
+
 // ready returns the objects, when they have been listed.
 func (o paramObjects) ready(ctx context.Context, has func(wanted) bool) (*cluster.DynamicKind, error) {
 	watched := o.watched.current(has)
 	if !has(watched.wanted) {
-		return nil, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission: the paramRef is new", o.kind.String())
+		return nil, &unsyncedError{o.kind, errNewReference}
 	}
 	objects := watched.objects
 	if objects.Err() != nil {
@@ -198,7 +212,7 @@ func (o paramObjects) ready(ctx context.Context, has func(wanted) bool) (*cluste
 		if apierrors.IsNotFound(err) { // of the resource: the object may exist
 			err = errors.New(err.Error())
 		}
-		return nil, fmt.Errorf("paramKind kind `%v` not yet synced to use for admission: %w", o.kind.String(), err)
+		return nil, &unsyncedError{o.kind, err}
 	}
 	return objects, nil
 }

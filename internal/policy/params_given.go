@@ -51,7 +51,7 @@ func (g givenObjects) Get(_ context.Context, namespace, name string) (*Param, er
 // List implements ParamObjects.
 func (g givenObjects) List(_ context.Context, namespace string, selector labels.Selector) (params []*Param, err error) {
 	for i := range g.kind.Objects {
-		if object := &g.kind.Objects[i]; object.Namespace == namespace && selector.Matches(labels.Set(object.Labels)) {
+		if object := &g.kind.Objects[i]; (namespace == "" || object.Namespace == namespace) && selector.Matches(labels.Set(object.Labels)) {
 			params = append(params, givenParam(object))
 		}
 	}

@@ -55,6 +55,18 @@ func (k wantedKinds) add(kind schema.GroupVersionKind, bindings []*Binding) {
 	w.add(bindings)
 }
 
+// addRead adds the objects that a translated policy reads: all of a namespace, or one by its name. Both may be
+// empty.
+func (k wantedKinds) addRead(kind schema.GroupVersionKind, namespace, name string) {
+	w := k[kind]
+	if w == nil {
+		w = make(wanted)
+		k[kind] = w
+	}
+	w[reference{namespace: namespace, name: name}] = struct{}{}
+	w[reference{namespace: anyNamespace, name: name}] = struct{}{}
+}
+
 // A reference is a paramRef: it names an object, or selects some by their labels. Without a
 // namespace, it is of the namespace of the request, which can be any.
 type reference struct{ namespace, name, selector string }

@@ -43,7 +43,7 @@ func newReplicated(t *testing.T) *replicated {
 func (c *replicated) start(host, but string) (stop func()) {
 	c.t.Helper()
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: c.view},
-		func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+		func(p *admissionregistrationv1.ValidatingAdmissionPolicy, _ bool) (string, error) {
 			if p.Name == but {
 				return "", fmt.Errorf("%s cannot compile it", host)
 			}
@@ -191,7 +191,7 @@ func TestRulesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newReplicated(t)
 		source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: c.view},
-			func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
+			func(*admissionregistrationv1.ValidatingAdmissionPolicy, bool) (string, error) { return "", nil })
 		if err != nil {
 			t.Fatal(err)
 		}

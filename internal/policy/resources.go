@@ -34,7 +34,7 @@ type resources[P, B metav1.Object, E any] struct {
 	kind               *Kind[P, B]
 	policies, bindings *cluster.Objects[*cluster.JSON]
 	params             *clusterParams
-	compile            func(P) (E, error)
+	compile            Compile[P, E]
 	schemas            *schemas.Schemas
 	discovery          *cluster.Discovery
 	replicas           *replicas
@@ -73,7 +73,7 @@ type boundBinding struct {
 	binding *Binding
 }
 
-func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.View, params *clusterParams, compile func(P) (E, error)) *resources[P, B, E] {
+func newResources[P, B metav1.Object, E any](kind *Kind[P, B], view *cluster.View, params *clusterParams, compile Compile[P, E]) *resources[P, B, E] {
 	r := &resources[P, B, E]{
 		kind: kind, params: params, compile: compile,
 		schemas: schemas.In(view), discovery: cluster.DiscoveryIn(view),
@@ -198,7 +198,9 @@ func (r *resources[P, B, E]) refreshPolicy(object *cluster.JSON) *compiledPolicy
 		c.err = err // it is unknown which requests it selects
 		return c
 	}
-	c.policy, c.paramKind, c.err = compileChecked(r.kind, document, nil, r.compile)
+	c.policy, c.paramKind, c.err = compileChecked(r.kind, document, nil, func(document P) (E, error) {
+		return r.compile(document, false)
+	})
 	return c
 }
 

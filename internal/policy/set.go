@@ -30,6 +30,7 @@ type Policy[E any] struct {
 	matcher   *Matcher
 	paramKind *admissionregistrationv1.ParamKind
 	params    Params // objects of the cluster for a custom resource, the given objects for a policy in a file
+	reads     *reads // of a translated policy, nil if it cannot read other objects
 	bound     *boundBy
 	err       error // why the policy fails on every request that it matches
 	metrics   *policyMetrics
@@ -52,10 +53,14 @@ type Binding struct {
 	revision   string // of a custom resource
 }
 
+// A Compile compiles the expressions of a policy. If reads is true, the policy is a translation, and its expressions
+// can read other objects of the cluster; see cel.Declarations.
+type Compile[P metav1.Object, E any] func(document P, reads bool) (E, error)
+
 // NewSet compiles documents; compile compiles the expressions of one policy. The error
 // joins all errors. Even then, the Set contains all policies. As in kube-apiserver, an
 // expression that does not compile fails when it is evaluated.
-func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile func(P) (E, error)) (Set[E], error) {
+func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile Compile[P, E]) (Set[E], error) {
 	var errs []error
 	bindings := make(map[string][]*Binding) // by the names of policies
 	for _, document := range documents.Bindings {
@@ -69,9 +74,12 @@ func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile func(
 	for _, document := range documents.Policies {
 		p, err := newPolicy[E](document)
 		var compileErr error
-		p.Evaluator, compileErr = compile(document)
+		p.Evaluator, compileErr = compile(document, documents.reads[document])
 		if err := errors.Join(err, compileErr); err != nil {
 			errs = append(errs, documents.From(document, fmt.Errorf("%s %q: %w", kindOf(document), p.Name, err)))
+		}
+		if documents.reads[document] {
+			p.reads = new(reads) // NewSource knows of what
 		}
 		p.bound = newBoundBy(bindings[p.Name])
 		set = append(set, p)
@@ -164,6 +172,7 @@ func Evaluate[E any](c *Candidate[*Policy[E]], d *Dispatch, h Handles[E]) *admis
 		misconfigured(nil, "policy", p.err)
 		return nil
 	}
+	d.reads = p.reads
 	for _, place := range p.bound.index.Find(d.Ctx, d.Review, &d.sent, d) {
 		b := p.bound.all[place]
 		params, matches, err := b.collect(d, p.params, p.paramKind)

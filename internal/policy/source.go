@@ -26,7 +26,7 @@ type Source[P, B metav1.Object, E any] struct {
 	Cluster Cluster
 
 	kind    *Kind[P, B]
-	compile func(P) (E, error)
+	compile Compile[P, E]
 	metrics *sourceMetrics
 	static  Set[E]
 	// exceptions is nil if there are none.
@@ -44,7 +44,7 @@ type Source[P, B metav1.Object, E any] struct {
 // of one policy. If it returns an error, its result is used all the same for a custom
 // resource, and fails when it is evaluated. The error of NewSource describes errors in the
 // configuration and in the manifests.
-func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup admission.Setup, compile func(P) (E, error)) (*Source[P, B, E], error) {
+func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup admission.Setup, compile Compile[P, E]) (*Source[P, B, E], error) {
 	config, err := kind.ReadConfig(setup.Config)
 	if err != nil {
 		return nil, err
@@ -64,6 +64,9 @@ func NewSource[P, B metav1.Object, E any](kind *Kind[P, B], setup admission.Setu
 	}
 	for _, p := range s.static {
 		p.params = GivenParams(setup.Params)
+		if p.reads != nil {
+			p.reads = givenReads(setup.Params)
+		}
 	}
 	if err := s.except(documents, config, &setup); err != nil {
 		return nil, err

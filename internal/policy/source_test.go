@@ -57,7 +57,7 @@ func newStatic(t *testing.T, config string,
 	if config != "" {
 		setup.Config = []byte(config)
 	}
-	return NewSource(ValidatingKind, setup, func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+	return NewSource(ValidatingKind, setup, func(p *admissionregistrationv1.ValidatingAdmissionPolicy, _ bool) (string, error) {
 		if p.Name == "uncompiled" {
 			return "", errors.New("no such variable")
 		}
@@ -240,7 +240,7 @@ func TestNewSet(t *testing.T) {
 	}}
 	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
-	compile := func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil }
+	compile := func(*admissionregistrationv1.ValidatingAdmissionPolicy, bool) (string, error) { return "", nil }
 	const invalid = `: objectSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`
 	f := func(want string) {
 		t.Helper()
@@ -305,7 +305,7 @@ func TestBegin(t *testing.T) {
 	a := &apiServer{t: t, statuses: make(map[string]string),
 		lists: map[string]string{"/api/v1/namespaces": ""}} // without the custom resources
 	unknown, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.view(false)},
-		func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
+		func(*admissionregistrationv1.ValidatingAdmissionPolicy, bool) (string, error) { return "", nil })
 	if err != nil {
 		t.Fatal(err)
 	}

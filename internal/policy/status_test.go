@@ -39,7 +39,7 @@ func sourceOf(a *apiServer, policies int) *Source[*admissionregistrationv1.Valid
 	maps.Copy(lists, a.lists)
 	a.lists = lists
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: a.follow()},
-		func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
+		func(*admissionregistrationv1.ValidatingAdmissionPolicy, bool) (string, error) { return "", nil })
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestUnansweredBetween(t *testing.T) {
 func TestDueAgain(t *testing.T) {
 	c := newReplicated(t)
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: c.view},
-		func(*admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) { return "", nil })
+		func(*admissionregistrationv1.ValidatingAdmissionPolicy, bool) (string, error) { return "", nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestDoubts(t *testing.T) {
 func TestEnforcedHere(t *testing.T) {
 	c := newReplicated(t)
 	source, err := NewSource(ValidatingKind, admission.Setup{Config: []byte(customConfig), Cluster: c.view},
-		func(p *admissionregistrationv1.ValidatingAdmissionPolicy) (string, error) {
+		func(p *admissionregistrationv1.ValidatingAdmissionPolicy, _ bool) (string, error) {
 			if p.Name == "uncompiled" {
 				return "", errors.New("no such variable")
 			}

@@ -253,7 +253,7 @@ func auditProgress(terminal io.Writer) func(audit.Progress) {
 
 // prepared makes the plugins and what they see of the cluster ready.
 func (a *auditOptions) prepared(ctx context.Context, stderr io.Writer) (*audit.Options, error) {
-	a.noPods = !a.workloadPods
+	a.noPods, a.inCluster = !a.workloadPods, true
 	reviewed, err := a.reviewOptions.prepared()
 	if err != nil {
 		return nil, err

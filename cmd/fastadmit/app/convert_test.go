@@ -82,7 +82,8 @@ func TestConvertRefuses(t *testing.T) {
 		!strings.Contains(stderr, located) {
 		t.Errorf("got exit code %d and %q", code, stdout+stderr)
 	}
-	reviewed(t, "", 2, []string{located}, nil, "pod.yaml", "--policies=both.yaml")
+	// fastadmit evaluates it: there is no other Pod.
+	reviewed(t, "", 1, []string{"'other' with binding"}, []string{"'no-latest' with binding"}, "pod.yaml", "--policies=both.yaml")
 	if _, stderr, code = execute("", "convert", "pod.yaml"); code != 1 || !strings.Contains(stderr, "there is nothing to convert") {
 		t.Errorf("got exit code %d and %q", code, stderr)
 	}
@@ -90,6 +91,40 @@ func TestConvertRefuses(t *testing.T) {
 	servertest.WriteFile(t, "wrong.yaml", strings.Replace(kyvernoLatest, "c.image.endsWith", "c.image.ends", 1))
 	reviewed(t, "", 2, []string{`wrong.yaml:12: ValidatingPolicy "no-latest", in its translation: `}, nil, "pod.yaml",
 		"--policies=wrong.yaml")
+}
+
+// TestReads reviews with a policy that reads an object, which is in one of the places where a review has objects.
+func TestReads(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"state", "empty", "manifests"} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "policy.yaml", strings.Replace(kyvernoLatest, "object.spec.containers.all(c, !c.image.endsWith(':latest'))",
+		"resource.Get('v1', 'configmaps', 'default', 'for-' + object.metadata.name) != null", 1))
+	servertest.WriteFile(t, "map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: for-web, namespace: default}\n")
+	servertest.WriteFile(t, "state/all.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: for-web, namespace: default}\n---\n"+
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n---\n"+
+		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default, namespace: default}\n")
+	servertest.WriteFile(t, "empty/all.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n---\n"+
+		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default, namespace: default}\n")
+	const denied = "'no-latest' with binding 'no-latest' denied request: images must have a version"
+	reviewed(t, "", 1, []string{denied}, nil, "pod.yaml", "--policies=policy.yaml")
+	reviewed(t, "", 1, []string{denied}, nil, "pod.yaml", "--policies=policy.yaml", "--cluster-state-dir=empty")
+	reviewed(t, "", 0, nil, []string{denied}, "pod.yaml", "map.yaml", "--policies=policy.yaml")
+	reviewed(t, "", 0, nil, []string{denied}, "pod.yaml", "--policies=policy.yaml", "--policies=map.yaml")
+	reviewed(t, "", 0, nil, []string{denied}, "pod.yaml", "--policies=policy.yaml", "--cluster-state-dir=state")
+	const refused = "the function resource.Get of Kyverno has no translation: expressions of Kubernetes read no other objects"
+	reviewed(t, "", 2, []string{refused}, nil, "pod.yaml", "--policies=policy.yaml", "--kubeconfig=none")
+	servertest.WriteFile(t, "manifests/policy.yaml", strings.Replace(kyvernoLatest, "!c.image.endsWith(':latest')",
+		"resource.List('v1', 'pods', '') != c", 1))
+	servertest.WriteFile(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
+		"- name: ValidatingAdmissionPolicy\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n"+
+		"    kind: ValidatingAdmissionPolicyConfiguration\n    staticManifestsDir: manifests\n")
+	reviewed(t, "", 2, []string{"the function resource.List of Kyverno has no translation"}, nil, "pod.yaml",
+		"--enable-admission-plugins=ValidatingAdmissionPolicy", "--admission-control-config-file=admission.yaml")
 }
 
 const kyvernoSuite = `apiVersion: cli.kyverno.io/v1alpha1

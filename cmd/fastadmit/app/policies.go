@@ -57,7 +57,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 // these objects, and from those of the state of the cluster. It returns the other
 // objects of given, and errors about policies of other engines without a translation.
 func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others []manifest.Item, errs []error) {
-	translated, errs := r.policies.AddForeign(given)
+	translated, errs := r.policies.AddForeign(given, !r.inCluster && r.cluster.kubeconfig == "")
 	if r.policies.Add(given)+r.policies.AddExceptions(given)+translated > 0 {
 		r.policies.Enable()
 	}
@@ -66,7 +66,11 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 	if r.bindPolicies != "" {
 		r.policies.Bind(r.bindPolicies)
 	}
+	if r.policies.Reads() && r.cluster.dir != "" {
+		state = slices.Concat(manifest.Read([]string{r.cluster.dir}, nil, r.trees()), state)
+	}
 	r.policies.UseParams(slices.Concat(given, state, input), r.namespace)
+	r.cluster.kinds = append(slices.Clip(r.cluster.kinds), r.policies.ReadKinds()...)
 	for _, item := range given {
 		if item.Fault != nil || !policies.IsPolicy(item.GroupVersionKind()) {
 			others = append(others, item)

@@ -53,6 +53,7 @@ type reviewOptions struct {
 	skipUnknown      []string
 	warningsAsErrors bool
 	quiet            bool
+	inCluster        bool // the objects that policies read are in a cluster, with or without --kubeconfig
 }
 
 func newReviewCommand(o *options) *cobra.Command {

@@ -67,15 +67,16 @@ func Translate(items []manifest.Item, o translate.Options) (t Translation) {
 	return t
 }
 
-// AddForeign translates the policies of other engines among items and adds the results. It
-// returns the number of their documents, and errors about parts without a translation.
-func (s *Set) AddForeign(items []manifest.Item) (found int, errs []error) {
+// AddForeign translates the policies of other engines among items and adds the results. reads is true if they may read
+// other objects: those that UseParams gets. AddForeign returns the number of documents, and errors about parts without a
+// translation.
+func (s *Set) AddForeign(items []manifest.Item, reads bool) (found int, errs []error) {
 	for i := range items {
 		if items[i].Fault == nil && translate.IsForeign(items[i].GroupVersionKind()) {
 			found++
 		}
 	}
-	t := Translate(items, translate.Options{Now: time.Now()})
+	t := Translate(items, translate.Options{Now: time.Now(), Reads: reads})
 	s.notes = append(s.notes, t.Notes...)
 	s.AddTranslation(&t)
 	return found, t.Errors

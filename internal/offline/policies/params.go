@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
@@ -68,7 +69,7 @@ func tableOf(items []manifest.Item) *discovery.Table {
 // UseParams lets the policies use the items as parameters. The kind of a parameter must be
 // a built-in one or have a CustomResourceDefinition in the items. namespace is the
 // namespace of objects without one. If two objects have the same name, the last one is
-// used.
+// used. Translated policies read the items, too.
 func (s *Set) UseParams(items []manifest.Item, namespace string) {
 	table := tableOf(items)
 	for i := range s.documents {
@@ -81,13 +82,67 @@ func (s *Set) UseParams(items []manifest.Item, namespace string) {
 		if err != nil {
 			continue // the plugin reports that the kind is unknown
 		}
-		kind.Namespaced = resource.Namespaced
-		for j := range items {
-			if item := &items[j]; item.Fault == nil && item.GroupVersionKind() == gvk {
-				kind.Objects = addParam(kind.Objects, item, kind.Namespaced, namespace)
-			}
+		s.params = append(s.params, withObjects(kind, resource.Namespaced, items, namespace))
+	}
+	s.useReads(table, items, namespace)
+}
+
+// withObjects returns a kind with its objects among items.
+func withObjects(kind admission.ParamKind, namespaced bool, items []manifest.Item, namespace string) admission.ParamKind {
+	kind.Namespaced = namespaced
+	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	for j := range items {
+		if item := &items[j]; item.Fault == nil && item.GroupVersionKind() == gvk {
+			kind.Objects = addParam(kind.Objects, item, kind.Namespaced, namespace)
 		}
-		s.params = append(s.params, kind)
+	}
+	return kind
+}
+
+// Reads reports whether a policy reads other objects.
+func (s *Set) Reads() bool {
+	return len(s.reads) > 0 || slices.ContainsFunc(s.documents, func(d document) bool { return len(d.reads()) > 0 })
+}
+
+// ReadKinds returns the kinds that policies read and that a folder with the state of a cluster could not have otherwise.
+func (s *Set) ReadKinds() (kinds []*cluster.Kind) {
+	known := cluster.Kinds()
+	for _, p := range s.params {
+		gvk := schema.FromAPIVersionAndKind(p.APIVersion, p.Kind)
+		resource := schema.GroupResource{Group: gvk.Group, Resource: p.Resource}
+		if p.Resource == "" || slices.ContainsFunc(known, func(k *cluster.Kind) bool { return k.Resource() == resource }) {
+			continue
+		}
+		kinds = append(kinds, cluster.DefineJSON(cluster.Definition{
+			Group: gvk.Group, Version: gvk.Version, Resource: p.Resource, Kind: gvk.Kind, Namespaced: p.Namespaced,
+		}).Kind)
+	}
+	return kinds
+}
+
+// useReads lets translations read the items. A kind that the table does not have does not exist.
+func (s *Set) useReads(table *discovery.Table, items []manifest.Item, namespace string) {
+	wanted := slices.Clone(s.reads)
+	for i := range s.documents {
+		wanted = append(wanted, s.documents[i].reads()...)
+	}
+	for _, read := range wanted {
+		version, err := schema.ParseGroupVersion(read.APIVersion)
+		kind := table.KindOf(version.WithResource(read.Resource))
+		if err != nil || kind == "" {
+			continue
+		}
+		at := slices.IndexFunc(s.params, func(p admission.ParamKind) bool { return p.APIVersion == read.APIVersion && p.Kind == kind })
+		if at < 0 {
+			resource, err := table.Find(version.WithKind(kind))
+			if err != nil {
+				continue // KindOf found it
+			}
+			at = len(s.params)
+			added := admission.ParamKind{APIVersion: read.APIVersion, Kind: kind}
+			s.params = append(s.params, withObjects(added, resource.Namespaced, items, namespace))
+		}
+		s.params[at].Resource = read.Resource
 	}
 }
 

@@ -101,7 +101,8 @@ type Set struct {
 	documents  []document
 	exceptions []document
 	params     []admission.ParamKind
-	notes      []string // of translations, exceptions, rules and parameters
+	reads      []translate.Read // what Kubernetes' policies read that somebody else translated
+	notes      []string         // of translations, exceptions, rules and parameters
 	enables    bool
 	applied    bool // to any plugin
 }
@@ -117,13 +118,24 @@ type document struct {
 func (d *document) isBinding() bool { return d.item.Kind == d.binding() }
 
 // file is the document as plugins get it.
-func (d *document) file() admission.File {
-	return admission.File{Name: d.item.String(), Content: d.text, FromAPI: true}
+func (s *Set) file(d *document) admission.File {
+	return admission.File{Name: d.item.String(), Content: d.text, FromAPI: true, Reads: len(s.reads) > 0 || len(d.reads()) > 0}
+}
+
+// reads returns what a translation reads from the cluster.
+func (d *document) reads() []translate.Read {
+	if d.origin.policy == nil || d.isBinding() {
+		return nil
+	}
+	return d.origin.policy.Reads
 }
 
 func (d *document) String() string {
 	return fmt.Sprintf("%s: %s %q", d.item.Source, d.item.Kind, d.item.Metadata.Name)
 }
+
+// AllowReads is for policies that are the result of Translate: those that Add adds may read this. Call it before UseParams.
+func (s *Set) AllowReads(reads []translate.Read) { s.reads = reads }
 
 // Add adds the policies and bindings in items and returns their number. It ignores other
 // items.
@@ -199,7 +211,7 @@ func (s *Set) Apply(enabled map[string]admission.Enabled, disabled, known []stri
 			}
 			continue
 		}
-		e.Manifests = append(slices.Clip(e.Manifests), d.file())
+		e.Manifests = append(slices.Clip(e.Manifests), s.file(&d))
 		e.Params = s.params
 		s.applied = true
 		enabled[plugin] = e

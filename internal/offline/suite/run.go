@@ -18,11 +18,14 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
+	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
 // Setup contains the plugins, policies, cluster and request of a case.
 type Setup struct {
 	Policies, State, Objects, Old []manifest.Item
+	// Reads is what Policies read that were translated from those of another engine.
+	Reads []translate.Read
 
 	BindPolicies              string
 	EnableAdmissionPlugins    []string

@@ -7,7 +7,6 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 	"github.com/fastadmit/fastadmit/internal/policy/cel/closure"
 )
 
@@ -143,7 +142,7 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 		return internal("unexpected compilation error: %v", err)
 	}
 	e.program = &program{env: env, ast: ast, version: c.Version, plan: func() (cel.Program, error) {
-		return env.Program(ast, calls.Options(env, ast, c.Version)...)
+		return env.Program(ast, optionsOf(env, ast, c.Version)...)
 	}}
 	e.returns = ast.OutputType()
 	if !c.InterpreterOnly && evaluator != onlyInterpreter {

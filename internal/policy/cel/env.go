@@ -31,6 +31,9 @@ type Declarations struct {
 	Authorizer bool // authorizer
 	// PatchTypes declares the types Object and JSONPatch, and jsonpatch.escapeKey.
 	PatchTypes bool
+	// Resources declares Kyverno's variable resource: its functions read other objects of the cluster. Only
+	// policies that are translated from Kyverno's have it.
+	Resources bool
 }
 
 const variablesTypeName = "kubernetes.variables"
@@ -93,6 +96,9 @@ func newEnv(d Declarations, v admission.Version, variables *apiservercel.DeclTyp
 		options = append(options,
 			cel.Variable("authorizer", library.AuthorizerType),
 			cel.Variable("authorizer.requestResource", library.ResourceCheckType))
+	}
+	if d.Resources {
+		options = append(options, resourceOptions...)
 	}
 	set, err := baseOf(v).Extend(environment.VersionedOptions{
 		IntroducedVersion: always,

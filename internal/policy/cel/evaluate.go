@@ -52,6 +52,8 @@ type Cluster interface {
 	NamespaceObject() ref.Val
 	// Authorizer returns the values of authorizer and authorizer.requestResource.
 	Authorizer() (authorizer, requestResource ref.Val)
+	// Resources returns the objects that the policy can read. It is nil for a policy that cannot read any.
+	Resources() Resources
 }
 
 // NewInput returns the Input for a review. Evaluations stop when ctx ends.
@@ -157,6 +159,8 @@ func (e *Evaluation) ResolveName(name string) (any, bool) {
 			return authorizer, true
 		}
 		return requestResource, true
+	case resourceName:
+		return resourceOf(e)
 	case calls.LimitsName:
 		return &e.limits, true
 	}

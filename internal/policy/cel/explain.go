@@ -15,7 +15,6 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/internal/policy/cel/calls"
 )
 
 const (
@@ -30,7 +29,11 @@ const (
 
 // Hidden are the fields of variables that may hold secrets. What depends on them is not shown, except
 // booleans and sizes.
-type Hidden struct{ Object, Params [][]string }
+type Hidden struct {
+	Object, Params [][]string
+
+	read [][]string // of the variable resource
+}
 
 // userExtra may have secrets of the authenticator, as package recording has it.
 var userExtra = [][]string{{"userInfo", "extra"}}
@@ -44,6 +47,8 @@ func (h *Hidden) of(variable string) [][]string {
 		return h.Params
 	case "request":
 		return userExtra
+	case resourceName:
+		return h.read
 	}
 	return nil
 }
@@ -69,6 +74,9 @@ func (e *Evaluation) Explain(x *Expression, field string, hidden Hidden) (explai
 			explained.Value = fmt.Sprintf("error: cannot explain the expression: %v", p)
 		}
 	}()
+	if _, reads := resourceOf(e); reads { // whoever may read the explanation may not read all objects
+		hidden.read = [][]string{nil}
+	}
 	w := &explainer{Evaluation: e, hidden: hidden, into: &explained, seen: make(map[string]bool)}
 	part, err := w.evaluate(x)
 	if err != nil {
@@ -123,7 +131,7 @@ func (w *explainer) evaluate(x *Expression) (*part, error) {
 		tainted: make(map[string]bool),
 	}
 	ast.PreOrderVisit(p.checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) { p.nodes[e.ID()] = e }))
-	options := append(calls.Options(env, compiled, x.program.version), cel.CustomDecoratorV2(p.watch()), cel.EvalOptions(cel.OptTrackState))
+	options := append(optionsOf(env, compiled, x.program.version), cel.CustomDecoratorV2(p.watch()), cel.EvalOptions(cel.OptTrackState))
 	program, err := env.Program(compiled, options...)
 	if err != nil {
 		return nil, err

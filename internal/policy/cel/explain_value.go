@@ -32,7 +32,7 @@ func (p *part) shown(e ast.Expr, v ref.Val) string {
 
 // isHidden reports whether an expression reads a field that may be secret.
 func (p *part) isHidden(e ast.Expr) bool {
-	if p.hidden.Object == nil && p.hidden.Params == nil && !p.reads(e, "request") {
+	if p.hidden.Object == nil && p.hidden.Params == nil && p.hidden.read == nil && !p.reads(e, "request") {
 		return false
 	}
 	return p.hides(p.checked, e, p.tainted, make(map[string]bool))

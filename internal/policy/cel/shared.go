@@ -82,7 +82,7 @@ func (c *Compiler) share(e *Expression, d Declarations, checked *ast.AST) {
 				maps++
 			case name == "namespaceObject":
 				usesNamespace = true
-			case name == "params", strings.HasPrefix(name, "authorizer"):
+			case name == "params", name == resourceName && d.Resources, strings.HasPrefix(name, "authorizer"):
 				known = false
 			}
 		case ast.SelectKind:

@@ -130,6 +130,8 @@ func (namespaced) Authorizer() (authorizer, requestResource ref.Val) {
 	return types.NullValue, types.NullValue
 }
 
+func (namespaced) Resources() Resources { return nil }
+
 // TestSharedGenerated evaluates generated policies that share parts on one Input, and each on an Input of its
 // own. Both have the same values, errors and costs, and end where their budget ends.
 func TestSharedGenerated(t *testing.T) {

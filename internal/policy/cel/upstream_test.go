@@ -55,6 +55,8 @@ func (c someCluster) Authorizer() (authorizer, requestResource ref.Val) {
 	return library.NewAuthorizerVal(who, someAuthorizer{}), library.NewResourceAuthorizerVal(who, someAuthorizer{}, c.attributes)
 }
 
+func (someCluster) Resources() Resources { return nil }
+
 // someAuthorizer decides by the attributes of the question.
 type someAuthorizer struct{}
 

@@ -38,7 +38,8 @@ func TestCluster(t *testing.T) {
 	const listed = noAuto + "  validations: [{expression: \"resource.List('v1', 'pods', '').items.size() > 0\"}]\n"
 	const fault = "spec.validations[0].expression: the function resource.List of Kyverno has no translation: expressions of " +
 		"Kubernetes read " +
-		"no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)"
+		"no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef), or have fastadmit " +
+		"evaluate the document itself (policies.read)"
 	one := func(spec string) string { return celPolicy("ValidatingPolicy", spec) }
 	f("good", one(noAuto+"  validations: [{expression: 'true'}]\n"), "p false \n")
 	f("no translation", one(listed), "p false "+fault+"\n")

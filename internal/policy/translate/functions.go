@@ -39,11 +39,13 @@ var (
 	noMacro     = regexp.MustCompile(`(^|[^.\w])((?:resource|http|globalContext|generator)\.[A-Za-z]+|image\.[gG]etMetadata|` +
 		`time\.(?:now|truncate|toCron)|json\.(?:un)?marshal|yaml\.parse|x509\.decode|(?:hash\.)?(?:sha1|sha256|md5)|random|` +
 		`gzip\.(?:de)?compress|(?:transform\.)?listObjToMap|verifyImageSignatures|verifyAttestationSignatures)\(`)
+	isRead = regexp.MustCompile(`^resource\.(?:[gG]et|[lL]ist)$`)
 )
 
 // functionReasons say why functions have no translation, by library.
 var functionReasons = map[string]string{
-	"resource":      "expressions of Kubernetes read no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)",
+	"resource": "expressions of Kubernetes read no other objects of the cluster: put what the policy needs into parameters " +
+		"(paramKind, paramRef), or have fastadmit evaluate the document itself (policies.read)",
 	"globalContext": "expressions of Kubernetes read no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)",
 	"http":          "expressions of Kubernetes ask no servers: put what the policy needs into parameters, or keep Kyverno for it",
 	"image":         "expressions of Kubernetes ask no registries: keep Kyverno for it",
@@ -51,12 +53,14 @@ var functionReasons = map[string]string{
 
 // expand replaces functions of Kyverno by the expressions in macros. It returns an error for Kyverno's
 // other functions. If images is true, it also replaces methods of images by fields of the map that the
-// macro image returns.
-func expand(expression string, images bool) (string, error) {
+// macro image returns. If reads is true, calls that read objects stay.
+func expand(expression string, images, reads bool) (string, error) {
 	var unknown string
 	stretches(expression, func(code string) string {
-		if found := noMacro.FindStringSubmatch(code); found != nil {
-			unknown = found[2]
+		for _, found := range noMacro.FindAllStringSubmatch(code, -1) {
+			if !reads || !isRead.MatchString(found[2]) {
+				unknown = found[2]
+			}
 		}
 		return code
 	})

@@ -59,6 +59,9 @@ type Options struct {
 	// Uncovered translates the policies that are switched off for admission as well. Tests of
 	// them run nevertheless.
 	Uncovered bool
+	// Reads translates policies of Kyverno that read other objects with resource.Get and resource.List. Only
+	// fastadmit evaluates these translations, with what Policy.Reads names.
+	Reads bool
 }
 
 // A Policy is the translation of a document, of one of its rules, or of a variant for workloads.
@@ -74,6 +77,9 @@ type Policy struct {
 	// Without bindings, the policy is not evaluated at admission.
 	ValidatingBindings []*admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	MutatingBindings   []*admissionregistrationv1.MutatingAdmissionPolicyBinding
+
+	// Reads are the objects that the policy reads. If there are any, its expressions have Kyverno's variable resource.
+	Reads []Read
 
 	// Fault says why the policy cannot be evaluated, "" if it can. The rules and selectors of
 	// MatchConstraints are right then, and nothing else. Ignores is true if the original admits

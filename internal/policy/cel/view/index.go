@@ -1,6 +1,8 @@
 package view
 
 import (
+	"github.com/google/cel-go/common/types/ref"
+
 	"github.com/fastadmit/fastadmit/codec"
 )
 
@@ -29,6 +31,15 @@ type Index struct {
 	entries map[codec.Value]*entry
 	bytes   int // of memory that the entries take
 	reads   int // how often a lookup read the text, for tests
+}
+
+// Indexed returns what the function ValueOf returns, with an index if the text of v is large. fits reports whether
+// there is memory for that many bytes of the index.
+func Indexed(v codec.Value, fits func(bytes int) bool) ref.Val {
+	if len(v.JSON()) < largeMin {
+		return ValueOf(v)
+	}
+	return (&Index{fits: fits}).ValueOf(v)
 }
 
 // An entry has the cached facts about one object or array.
