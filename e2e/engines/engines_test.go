@@ -123,6 +123,18 @@ spec:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
   validations: [{expression: image.GetMetadata('a').config.size() > 0}]
 `
+	reads = `apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: reads}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
+  validations:
+  - expression: resource.Get('v1', 'configmaps', object.metadata.namespace, 'for-' + object.metadata.name) != null
+    message: it has no ConfigMap
+  - expression: resource.List('v1', 'configmaps', object.metadata.namespace).items.all(c, c.?data.orValue({}).size() == 0)
+    message: a ConfigMap has data
+`
 	configuration = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -271,6 +283,13 @@ func changes(t *testing.T, s *cluster.APIServer) {
 	})
 	s.MustKubectl(t, "", "delete", "validatingpolicies", "--all")
 	becomes(&request{"no policy without translation", secret, "", ""})
+
+	s.MustKubectl(t, reads, "apply", "-f", "-")
+	becomes(&request{"an object that a policy reads does not exist", secret, "denied request: it has no ConfigMap", ""})
+	s.MustKubectl(t, "", "create", "configmap", "for-s", "-n", "shop")
+	becomes(&request{"it exists", secret, "", ""})
+	s.MustKubectl(t, "", "create", "configmap", "other", "-n", "shop", "--from-literal=a=b")
+	becomes(&request{"another one has data", secret, "denied request: a ConfigMap has data", ""})
 }
 
 // convert returns what "fastadmit convert" prints.
