@@ -139,7 +139,7 @@ func (f *foreign[P, B, E]) refresh(ctx context.Context, now time.Time) Set[E] {
 		own := *c.policy
 		own.params = f.params
 		if len(c.reads) > 0 {
-			own.reads = readable
+			own.reads = readable.of(c.reads)
 		}
 		if c.paramKind != nil {
 			used.add(*c.paramKind, own.bindings())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +22,28 @@ import (
 type reads struct {
 	params Params
 	kinds  map[cel.Resource]readKind
+	// only are what the policy reads as its text says, nil for policies in files. Other policies may read more of
+	// the same kinds.
+	only []translate.Read
 }
+
+// of returns the reads for one policy. Who writes a policy of a namespace must not read those of others, however the
+// expression calls the functions.
+func (r *reads) of(policy []translate.Read) *reads {
+	own := *r
+	own.only = policy
+	return &own
+}
+
+// mayRead reports whether the policy may read an object, or list those of a namespace if name is empty.
+func (r *reads) mayRead(of cel.Resource, namespace, name string) bool {
+	return r.only == nil || slices.ContainsFunc(r.only, func(read translate.Read) bool {
+		return read.APIVersion == of.APIVersion && read.Resource == of.Resource &&
+			(read.Namespace == "" || read.Namespace == namespace) && (read.Name == "" || read.Name == name)
+	})
+}
+
+var errHiddenRead = errors.New("the policy may not read it: write resource.Get and resource.List with apiVersion and resource as texts")
 
 // A readKind is the kind of a resource. The kind is empty if the cluster does not have it; err says why it is not known.
 type readKind struct {
@@ -70,10 +92,12 @@ func (r *reads) objects(ctx context.Context, of cel.Resource) (ParamObjects, err
 func (r requestReads) Get(ctx context.Context, of cel.Resource, namespace, name string) (cel.Readable, error) {
 	objects, err := r.objects(ctx, of)
 	switch {
-	case err != nil:
-		return nil, err
 	case name == "":
 		return nil, errors.New("name is required")
+	case !r.mayRead(of, namespace, name):
+		return nil, errHiddenRead
+	case err != nil:
+		return nil, err
 	case objects == nil, objects.Namespaced() != (namespace != ""), r.creates(of, namespace, name): // there is no such path
 		return nil, nil
 	}
@@ -90,6 +114,9 @@ func (r requestReads) Get(ctx context.Context, of cel.Resource, namespace, name 
 // List implements cel.Resources.
 func (r requestReads) List(ctx context.Context, of cel.Resource, namespace string, selected map[string]string,
 ) (kind string, all []cel.Readable, err error) {
+	if !r.mayRead(of, namespace, "") {
+		return "", nil, errHiddenRead
+	}
 	objects, err := r.objects(ctx, of)
 	if err == nil && (objects == nil || !objects.Namespaced() && namespace != "") {
 		err = errors.New("the server could not find the requested resource")

@@ -165,6 +165,20 @@ func TestClusterReads(t *testing.T) {
 			t.Errorf("got %s, want %s", problems, want)
 		}
 	}
+	// A policy of a namespace reads nothing else, also if its expression hides the call from Translate.
+	shop := translate.Read{APIVersion: "v1", Resource: "configmaps", Namespace: "shop"}
+	r.reads = r.of([]translate.Read{shop})
+	f(r.got("v1 configmaps", "shop", "a"), "a")
+	f(r.listed("v1 configmaps", "shop", nil), "ConfigMap a b")
+	shop.Name = "b"
+	one := requestReads{r.of([]translate.Read{shop}), r.d}
+	f(one.got("v1 configmaps", "shop", "b"), "b")
+	for _, hidden := range []string{
+		r.got("v1 configmaps", "fixed", "c"), r.listed("v1 configmaps", "", nil), r.listed("v1 configmaps", "fixed", nil),
+		r.got("v1 secrets", "shop", "a"), one.got("v1 configmaps", "shop", "a"), one.listed("v1 configmaps", "shop", nil),
+	} {
+		f(hidden, "the policy may not read it")
+	}
 	// Only the objects of one namespace, and those of one name, are kept.
 	fixed, named := configMaps, configMaps
 	fixed.Namespace, named.Name = "fixed", "b"
