@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -25,6 +26,20 @@ const (
 	Delete  Operation = "DELETE"
 	Connect Operation = "CONNECT"
 )
+
+// OtherOperation stands for all that is no operation of Kubernetes, in metrics and log lines.
+const OtherOperation Operation = "other"
+
+// Operations are those that metrics distinguish. No request can add one.
+var Operations = [...]Operation{Create, Update, Delete, Connect, OtherOperation}
+
+// Index returns the place of o in [Operations].
+func (o Operation) Index() int {
+	if i := slices.Index(Operations[:], o); i >= 0 {
+		return i
+	}
+	return len(Operations) - 1
+}
 
 // GroupVersionKind names a kind, as metav1.GroupVersionKind.
 type GroupVersionKind struct{ Group, Version, Kind string }

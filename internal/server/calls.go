@@ -123,7 +123,7 @@ func (s *Server) abandon(c *conn, why string) {
 	s.load.forget(c)
 	s.metrics.refused(fasthttp.StatusInternalServerError)
 	c.call.endpoint.metrics.observe(c.call.operation, admission.OutcomeErrored, c.call.start, c.call.deadline)
-	s.log.Error("call failed", "endpoint", c.call.endpoint.name, "operation", string(operations[c.call.operation]), "error", why)
+	s.log.Error("call failed", "endpoint", c.call.endpoint.name, "operation", string(codec.Operations[c.call.operation]), "error", why)
 	status := codec.Status{Code: fasthttp.StatusInternalServerError, Reason: "InternalError", Message: "fastadmit failed to answer: " + why}
 	if err := c.SetWriteDeadline(time.Now().Add(abandonedWriteMax)); err == nil {
 		_, _ = c.Conn.Write(appendRefusal(nil, &status)) // whoever asked may be gone

@@ -41,7 +41,7 @@ func (s *Server) reviewImages(ctx *fasthttp.RequestCtx, c *conn, start time.Time
 		return false
 	}
 	if s.accept(ctx, i.endpoint) {
-		s.answerImages(ctx, c, i, call{endpoint: i.endpoint, start: start, operation: operationAt("")})
+		s.answerImages(ctx, c, i, call{endpoint: i.endpoint, start: start, operation: codec.OtherOperation.Index()})
 	}
 	return true
 }

@@ -34,11 +34,11 @@ func TestImageReviewRefused(t *testing.T) {
 		ctx := new(fasthttp.RequestCtx)
 		ctx.Request.SetRequestURI("/imagereview?timeout=1s")
 		ctx.Request.SetBody(imageQuestion(image))
-		s.answerImages(ctx, new(conn), i, call{endpoint: i.endpoint, start: start, operation: operationAt("")})
+		s.answerImages(ctx, new(conn), i, call{endpoint: i.endpoint, start: start, operation: codec.OtherOperation.Index()})
 		if got, body := ctx.Response.StatusCode(), string(ctx.Response.Body()); got != code || !strings.Contains(body, want) {
 			t.Errorf("got %d %s, want %d with %s", got, body, code, want)
 		}
-		if got := i.endpoint.metrics.decisions[operationAt("")][admission.OutcomeErrored].Get(); got != errored {
+		if got := i.endpoint.metrics.decisions[codec.OtherOperation.Index()][admission.OutcomeErrored].Get(); got != errored {
 			t.Errorf("got %d questions that failed, want %d", got, errored)
 		}
 	}

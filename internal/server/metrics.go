@@ -22,10 +22,6 @@ var durationBuckets = []float64{
 	50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30,
 }
 
-// operations are the values of the label "operation"; the last one stands for
-// what is none of Kubernetes'.
-var operations = [...]codec.Operation{codec.Create, codec.Update, codec.Delete, codec.Connect, "other"}
-
 // refusalCodes are the values of the label "code".
 var refusalCodes = [...]int{
 	fasthttp.StatusBadRequest, fasthttp.StatusUnauthorized, fasthttp.StatusForbidden, fasthttp.StatusNotFound, fasthttp.StatusMethodNotAllowed, fasthttp.StatusRequestTimeout,
@@ -85,7 +81,7 @@ type phaseMetrics struct {
 
 // endpointMetrics are those of an endpoint.
 type endpointMetrics struct {
-	decisions [len(operations)][]*metrics.Counter // by admission.Outcome
+	decisions [len(codec.Operations)][]*metrics.Counter // by admission.Outcome
 	duration  *metrics.PrometheusHistogram
 	overruns  *metrics.Counter // of all endpoints of the phase
 }
@@ -137,7 +133,7 @@ func (m *serverMetrics) phase(plugin string, phase admission.Phase) *phaseMetric
 // endpoint returns the metrics of the endpoint of that name and phase.
 func (m *serverMetrics) endpoint(name string, phase admission.Phase) *endpointMetrics {
 	e := new(endpointMetrics)
-	for i, operation := range operations {
+	for i, operation := range codec.Operations {
 		for _, outcome := range admission.Outcomes() {
 			e.decisions[i] = append(e.decisions[i], m.set.GetOrCreateCounter(fmt.Sprintf(
 				`fastadmit_requests_total{webhook=%q,operation=%q,decision=%q}`, name, operation, outcome)))
@@ -169,18 +165,8 @@ func (m *serverMetrics) refused(code int) {
 	}
 }
 
-// operationAt returns the place of an operation in operations.
-func operationAt(operation codec.Operation) int {
-	for i, known := range operations {
-		if known == operation {
-			return i
-		}
-	}
-	return len(operations) - 1
-}
-
 // observe counts a call whose answer is ready now, which kube-apiserver waits
-// for until the deadline. The operation is its place in operations.
+// for until the deadline. The operation is its place in codec.Operations.
 func (e *endpointMetrics) observe(operation int, outcome admission.Outcome, start, deadline time.Time) {
 	now := time.Now()
 	e.decisions[operation][outcome].Inc()

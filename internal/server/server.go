@@ -287,7 +287,7 @@ func (s *Server) review(ctx *fasthttp.RequestCtx, c *conn, call call) {
 	}
 	callCtx := s.acquireContext(call.start, ctx.QueryArgs(), review, body)
 	defer callCtx.release()
-	call.operation, call.deadline = operationAt(review.Operation()), callCtx.deadline
+	call.operation, call.deadline = review.Operation().Index(), callCtx.deadline
 	if !s.begin(ctx, c, call, callCtx) {
 		return
 	}

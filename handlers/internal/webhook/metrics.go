@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -44,7 +43,7 @@ type webhookMetrics struct {
 	name string // the value of the label
 	took *metrics.PrometheusHistogram
 	// exclusions are the counters of excluded, nil before the first request of an operation.
-	exclusions [len(operations)]atomic.Pointer[metrics.Counter]
+	exclusions [len(codec.Operations)]atomic.Pointer[metrics.Counter]
 
 	mu  sync.Mutex
 	now *Webhook // the current webhook with this name
@@ -131,7 +130,7 @@ const (
 // rejected counts a request that was denied because of the webhook.
 func (m *webhookMetrics) rejected(operation codec.Operation, errorType string) {
 	m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_rejection_total{plugin=%q,webhook=%q,operation=%q,error_type=%q}`,
-		m.of.plugin, m.name, string(operations[operationAt(operation)]), errorType)).Inc()
+		m.of.plugin, m.name, string(codec.Operations[operation.Index()]), errorType)).Inc()
 }
 
 // failedOpen counts a failure that was ignored.
@@ -142,26 +141,14 @@ func (m *webhookMetrics) failedOpen() {
 // excluded counts a request that the match conditions excluded. A request may be so for each of many
 // webhooks, so the counter is looked up only once.
 func (m *webhookMetrics) excluded(operation codec.Operation) {
-	i := operationAt(operation)
+	i := operation.Index()
 	counter := m.exclusions[i].Load()
 	if counter == nil {
 		counter = m.of.set.GetOrCreateCounter(fmt.Sprintf(`fastadmit_webhook_match_condition_exclusions_total{plugin=%q,webhook=%q,operation=%q}`,
-			m.of.plugin, m.name, string(operations[i])))
+			m.of.plugin, m.name, string(codec.Operations[i])))
 		m.exclusions[i].Store(counter)
 	}
 	counter.Inc()
-}
-
-// operations are the values of the label "operation"; the last one stands for what is none of
-// Kubernetes'. So no request's content can add a series.
-var operations = [...]codec.Operation{codec.Create, codec.Update, codec.Delete, codec.Connect, "other"}
-
-// operationAt returns the place of an operation in operations.
-func operationAt(operation codec.Operation) int {
-	if i := slices.Index(operations[:], operation); i >= 0 {
-		return i
-	}
-	return len(operations) - 1
 }
 
 // limited counts a call that failed because too many were in flight.
