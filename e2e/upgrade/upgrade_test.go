@@ -24,12 +24,13 @@ import (
 )
 
 const (
-	// agreeMin is how many answers in a row must name a newer release until fastadmit follows. It asks once a minute.
-	agreeMin = 5
+	// agreeMin is how many answers in a row must name a newer release until fastadmit follows, and interval how often it
+	// asks.
+	agreeMin, interval = 30, 10 * time.Second
 	// mixedMin is how many answers name the newer release while the control plane has two.
 	mixedMin = 2
 	// followMax is how long that may take.
-	followMax = 2 * agreeMin * time.Minute
+	followMax = 2 * agreeMin * interval
 
 	// place is that of the row in the table of losses, behind those of the test of replicas.
 	place = 50
