@@ -113,7 +113,7 @@ e2e: ## test fastadmit with a real kube-apiserver and etcd, which it builds
 	e2e/run
 
 .PHONY: e2e-full
-e2e-full: chart e2e-node test-browser ## e2e and e2e-node with ten times as many generated cases, of a fresh seed; updates the tables of e2e/README.md
+e2e-full: chart e2e-node test-browser ## e2e and e2e-node with many more generated cases, of a fresh seed; updates the tables of e2e/README.md
 	@echo "FASTADMIT_SEED=$(FASTADMIT_SEED)"
 	@# In these modules, reading other releases of Kubernetes and its clients of the clouds takes minutes.
 	$(call tools,)

@@ -189,7 +189,7 @@ func (g *generator) all(fixed []*scenario, change func(*unstructured.Unstructure
 				return
 			}
 		}
-		for range tally.Cases(120, 1200) {
+		for range tally.Cases(80, 1200) {
 			if !next(g.object(), "generated") {
 				return
 			}

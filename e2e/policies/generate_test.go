@@ -23,7 +23,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-var cases = flag.Int("cases", tally.Cases(150, 10_000), "generated cases for each feature of policies")
+var cases = flag.Int("cases", tally.Cases(100, 10_000), "generated cases for each feature of policies")
 
 // features are features that occur more often in some generated policies, in turns.
 var features = []string{"matching", "conditions", "variables", "validations", "messages", "annotations", "actions"}

@@ -17,7 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
-var releasedCases = flag.Int("released", tally.Cases(100, 10_000), "generated cases for each feature of policies and each release")
+var releasedCases = flag.Int("released", tally.Cases(60, 10_000), "generated cases for each feature of policies and each release")
 
 // TestReleased compares fastadmit, which emulates an older release, with the plugin ValidatingAdmissionPolicy of this
 // release. It runs with the releases that e2e/run has built.
