@@ -272,8 +272,8 @@ func TestConventionsSite(t *testing.T) {
 	}
 }
 
-// TestConventionsSecurity checks that every test that SECURITY.md names exists, as `folder.TestName`,
-// and that each attack in its tables names one.
+// TestConventionsSecurity checks that every test that SECURITY.md and docs/support.md name exists, as
+// `folder.TestName`, and that each attack in the tables of SECURITY.md names one.
 func TestConventionsSecurity(t *testing.T) {
 	declared := map[string]bool{}
 	tests := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
@@ -285,15 +285,20 @@ func TestConventionsSecurity(t *testing.T) {
 			declared[path.Base(path.Dir(name))+"."+match[1]] = true
 		}
 	}
-	page := read(t, "SECURITY.md")
 	named := regexp.MustCompile("`([a-z0-9]*\\.?(?:Test|Fuzz)\\w+)`")
-	for _, match := range named.FindAllStringSubmatch(page, -1) {
-		if !declared[match[1]] {
-			t.Errorf("SECURITY.md: got the test %s, want folder.TestName of a test that exists", match[1])
+	for _, page := range []string{"SECURITY.md", "docs/support.md"} {
+		found := named.FindAllStringSubmatch(read(t, page), -1)
+		if len(found) == 0 {
+			t.Errorf("%s: got no test, want those that show what it says", page)
+		}
+		for _, match := range found {
+			if !declared[match[1]] {
+				t.Errorf("%s: got the test %s, want folder.TestName of a test that exists", page, match[1])
+			}
 		}
 	}
 	inTable := false
-	for line := range strings.Lines(page) {
+	for line := range strings.Lines(read(t, "SECURITY.md")) {
 		cells := strings.Split(line, "|")
 		switch {
 		case len(cells) != 5:
