@@ -272,6 +272,70 @@ func TestConventionsSite(t *testing.T) {
 	}
 }
 
+// TestConventionsRunbooks checks that the metrics, messages and chart values that runbooks name exist. Package deploy checks
+// their sections and queries, package e2e/documents their commands.
+func TestConventionsRunbooks(t *testing.T) {
+	var logged strings.Builder // or in comments, but this test finds messages that were changed
+	for _, s := range sources(t) {
+		if !s.IsTest {
+			logged.WriteString(read(t, s.Path))
+		}
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/chart/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	metrics := read(t, "docs/metrics.md")
+	metric := regexp.MustCompile(`\bfastadmit_[a-z_]+`)
+	part := regexp.MustCompile(`_(bucket|count|sum)$`)
+	message := regexp.MustCompile(`grep '(?:"msg":")?([^'"]+)"?'`)
+	value := regexp.MustCompile("`([a-zA-Z]+(?:\\.[a-zA-Z]+)+)`")
+	messages := 0
+	for _, name := range documents(t) {
+		if !strings.HasPrefix(name, "docs/runbooks/") {
+			continue
+		}
+		page := read(t, name)
+		for _, m := range metric.FindAllString(page, -1) {
+			if !strings.Contains(metrics, "`"+m+"`") && !strings.Contains(metrics, "`"+part.ReplaceAllString(m, "")+"`") {
+				t.Errorf("%s: there is no metric %s", name, m)
+			}
+		}
+		for _, m := range message.FindAllStringSubmatch(page, -1) {
+			if messages++; !strings.Contains(logged.String(), m[1]) {
+				t.Errorf("%s: nothing logs %q", name, m[1])
+			}
+		}
+		for _, m := range value.FindAllStringSubmatch(page, -1) {
+			if !strings.HasSuffix(m[1], ".fastadmit.io") && !hasValue(values, strings.Split(m[1], ".")) {
+				t.Errorf("%s: the chart has no value %s", name, m[1])
+			}
+		}
+	}
+	if messages < 10 {
+		t.Errorf("got %d messages in docs/runbooks, want more", messages)
+	}
+}
+
+// hasValue reports whether the chart's values have this one. Whatever is in an empty map, such as plugins, users choose. Words that
+// do not begin as a value does are something else.
+func hasValue(values map[string]any, path []string) bool {
+	if _, ok := values[path[0]]; !ok {
+		return true
+	}
+	for _, name := range path {
+		if len(values) == 0 {
+			return true
+		}
+		inside, ok := values[name]
+		if !ok {
+			return false
+		}
+		values, _ = inside.(map[string]any)
+	}
+	return true
+}
+
 // TestConventionsSecurity checks that every test that SECURITY.md and docs/support.md name exists, as
 // `folder.TestName`, and that each attack in the tables of SECURITY.md names one.
 func TestConventionsSecurity(t *testing.T) {

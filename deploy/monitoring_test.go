@@ -90,9 +90,9 @@ func TestAlerts(t *testing.T) {
 			if !strings.Contains(tests, quiet) || !strings.Contains(tests, fires) {
 				t.Errorf("%s: got no unit test in which it fires, or none in which it does not", r.Alert)
 			}
-			if page := r.Annotations["runbook_url"]; !strings.HasSuffix(page, "/docs/operations.md#watch") ||
-				!regexp.MustCompile(`(?m)^\|[^|]*\b`+r.Alert+`\b[^|]*\|`).MatchString(manual) {
-				t.Errorf("%s: got the runbook %q, want a row of the table of docs/operations.md", r.Alert, page)
+			checkRunbook(t, r.Alert, r.Annotations["runbook_url"])
+			if link := "[" + r.Alert + "](runbooks/" + r.Alert + ".md)"; !strings.Contains(manual, link) {
+				t.Errorf("%s: docs/operations.md has no %s, want it in the table of alerts", r.Alert, link)
 			}
 			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("%s: got labels %v and annotations %v, want severity, summary and description", r.Alert, r.Labels, r.Annotations)
@@ -101,7 +101,39 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestExpressionsParse lets Prometheus parse the expressions of the dashboard as rules.
+// checkRunbook checks that the URL leads to a page of the repository that is about the alert.
+func checkRunbook(t *testing.T, alert, url string) {
+	t.Helper()
+	if want := "https://github.com/fastadmit/fastadmit/blob/main/docs/runbooks/" + alert + ".md"; url != want {
+		t.Errorf("%s: got the runbook_url %q, want %s", alert, url, want)
+	}
+	page := readFile(t, "../docs/runbooks/"+alert+".md")
+	text := regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(page, "") // without comments of scripts
+	headings := regexp.MustCompile(`(?m)^##? .*$`).FindAllString(text, -1)
+	if want := []string{"# " + alert, "## Meaning", "## Impact", "## Diagnosis", "## Mitigation"}; !slices.Equal(headings, want) {
+		t.Errorf("docs/runbooks/%s.md: got headings %q, want %q", alert, headings, want)
+	}
+}
+
+// queries returns the queries of all runbooks, one from each line of their blocks.
+func queries(t *testing.T) (all []string) {
+	t.Helper()
+	pages, err := filepath.Glob("../docs/runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		for _, m := range regexp.MustCompile("(?ms)^```promql\n(.*?)^```$").FindAllStringSubmatch(readFile(t, page), -1) {
+			all = append(all, strings.Split(strings.TrimSpace(m[1]), "\n")...)
+		}
+	}
+	if len(all) < 40 {
+		t.Errorf("got %d queries in docs/runbooks, want more", len(all))
+	}
+	return all
+}
+
+// TestExpressionsParse lets Prometheus parse the expressions of the dashboard, and the queries of the runbooks, as rules.
 func TestExpressionsParse(t *testing.T) {
 	t.Parallel()
 	type rule struct {
@@ -116,6 +148,9 @@ func TestExpressionsParse(t *testing.T) {
 		for _, target := range p.Targets {
 			all = append(all, rule{fmt.Sprintf("panel:%d", len(all)), strings.ReplaceAll(target.Expr, "$__rate_interval", "1m")})
 		}
+	}
+	for i, query := range queries(t) {
+		all = append(all, rule{fmt.Sprintf("runbook:%d", i), query})
 	}
 	file, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": all}}})
 	if err != nil {

@@ -24,7 +24,7 @@ const root = "../.."
 // call without a check.
 var (
 	checked = []string{"fastadmit", "my-fastadmit", "helm", "kubectl", "make", "go"}
-	others  = []string{"buildah", "cat", "curl", "docker", "kind", "minisign", "openssl", "sha256sum", "sleep", "volumelabels"}
+	others  = []string{"buildah", "cat", "curl", "docker", "grep", "kind", "minisign", "openssl", "sha256sum", "sleep", "volumelabels"}
 )
 
 // A script is shell code in a document.
