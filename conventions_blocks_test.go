@@ -107,21 +107,28 @@ func checkMessage(t *testing.T, b block) {
 		if s.Path != b.message {
 			continue
 		}
-		ast.Inspect(s.File, func(node ast.Node) bool {
-			literal, ok := node.(*ast.BasicLit)
-			if !ok || literal.Kind != token.STRING {
-				return true
-			}
-			text, err := strconv.Unquote(literal.Value)
-			if err == nil && strings.Count(text, " ") > 2 {
+		for _, text := range literals(s) {
+			if strings.Count(text, " ") > 2 {
 				found = found || regexp.MustCompile(verb.ReplaceAllString(regexp.QuoteMeta(text), ".+")).MatchString(b.text)
 			}
-			return true
-		})
+		}
 	}
 	if !found {
 		t.Errorf("%s: %s has no such message\n%s", b.document, b.message, b.text)
 	}
+}
+
+// literals returns the strings in a Go file.
+func literals(s docs.Source) (all []string) {
+	ast.Inspect(s.File, func(node ast.Node) bool {
+		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if text, err := strconv.Unquote(literal.Value); err == nil {
+				all = append(all, text)
+			}
+		}
+		return true
+	})
+	return all
 }
 
 // checkCode requires a Go file that has all lines of the block.
@@ -249,4 +256,69 @@ func TestConventionsManifests(t *testing.T) {
 	if configurations < 2 || objects < 10 {
 		t.Errorf("got %d configurations and %d objects, want those of README.md and docs/imagereview.md, and more", configurations, objects)
 	}
+}
+
+// TestConventionsRunbooks checks that the metrics, messages and chart values that runbooks name exist. Package deploy checks
+// their sections and queries, package e2e/documents their commands.
+func TestConventionsRunbooks(t *testing.T) {
+	var logged []string
+	for _, s := range sources(t) {
+		if !s.IsTest {
+			logged = append(logged, literals(s)...)
+		}
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/chart/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	metrics := read(t, "docs/metrics.md")
+	metric := regexp.MustCompile(`\bfastadmit_[a-z_]+`)
+	part := regexp.MustCompile(`_(bucket|count|sum)$`)
+	message := regexp.MustCompile(`grep '(?:"msg":")?([^'"]+)"?'`)
+	value := regexp.MustCompile("`([a-zA-Z]+(?:\\.[a-zA-Z]+)+)`")
+	messages := 0
+	for _, name := range documents(t) {
+		if !strings.HasPrefix(name, "docs/runbooks/") {
+			continue
+		}
+		page := read(t, name)
+		for _, m := range metric.FindAllString(page, -1) {
+			if !strings.Contains(metrics, "`"+m+"`") && !strings.Contains(metrics, "`"+part.ReplaceAllString(m, "")+"`") {
+				t.Errorf("%s: there is no metric %s", name, m)
+			}
+		}
+		for _, m := range message.FindAllStringSubmatch(page, -1) {
+			messages++
+			if !slices.ContainsFunc(logged, func(text string) bool { return strings.Contains(text, m[1]) }) {
+				t.Errorf("%s: nothing logs %q", name, m[1])
+			}
+		}
+		for _, m := range value.FindAllStringSubmatch(page, -1) {
+			if !strings.HasSuffix(m[1], ".fastadmit.io") && !hasValue(values, strings.Split(m[1], ".")) {
+				t.Errorf("%s: the chart has no value %s", name, m[1])
+			}
+		}
+	}
+	if messages < 10 {
+		t.Errorf("got %d messages in docs/runbooks, want more", messages)
+	}
+}
+
+// hasValue reports whether the chart's values have this one. Whatever is in an empty map, such as plugins, users choose. Words that
+// do not begin as a value does are something else.
+func hasValue(values map[string]any, path []string) bool {
+	if _, ok := values[path[0]]; !ok {
+		return true
+	}
+	for _, name := range path {
+		if len(values) == 0 {
+			return true
+		}
+		inside, ok := values[name]
+		if !ok {
+			return false
+		}
+		values, _ = inside.(map[string]any)
+	}
+	return true
 }
