@@ -25,7 +25,13 @@ type reads struct {
 	// only are what the policy reads as its text says, nil for policies in files. Other policies may read more of
 	// the same kinds.
 	only []translate.Read
+	// leftOut is how many reads there are of resources beyond readResourcesMax.
+	leftOut int
 }
+
+// readResourcesMax is how many resources policies may read together: as many as can be watched (cluster.dynamicKindsMax).
+// For each, the API server is asked whenever the policies are read. A namespace may have 50 policies with 16 each.
+const readResourcesMax = 32
 
 // of returns the reads for one policy. Who writes a policy of a namespace must not read those of others, however the
 // expression calls the functions.
@@ -76,6 +82,8 @@ func givenReads(given []admission.ParamKind) *reads {
 func (r *reads) objects(ctx context.Context, of cel.Resource) (ParamObjects, error) {
 	k, known := r.kinds[of]
 	switch {
+	case !known && r.only != nil:
+		return nil, fmt.Errorf("%s of %s are not known: policies read more than %d resources", of.Resource, of.APIVersion, readResourcesMax)
 	case !known:
 		return nil, nil
 	case k.err != nil || k.kind.Kind == "":
@@ -168,10 +176,14 @@ type readKinds struct {
 // find adds what policies read to what is wanted, and returns the reads for these policies. Ctx bounds how long the
 // API server is asked.
 func (k *readKinds) find(ctx context.Context, wanted []translate.Read, used wantedKinds) *reads {
-	now := make(map[cel.Resource]readKind)
+	now, leftOut := make(map[cel.Resource]readKind), 0
 	for _, read := range wanted {
 		of := cel.Resource{APIVersion: read.APIVersion, Resource: read.Resource}
 		found, known := now[of]
+		if !known && len(now) == readResourcesMax {
+			leftOut++
+			continue
+		}
 		if !known {
 			found = k.kindOf(ctx, of)
 			found.all = false
@@ -183,7 +195,7 @@ func (k *readKinds) find(ctx context.Context, wanted []translate.Read, used want
 		}
 	}
 	k.known = now
-	return &reads{params: k.params, kinds: now}
+	return &reads{params: k.params, kinds: now, leftOut: leftOut}
 }
 
 // kindOf asks the API server for the kind of a resource. If that fails, it is the kind that it was.
@@ -207,6 +219,9 @@ func (k *readKinds) kindOf(ctx context.Context, of cel.Resource) readKind {
 // check returns why resources cannot be read now, apart from those that are being listed. failed are the kinds that
 // cannot be watched, which r gets.
 func (r *reads) check(failed map[schema.GroupVersionKind]error) (problems []foreignProblem) {
+	if r.leftOut > 0 {
+		problems = append(problems, foreignProblem{text: fmt.Sprintf("policies read more than %d resources", readResourcesMax)})
+	}
 	for of, k := range r.kinds {
 		gvk := schema.FromAPIVersionAndKind(k.kind.APIVersion, k.kind.Kind)
 		var err error

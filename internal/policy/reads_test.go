@@ -188,3 +188,29 @@ func TestClusterReads(t *testing.T) {
 	f(r.got("v1 configmaps", "shop", "b"), "b")
 	f(r.listed("v1 configmaps", "", nil), "configmaps of v1 of all namespaces are not known")
 }
+
+// TestReadResourcesMax has policies that read more resources than can be watched: the API server is asked for no more.
+func TestReadResourcesMax(t *testing.T) {
+	a := &apiServer{t: t, listing: make(chan struct{}), lists: map[string]string{
+		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`,
+		"/api/v1/configmaps": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"}}`,
+	}}
+	close(a.listing)
+	k := &readKinds{params: newClusterParams(cluster.DynamicIn(a.view(false)))}
+	many := []translate.Read{{APIVersion: "v1", Resource: "configmaps"}}
+	for i := range readResourcesMax {
+		many = append(many, translate.Read{APIVersion: fmt.Sprintf("g%d.example.com/v1", i), Resource: "things"})
+	}
+	used := make(wantedKinds)
+	found := k.find(t.Context(), many, used)
+	problems := fmt.Sprint(found.check(k.params.use(t.Context(), used)))
+	defer k.params.use(t.Context(), nil)
+	if !strings.Contains(problems, "policies read more than 32 resources") {
+		t.Errorf("got %s", problems)
+	}
+	r, f := readsOf(t, found.of(many)), expect(t)
+	f(r.got("v1 configmaps", "shop", "a"), "a")
+	f(r.got(many[1].APIVersion+" things", "shop", "a"), "<nil>")
+	last := many[readResourcesMax].APIVersion
+	f(r.got(last+" things", "shop", "a"), "things of "+last+" are not known: policies read more than 32 resources")
+}

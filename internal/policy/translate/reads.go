@@ -45,13 +45,18 @@ func (t *translator) reads(h *head, spec *celSpec) (all []Read) {
 		namespace = h.Metadata.Namespace
 	}
 	eachExpression(spec, func(field string, expression *string) {
-		for from := 0; ; {
+		for from, calls := 0, 0; ; calls++ {
 			found := readCall.FindStringSubmatchIndex((*expression)[from:])
 			if found == nil {
 				return
 			}
 			name, open := (*expression)[from+found[4]:from+found[5]], from+found[1]-1
 			from = open
+			if calls == callsMax || len(*expression) > writtenOutBytesMax { // each reads the expression from its beginning
+				t.refuse(h, field, "it may call resource.Get and resource.List at most %d times, and have %d bytes: divide the expression",
+					callsMax, writtenOutBytesMax)
+				return
+			}
 			if inText(*expression, open) {
 				continue
 			}

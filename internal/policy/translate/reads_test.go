@@ -56,6 +56,9 @@ func TestReads(t *testing.T) {
 		many += fmt.Sprintf(" && resource.List('v1', 'pods', 'n%d') != null", i)
 	}
 	f("ValidatingPolicy", many, "", "", "it reads more than 16 different")
+	same("true"+strings.Repeat(" && resource.List('v1', 'pods', '') != null", 64), "[{v1 pods  }]")
+	f("ValidatingPolicy", "true"+strings.Repeat(" && resource.List('v1', 'pods', '') != null", 65), "", "",
+		"it may call resource.Get and resource.List at most 64 times")
 	document := celPolicy("ValidatingPolicy",
 		noAuto+"  validations: [{expression: \"resource.Get('v1', 'pods', object.a, 'a') != null\"}]\n")
 	const refusal = "has no translation: expressions of Kubernetes read no"
