@@ -240,7 +240,9 @@ func TestLiveFailures(t *testing.T) {
 			return true
 		})
 		n := namespacesIn(a.newState(Options{}))
-		n.store.timing.live = 200 * time.Millisecond
+		if name == "hangs" { // the others are answered, however late
+			n.store.timing.live = 200 * time.Millisecond
+		}
 		got, err := n.Get(t.Context(), "", "one")
 		if err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, %v, want an error with %q that is not that it is not there", name, got, err, want)
