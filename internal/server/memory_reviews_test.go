@@ -640,6 +640,10 @@ func TestLenderOutlives(t *testing.T) {
 
 // TestLender lends memory of reviews to plugins, for answers of other servers.
 func TestLender(t *testing.T) {
+	synctest.Test(t, testLender)
+}
+
+func testLender(t *testing.T) {
 	s := &Server{memory: newReviewMemory(160 << 20)}
 	review := codec.Acquire()
 	defer review.Release()

@@ -180,11 +180,11 @@ func TestPagesRest(t *testing.T) {
 	})
 	pages := newMetricsPages(newServerMetrics(set, new(load)))
 	begin := time.Now()
-	for time.Since(begin) < long {
+	for time.Since(begin) < long || made < 2 {
 		pages.serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	}
-	if most := int(time.Since(begin)/((1+pageRests)*took)) + 1; made < 2 || made > most {
-		t.Errorf("got %d pages in %s, want 2 to %d", made, time.Since(begin), most)
+	if most := int(time.Since(begin)/((1+pageRests)*took)) + 1; made > most {
+		t.Errorf("got %d pages in %s, want at most %d", made, time.Since(begin), most)
 	}
 }
 

@@ -393,7 +393,7 @@ func TestMetricsAreFixed(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	s := serve(t, "AlwaysAdmit", nil, func(s *setup) { s.ShutdownDelay = 500 * time.Millisecond })
+	s := serve(t, "AlwaysAdmit", nil, func(s *setup) { s.ShutdownDelay = 5 * time.Second })
 	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
 		if got := s.Get(t, path, 200); got != "ok\n" {
 			t.Errorf("%s: got %q", path, got)
