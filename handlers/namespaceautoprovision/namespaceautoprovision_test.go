@@ -172,13 +172,17 @@ func TestCreationOutlivesItsCaller(t *testing.T) {
 		<-answer
 		return shop()
 	})
-	defer close(answer)
 	admissiontest.CheckOwned(t, bytes.Clone(body()), func(review *codec.Review) any {
 		if outcome, err := chain.Review(ctx, review, admission.Mutate); outcome != admission.OutcomeErrored {
 			t.Errorf("got %s, %v, want that the namespace was not created in time", outcome, err)
 		}
 		return &p.flights // the name is its key
 	})
+	other := p.flights.DoChan(shop().Name, nil)
+	close(answer)
+	if got := <-other; got.Err != nil || !got.Shared {
+		t.Errorf("another caller: got %v, shared: %t, want the namespace that the first one asked for", got.Err, got.Shared)
+	}
 }
 
 func TestNoAllocations(t *testing.T) {

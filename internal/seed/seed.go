@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// Fixed is the seed of all generated cases, and of the order in which "make test" runs tests,
-// so that whether a change passes .ci/run does not depend on luck. "make fuzz" and "make
-// e2e-full" take fresh seeds and print them. Change it now and then, in a commit of its own:
-// .ci/run then tries other cases from there on.
+// Fixed is the seed of all generated cases, so that whether a change passes .ci/run does not
+// depend on luck. "make fuzz" and "make e2e-full" take fresh seeds and print them. Change it now
+// and then, in a commit of its own: .ci/run then tries other cases from there on.
 const Fixed = 20261124
 
 // Variable is an environment variable with another seed. To repeat a run that a fresh seed
