@@ -520,7 +520,10 @@ func TestServeConcurrently(t *testing.T) {
 		_, body := x.Send(servertest.Request("/mutate", corpus.MustRead(name)))
 		want[name] = string(body)
 	}
-	const clients, rounds = 32, 3
+	clients, rounds := 32, 3
+	if testing.Short() {
+		clients, rounds = 16, 1
+	}
 	var wg sync.WaitGroup
 	for range clients {
 		x := s.Open(t)

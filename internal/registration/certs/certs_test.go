@@ -482,10 +482,14 @@ func TestSecretIsReplaced(t *testing.T) {
 // TestRestarts replaces all replicas, one after the other, at the worst time.
 func TestRestarts(t *testing.T) {
 	inStand(t, func(s *stand) {
+		restarts := 6
+		if testing.Short() {
+			restarts = 3
+		}
 		s.startRegistered(3, s.options())
 		api := s.callers(0, DefaultPropagation-5*time.Second)
 		api.call(time.Until(due(s.ca())), 5*time.Minute)
-		for range 6 {
+		for range restarts {
 			s.replicas[0].stop()
 			s.start(s.options())
 			s.settle(time.Second)

@@ -141,7 +141,7 @@ func TestPathTokens(t *testing.T) {
 		const life = 90 * time.Minute
 		turns, step := 2, 2*time.Second
 		if testing.Short() {
-			turns, step = 1, 4*time.Second
+			turns, step = 1, 10*time.Second
 		}
 		o := s.withTokens()
 		o.PathTokenLife = life
