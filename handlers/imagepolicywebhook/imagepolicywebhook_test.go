@@ -405,9 +405,9 @@ func TestNoTimeToRetry(t *testing.T) {
 
 // TestImpatient has a first caller with little time, and a second one with more time, which gets an answer.
 func TestImpatient(t *testing.T) {
-	var answers atomic.Bool
+	var asked atomic.Bool
 	b := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if !answers.Load() {
+		if asked.CompareAndSwap(false, true) { // by the first caller
 			<-r.Context().Done()
 			return
 		}
@@ -420,7 +420,7 @@ func TestImpatient(t *testing.T) {
 			t.Errorf("got %s and %v, want a denial", got, err)
 		}
 	})
-	for b.tries.Load() == 0 {
+	for !asked.Load() {
 		time.Sleep(time.Millisecond)
 	}
 	all.Go(func() {
@@ -428,7 +428,6 @@ func TestImpatient(t *testing.T) {
 			t.Errorf("got %s and %v, want it allowed", got, err)
 		}
 	})
-	answers.Store(true)
 	all.Wait()
 }
 
