@@ -220,8 +220,10 @@ compare: ## compare with other webhooks and the bare transport; COMPAREFLAGS=-wr
 	cd bench/compare && go vet ./... && go test -short ./... && go run . $(COMPAREFLAGS)
 
 .PHONY: compare-cluster
-compare-cluster: ## measure what policies cost kube-apiserver, in-tree and in webhooks; COMPAREFLAGS=-write updates the table
-	GOFLAGS=-v FASTADMIT_COST=200 FASTADMIT_COST_WRITE=$(filter -write,$(COMPAREFLAGS)) e2e/run intree
+compare-cluster: ## measure what policies cost kube-apiserver, in-tree and in webhooks; COMPAREFLAGS=-write updates tables and picture
+	GOFLAGS=-v FASTADMIT_COST=$(if $(filter -quick,$(COMPAREFLAGS)),20,200) FASTADMIT_GROWTH=$(if $(filter -quick,$(COMPAREFLAGS)),100,10000) \
+		FASTADMIT_COST_WRITE=$(filter -write,$(COMPAREFLAGS)) e2e/run intree -timeout 2h $(filter-out -write -quick,$(COMPAREFLAGS))
+	$(if $(filter -write,$(COMPAREFLAGS)),cd bench/compare && go run . -tables)
 
 .PHONY: bench-pprof
 bench-pprof: ## fail if a request allocates, or exceeds the instructions or CPU time of bench/compare/budget

@@ -60,8 +60,8 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// newSpread returns the spread of at least one number.
-func newSpread(numbers []float64) Spread {
+// NewSpread returns the spread of at least one number.
+func NewSpread(numbers []float64) Spread {
 	sorted := slices.Sorted(slices.Values(numbers))
 	n := len(sorted)
 	return Spread{Median: (sorted[n/2] + sorted[(n-1)/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
@@ -79,7 +79,7 @@ func (s *Series) Spread(m *Metric) (Spread, bool) {
 	if len(numbers) == 0 || len(numbers) < len(s.Rounds) {
 		return Spread{}, false
 	}
-	return newSpread(numbers), true
+	return NewSpread(numbers), true
 }
 
 // Failed returns the number of failed requests in all rounds.
@@ -113,7 +113,7 @@ func Compare(base, other *Series) []Ratio {
 			}
 		}
 		if len(numbers) > 0 && len(numbers) == len(base.Rounds) {
-			ratios = append(ratios, Ratio{Metric: m.Name, Spread: newSpread(numbers)})
+			ratios = append(ratios, Ratio{Metric: m.Name, Spread: NewSpread(numbers)})
 		}
 	}
 	return ratios

@@ -9,15 +9,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/fastadmit/fastadmit/bench"
 	"github.com/fastadmit/fastadmit/bench/compare/contest"
+	"github.com/fastadmit/fastadmit/bench/growth"
 )
 
 type options struct {
@@ -34,10 +33,11 @@ type options struct {
 func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "measure for a minute or two: shows that everything works")
-	flag.StringVar(&o.scenarios, "scenarios", "", "only these scenarios, of validate,mutate,ten,update,policy,bursts,worst; all if "+
-		"empty, with -quick all but worst")
+	flag.StringVar(&o.scenarios, "scenarios", "", "only these scenarios, of validate,mutate,ten,update,policy,bursts,policies,worst; "+
+		"all if empty, with -quick all but worst")
 	flag.StringVar(&o.contenders, "contenders", "", "only these contenders; floor and fastadmit always are; all if empty")
-	flag.BoolVar(&o.write, "write", false, "write the results to -file, the tables into -documents and the pictures into -pictures")
+	flag.BoolVar(&o.write, "write", false, "write the results to -file, those of policies to growth.json beside it, the tables into "+
+		"-documents and the pictures into -pictures")
 	flag.BoolVar(&o.tables, "tables", false, "do not measure; write the tables of -file into -documents and its pictures into -pictures")
 	flag.StringVar(&o.file, "file", "results.json", "file with the results")
 	flag.StringVar(&o.documents, "documents", strings.Join(documents, ","), "documents with places for the tables")
@@ -73,6 +73,10 @@ func (o *options) run(ctx context.Context, stdout, progress io.Writer) error {
 	if err := results.write(o.file); err != nil {
 		return err
 	}
+	// If only some of them were measured, the documents keep the others.
+	if results, err = readResults(o.file); err != nil {
+		return err
+	}
 	return o.writeDocuments(results)
 }
 
@@ -105,12 +109,14 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 		return nil, err
 	}
 	m := &measurer{plan: full, arena: arena, named: isIn(o.contenders, contest.Floor), progress: progress}
+	largest := math.MaxInt
 	if o.quick {
-		m.plan = quick
+		m.plan, largest = quick, growthQuick
 	}
+	run := growth.NewRun(ctx)
 	results := &Results{
-		Command: "go run . " + strings.Join(os.Args[1:], " "), Date: time.Now().UTC().Format(time.DateOnly), Commit: commit(ctx),
-		Machine: bench.ThisMachine(), CPUs: arena.CPUs, Plan: m.plan, Worst: worst,
+		Command: "go run . " + strings.Join(os.Args[1:], " "), Date: run.Date, Commit: run.Commit,
+		Machine: run.Machine, CPUs: arena.CPUs, Plan: m.plan, Worst: worst,
 	}
 	for _, s := range scenarios {
 		if !named(s.Name) {
@@ -127,7 +133,14 @@ func (o *options) measure(ctx context.Context, progress io.Writer) (*Results, er
 			return nil, err
 		}
 	}
-	if len(results.Scenarios) == 0 && len(results.Bursts) == 0 && worst == nil {
+	if named(growthWork) {
+		rows, err := m.growth(ctx, largest)
+		if err != nil {
+			return nil, err
+		}
+		results.growth.Reviews = &growth.Reviews{Run: run, CPUs: arena.CPUs, Rows: rows}
+	}
+	if results.isEmpty() && results.growth.Reviews == nil {
 		return nil, errors.New("-scenarios: got no known scenario")
 	}
 	return results, nil
@@ -151,13 +164,4 @@ func (o *options) worst(ctx context.Context, progress io.Writer) (*Worst, error)
 func isIn(list string, others ...string) func(name string) bool {
 	names := append(strings.Split(list, ","), others...)
 	return func(name string) bool { return list == "" || slices.Contains(names, name) }
-}
-
-// commit returns the commit that is measured, "" outside of a clone.
-func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out))
 }

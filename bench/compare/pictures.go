@@ -11,11 +11,14 @@ import (
 
 	"github.com/fastadmit/fastadmit/bench"
 	"github.com/fastadmit/fastadmit/bench/compare/contest"
+	"github.com/fastadmit/fastadmit/bench/growth"
 )
 
-// A picture shows numbers as horizontal bars.
+// A picture shows numbers as horizontal bars, or as lines.
 type picture struct {
 	file, title, about string
+	foot               string // what was measured, when and where
+	plot               *plot  // nil for bars
 	groups             []barGroup
 	// sameScale draws all groups on the same scale, so that they can be compared. Otherwise the
 	// longest bar of each group has the full width.
@@ -36,12 +39,21 @@ type bar struct {
 // pictures returns the pictures for which the results have data.
 func (r *Results) pictures() []picture {
 	all := []picture{r.ratesPicture(), r.saturatedPicture(), r.worstPicture(), r.othersPicture()}
-	return slices.DeleteFunc(all, func(p picture) bool { return len(p.groups) == 0 })
+	for i := range all {
+		all[i].foot = foot(&growth.Run{Date: r.Date, Commit: r.Commit, Machine: r.Machine})
+	}
+	all = append(all, r.growthPicture())
+	return slices.DeleteFunc(all, func(p picture) bool { return len(p.groups) == 0 && p.plot == nil })
+}
+
+// foot describes a run.
+func foot(run *growth.Run) string {
+	return fmt.Sprintf("%s, commit %s, %s, %s", run.Date, run.Commit, run.Machine.CPU, run.Machine.Go)
 }
 
 func (r *Results) writePictures(folder string) error {
 	for _, p := range r.pictures() {
-		if err := os.WriteFile(filepath.Join(folder, p.file), []byte(p.svg(r)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, p.file), []byte(p.svg()), 0o644); err != nil {
 			return err
 		}
 	}
@@ -160,8 +172,30 @@ const pictureStyle = `  <style>
 `
 
 // svg draws the picture. Its description contains all numbers, for screen readers.
-func (p *picture) svg(r *Results) string {
+func (p *picture) svg() string {
 	var body strings.Builder
+	style, draw := pictureStyle, p.drawBars
+	if p.plot != nil {
+		style, draw = pictureStyle+plotStyle, p.plot.draw
+	}
+	y := draw(&body, headHeight) + footHeight
+	var b strings.Builder
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" aria-labelledby=\"title "+
+		"description\" "+
+		"font-family=\"system-ui, sans-serif\" font-size=\"13\">\n", pictureWidth, y, pictureWidth)
+	fmt.Fprintf(&b, "  <title id=\"title\">%s</title>\n", html.EscapeString(p.title))
+	fmt.Fprintf(&b, "  <desc id=\"description\">%s</desc>\n", html.EscapeString(p.description()))
+	b.WriteString(style)
+	fmt.Fprintf(&b, "  <rect class=\"page\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", pictureWidth, y)
+	fmt.Fprintf(&b, "  <text x=\"%d\" y=\"30\" font-size=\"16\" font-weight=\"600\">%s</text>\n", margin, html.EscapeString(p.title))
+	fmt.Fprintf(&b, "  <text class=\"small\" x=\"%d\" y=\"50\">%s</text>\n", margin, html.EscapeString(p.about))
+	b.WriteString(body.String())
+	fmt.Fprintf(&b, "  <text class=\"small\" x=\"%d\" y=\"%d\">%s</text>\n</svg>\n", margin, y-margin+4, html.EscapeString(p.foot))
+	return b.String()
+}
+
+// drawBars draws the bars from a height on. It returns where they end.
+func (p *picture) drawBars(b *strings.Builder, y int) int {
 	names, texts, most := 0.0, 0.0, 0.0
 	for _, group := range p.groups {
 		for _, bar := range group.bars {
@@ -172,46 +206,34 @@ func (p *picture) svg(r *Results) string {
 	}
 	left := margin + names + gap
 	full := pictureWidth - margin - texts - gap - left // the longest bar
-	y := headHeight
 	for _, group := range p.groups {
 		scale := most
 		if !p.sameScale {
 			scale = group.most()
 		}
 		if group.title != "" {
-			fmt.Fprintf(&body, "  <text x=\"%d\" y=\"%d\" font-weight=\"600\">%s</text>\n", margin, y+16, html.EscapeString(group.title))
+			fmt.Fprintf(b, "  <text x=\"%d\" y=\"%d\" font-weight=\"600\">%s</text>\n", margin, y+16, html.EscapeString(group.title))
 			y += groupHeight
 		}
 		for _, bar := range group.bars {
 			width := max(1, full*bar.value/scale)
-			fmt.Fprintf(&body, "  <text x=\"%d\" y=\"%d\">%s</text>\n", margin, y+13, html.EscapeString(bar.name))
-			fmt.Fprintf(&body, "  <rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n", bar.class(), left, y,
+			fmt.Fprintf(b, "  <text x=\"%d\" y=\"%d\">%s</text>\n", margin, y+13, html.EscapeString(bar.name))
+			fmt.Fprintf(b, "  <rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n", bar.class(), left, y,
 				width, barHeight)
-			fmt.Fprintf(&body, "  <text x=\"%.1f\" y=\"%d\">%s</text>\n", left+width+gap, y+13, html.EscapeString(bar.text))
+			fmt.Fprintf(b, "  <text x=\"%.1f\" y=\"%d\">%s</text>\n", left+width+gap, y+13, html.EscapeString(bar.text))
 			y += barStep
 		}
 		y += gap
 	}
-	y += footHeight
-	foot := fmt.Sprintf("%s, commit %s, %s, %s", r.Date, r.Commit, r.Machine.CPU, r.Machine.Go)
-	var b strings.Builder
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" aria-labelledby=\"title "+
-		"description\" "+
-		"font-family=\"system-ui, sans-serif\" font-size=\"13\">\n", pictureWidth, y, pictureWidth)
-	fmt.Fprintf(&b, "  <title id=\"title\">%s</title>\n", html.EscapeString(p.title))
-	fmt.Fprintf(&b, "  <desc id=\"description\">%s</desc>\n", html.EscapeString(p.description()))
-	b.WriteString(pictureStyle)
-	fmt.Fprintf(&b, "  <rect class=\"page\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", pictureWidth, y)
-	fmt.Fprintf(&b, "  <text x=\"%d\" y=\"30\" font-size=\"16\" font-weight=\"600\">%s</text>\n", margin, html.EscapeString(p.title))
-	fmt.Fprintf(&b, "  <text class=\"small\" x=\"%d\" y=\"50\">%s</text>\n", margin, html.EscapeString(p.about))
-	b.WriteString(body.String())
-	fmt.Fprintf(&b, "  <text class=\"small\" x=\"%d\" y=\"%d\">%s</text>\n</svg>\n", margin, y-margin+4, html.EscapeString(foot))
-	return b.String()
+	return y
 }
 
 // description describes the picture in words.
 func (p *picture) description() string {
 	parts := []string{p.about + "."}
+	if p.plot != nil {
+		parts = append(parts, p.plot.description())
+	}
 	for _, group := range p.groups {
 		bars := make([]string, len(group.bars))
 		for i, bar := range group.bars {

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/growth"
 )
 
 // Results are the measurements of a run. They are kept in results.json. The tables and pictures in
@@ -20,6 +21,13 @@ type Results struct {
 	Scenarios []ScenarioResult `json:"scenarios"`
 	Bursts    []BurstRow       `json:"bursts"`
 	Worst     *Worst           `json:"worst,omitempty"`
+
+	growth growth.Results // in a file of its own, in which make compare-cluster writes too
+}
+
+// isEmpty reports whether nothing was measured but growing numbers.
+func (r *Results) isEmpty() bool {
+	return len(r.Scenarios) == 0 && len(r.Bursts) == 0 && r.Worst == nil
 }
 
 // ScenarioResult is the measurement of a scenario.
@@ -100,10 +108,31 @@ func readResults(file string) (*Results, error) {
 		return nil, err
 	}
 	r := new(Results)
-	return r, json.Unmarshal(content, r)
+	if err := json.Unmarshal(content, r); err != nil {
+		return nil, err
+	}
+	known, err := growth.Read(growthFile(file))
+	if err == nil {
+		r.growth = *known
+	}
+	return r, err
 }
 
+// write writes what was measured. Of growing numbers, those that others have measured stay.
 func (r *Results) write(file string) error {
+	if r.growth.Reviews != nil {
+		known, err := growth.Read(growthFile(file))
+		if err != nil {
+			return err
+		}
+		known.Reviews = r.growth.Reviews
+		if err := known.Write(growthFile(file)); err != nil {
+			return err
+		}
+	}
+	if r.isEmpty() {
+		return nil
+	}
 	content, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		return err

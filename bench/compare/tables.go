@@ -16,7 +16,8 @@ import (
 var documents = []string{"../README.md", "../results.md", "../../README.md", "../../docs/performance.md"}
 
 // tableNames are the names of all tables, in the order in which they are printed.
-var tableNames = []string{"summary", "waits", "scenarios", "rates", "mutateRates", "latencies", "bursts", "worst", "machine"}
+var tableNames = []string{"summary", "waits", "scenarios", "rates", "mutateRates", "latencies", "bursts", "worst", "machine",
+	"growth", "reviews", "creates"}
 
 // table returns a table in Markdown.
 func (r *Results) table(name string) string {
@@ -54,6 +55,12 @@ func (r *Results) table(name string) string {
 		r.worst(&b)
 	case "machine":
 		r.machine(&b)
+	case "growth":
+		r.growthLink(&b)
+	case "reviews":
+		r.reviews(&b)
+	case "creates":
+		r.creates(&b)
 	}
 	return b.String()
 }

@@ -3,7 +3,9 @@ package process
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -16,6 +18,8 @@ import (
 const (
 	// startMax bounds the wait for the line that a server prints when it is ready.
 	startMax = 2 * time.Minute
+	// readyMax is how long a server may take to read its cluster.
+	readyMax = time.Minute
 
 	// tailBytes is how much of its log an error quotes.
 	tailBytes = 4096
@@ -68,6 +72,43 @@ func Start(cmd *exec.Cmd, log string, start func() error) (*Server, error) {
 	}
 	s.URL, s.Metrics = match[1], match[2]
 	return s, nil
+}
+
+// AwaitReady waits until /readyz answers 200. Until then, a Service sends no requests.
+func (s *Server) AwaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyMax)
+	defer cancel()
+	var last error // not that the time is over
+	for {
+		err := s.askReady(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the server is not ready after %s: %w; its log ends with: %s", readyMax, last, s.Tail())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) askReady(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Metrics+"/readyz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("got status %s of /readyz", response.Status)
+	}
+	return nil
 }
 
 // Wait waits until the process has ended. It returns an error unless the process exited with 0.

@@ -1,7 +1,10 @@
 package process
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -9,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // serverEnv makes the test binary the server that tests start.
@@ -45,6 +49,31 @@ func start(t *testing.T, behaviour string) (*Server, error) {
 		t.Cleanup(s.Kill)
 	}
 	return s, err
+}
+
+// TestAwaitReady has a server that is ready when it is asked for the third time, and one that never is.
+func TestAwaitReady(t *testing.T) {
+	s, err := start(t, "serves")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	ops := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked < 3 || r.URL.Path != "/readyz" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer ops.Close()
+	s.Metrics = ops.URL
+	if err := s.AwaitReady(t.Context()); err != nil || asked != 3 {
+		t.Errorf("got %v after %d requests, want a server that is ready after 3", err, asked)
+	}
+	asked = -1 << 30
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := s.AwaitReady(ctx); err == nil || !strings.Contains(err.Error(), "503 Service Unavailable of /readyz") {
+		t.Errorf("got %v, want an error with the status", err)
+	}
 }
 
 func TestStart(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"sync"
 
+	"github.com/fastadmit/fastadmit/bench/apiserver"
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
@@ -32,7 +33,7 @@ var hostile = []string{"causes", "warnings", "slow", "failing", "flooding"}
 // webhookConfiguration has one webhook, for objects that no recording has.
 func webhookConfiguration(webhook *httptest.Server) []byte {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw})
-	return fmt.Appendf(nil, `apiVersion: `+webhookVersion+`
+	return fmt.Appendf(nil, `apiVersion: `+apiserver.WebhookVersion+`
 kind: ValidatingWebhookConfiguration
 metadata: {name: soak}
 webhooks:

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/fastadmit/fastadmit/bench/apiserver"
 )
 
 const (
@@ -39,7 +41,7 @@ const (
 
 // parameterPolicy reads its parameters from the ConfigMaps of an object's namespace. The tenants of the
 // other namespaces write their own.
-const parameterPolicy = `apiVersion: ` + policyVersion + `
+const parameterPolicy = `apiVersion: ` + apiserver.PolicyVersion + `
 kind: ValidatingAdmissionPolicy
 metadata: {name: parameters}
 spec:
@@ -50,7 +52,7 @@ spec:
   validations:
   - expression: params.data.allowed == object.text
 ---
-apiVersion: ` + policyVersion + `
+apiVersion: ` + apiserver.PolicyVersion + `
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: parameters}
 spec:
@@ -86,37 +88,42 @@ func tenants() []byte {
 }
 
 // fill adds the large objects of a tenant.
-func (a *apiServer) fill() {
+func fill(api *apiserver.Server) {
 	text := strings.Repeat("x", parameterBytes)
 	for i := range parameters {
 		name := fmt.Sprintf("large-%d", i)
-		a.add("/api/v1/configmaps", stored{"mallory", name, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{`+
-			`"namespace":"mallory","name":%q,"uid":%[1]q,"resourceVersion":"5","labels":{"soak":"parameter"}},"data":{"allowed":%q}}`, name, text)})
+		api.Add("/api/v1/configmaps", large(name, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{`+
+			`"namespace":"mallory","name":%q,"uid":%[1]q,"resourceVersion":"5","labels":{"soak":"parameter"}},"data":{"allowed":%q}}`, text))
 	}
 	secrets := `{"name":"s"}` + strings.Repeat(`,{"name":"secrets"}`, accountSecrets)
 	for i := range accounts {
 		name := fmt.Sprintf("large-%d", i)
-		a.add("/api/v1/serviceaccounts", stored{"mallory", name, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{`+
-			`"namespace":"mallory","name":%q,"uid":%[1]q,"resourceVersion":"5"},"secrets":[%s]}`, name, secrets)})
+		api.Add("/api/v1/serviceaccounts", large(name, `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{`+
+			`"namespace":"mallory","name":%q,"uid":%[1]q,"resourceVersion":"5"},"secrets":[%s]}`, secrets))
 	}
+}
+
+// large returns an object of the tenant. The text has places for its name and for what makes it large.
+func large(name, text, content string) apiserver.Object {
+	return apiserver.Object{Namespace: "mallory", Name: name, Content: fmt.Appendf(nil, text, name, content)}
 }
 
 // clusterAttacks attack through the API server.
 type clusterAttacks struct {
-	api     *apiServer
+	api     *apiserver.Server
 	fastest atomic.Int64 // most requests while watches expire
 }
 
 // expire answers all watches with 410 for some time.
 func (c *clusterAttacks) expire(ctx context.Context, _ string, _ *rand.Rand) int {
-	before := c.api.requests.Load()
-	c.api.expire(true)
+	before := c.api.Requests.Load()
+	c.api.Expire(true)
 	select {
 	case <-ctx.Done():
 	case <-time.After(expiredFor):
 	}
-	c.api.expire(false)
-	c.fastest.Store(max(c.fastest.Load(), c.api.requests.Load()-before))
+	c.api.Expire(false)
+	c.fastest.Store(max(c.fastest.Load(), c.api.Requests.Load()-before))
 	return http.StatusGone
 }
 
@@ -126,7 +133,7 @@ func (c *clusterAttacks) largeEvent(_ context.Context, _ string, random *rand.Ra
 	if random.IntN(2) == 0 {
 		path, kind = "/api/v1/serviceaccounts", "ServiceAccount"
 	}
-	c.api.publish(path, event{write: func(w io.Writer) error { return writeLarge(w, kind) }})
+	c.api.Publish(path, func(w io.Writer) error { return writeLarge(w, kind) })
 	return http.StatusOK
 }
 

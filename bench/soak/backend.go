@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"time"
+
+	"github.com/fastadmit/fastadmit/bench/apiserver"
 )
 
 const (
@@ -106,7 +108,7 @@ func flood(w http.ResponseWriter) {
 func backendFiles(url string) map[string][]byte {
 	return map[string][]byte{
 		"image.yaml":       []byte("imagePolicy: {kubeConfigFile: image.kubeconfig, defaultAllow: true}\n"),
-		"image.kubeconfig": kubeconfigOf(url + "/images"),
+		"image.kubeconfig": apiserver.Kubeconfig(url + "/images"),
 		"initial.yaml": fmt.Appendf(nil, `apiVersion: fastadmit.io/v1alpha1
 kind: InitialResourcesConfiguration
 source: {url: %q}

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/apiserver"
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
@@ -80,12 +81,12 @@ func (o *options) run(ctx context.Context) error {
 	defer backend.Close()
 	webhook := newWebhook()
 	defer webhook.Close()
-	api, err := newAPIServer(withNamespaces(corpus.Cluster), tenants(), []byte(parameterPolicy), webhookConfiguration(webhook))
+	api, err := apiserver.Start(withNamespaces(corpus.Cluster), tenants(), []byte(parameterPolicy), webhookConfiguration(webhook))
 	if err != nil {
 		return err
 	}
 	defer api.Close()
-	api.fill()
+	fill(api)
 	server, err := start(o, dir, backend.URL, api.URL)
 	if err != nil {
 		return err

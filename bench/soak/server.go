@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/bench"
+	"github.com/fastadmit/fastadmit/bench/apiserver"
 	"github.com/fastadmit/fastadmit/bench/process"
 	"github.com/fastadmit/fastadmit/corpus"
 	"github.com/fastadmit/fastadmit/handlers"
@@ -35,9 +35,6 @@ const (
 	// settleMax is how long the process may take to close its connections after the load. Idle ones
 	// stay open for 120 s.
 	settleMax = 150 * time.Second
-
-	// readyMax is how long the server may take to read the cluster.
-	readyMax = time.Minute
 
 	// growthMax is the maximum ratio of memory in the last quarter of the time to that in the
 	// second quarter. Large reviews come all the time, so the peaks of both should be equal.
@@ -183,19 +180,14 @@ func start(o *options, dir, backend, api string) (*server, error) {
 	return s, nil
 }
 
-// awaitReady waits until /readyz answers 200. Until then, a Service sends no requests.
+// awaitReady waits until the server is ready, and prints how long that takes.
 func (s *server) awaitReady(ctx context.Context) error {
-	ready, _ := strings.CutSuffix(s.target.MetricsURL, "/metrics")
-	ready += "/readyz"
 	begin := time.Now()
-	for time.Since(begin) < readyMax {
-		if get(ctx, probesFrom, ready) == http.StatusOK {
-			fmt.Printf("ready after %s\n", time.Since(begin).Round(time.Millisecond))
-			return nil
-		}
-		time.Sleep(100 * time.Millisecond)
+	if err := s.AwaitReady(ctx); err != nil {
+		return err
 	}
-	return fmt.Errorf("the server is not ready after %s; its log ends with: %s", readyMax, s.Tail())
+	fmt.Printf("ready after %s\n", time.Since(begin).Round(time.Millisecond))
+	return nil
 }
 
 // write writes the files of the server.
@@ -206,7 +198,7 @@ func write(dir, backend, api string) error {
 		"validating/policy.yaml": []byte(validatingPolicy), "mutating/policy.yaml": []byte(mutatingPolicy),
 		"validating/expressions.yaml": []byte(expressionPolicy), "validating/memory.yaml": memoryPolicies(),
 		"mutating/patches.yaml": []byte(patchPolicy),
-		"kubeconfig":            kubeconfigOf(api),
+		"kubeconfig":            apiserver.Kubeconfig(api),
 	}
 	maps.Copy(files, backendFiles(backend))
 	for name, content := range files {

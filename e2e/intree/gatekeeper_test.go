@@ -17,17 +17,17 @@ import (
 const (
 	template = `apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate
-metadata: {name: podrules}
+metadata: {name: podrules%[1]s}
 spec:
-  crd: {spec: {names: {kind: PodRules}}}
+  crd: {spec: {names: {kind: PodRules%[1]s}}}
   targets:
   - target: admission.k8s.gatekeeper.sh
     code:
     - engine: K8sNativeValidation
-      source: {generateVAP: false, validations: [%s]}
+      source: {generateVAP: false, validations: [%[2]s]}
 `
 	constraint = `apiVersion: constraints.gatekeeper.sh/v1beta1
-kind: PodRules
+kind: PodRules%s
 metadata: {name: pods}
 spec: {match: {kinds: [{apiGroups: [""], kinds: [Pod]}]}}
 `
@@ -43,7 +43,7 @@ spec:
 `
 )
 
-// startGatekeeper starts Gatekeeper v3.23.1. Its constraint and mutations are in the same cluster.
+// startGatekeeper starts Gatekeeper v3.23.1. Its templates, constraints and mutations are in the same cluster.
 // It is registered like the other webhooks.
 func (s *stand) startGatekeeper(t *testing.T, authority *cluster.Authority) *cluster.Fastadmit {
 	t.Helper()
@@ -79,18 +79,28 @@ func (s *stand) startGatekeeper(t *testing.T, authority *cluster.Authority) *clu
 		"--disable-cert-rotation",
 		"--cert-dir", certificates, "--host", host, "--port", port, "--health-addr", cluster.FreeAddress(t), "--prometheus-port", metrics,
 		"--operation", "webhook", "--operation", "mutation-webhook", "--operation", "generate", "--exempt-namespace", "gatekeeper-system")
-	var expressions []string
+	return &cluster.Fastadmit{Process: process, URL: "https://" + address}
+}
+
+// rule returns a validation of a template.
+func rule(expression string) string {
+	return fmt.Sprintf("{expression: %q, message: wrong}", expression)
+}
+
+// constrain creates the constraint and the mutations.
+func (s *stand) constrain(t *testing.T) {
+	t.Helper()
+	var rules []string
 	for _, v := range s.policy.Spec.Validations {
-		expressions = append(expressions, fmt.Sprintf("{expression: %q, message: wrong}", v.Expression))
+		rules = append(rules, rule(v.Expression))
 	}
 	pulls := fmt.Sprintf(mutation, "pull", "containers") + fmt.Sprintf(mutation, "pull-first", "initContainers")
-	s.MustKubectl(t, pulls+fmt.Sprintf(template, strings.Join(expressions, ", ")), "create", "-f", "-")
+	s.MustKubectl(t, pulls+fmt.Sprintf(template, "", strings.Join(rules, ", ")), "create", "-f", "-")
 	cluster.Await(t, "the kind of the template", func() error {
-		_, stderr, err := s.Kubectl(t, constraint, "apply", "-f", "-")
+		_, stderr, err := s.Kubectl(t, fmt.Sprintf(constraint, ""), "apply", "-f", "-")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, stderr)
 		}
 		return nil
 	})
-	return &cluster.Fastadmit{Process: process, URL: "https://" + address}
 }

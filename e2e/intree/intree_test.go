@@ -1,8 +1,9 @@
 // Package intree measures what it costs kube-apiserver and webhooks when Pods are
 // created: with a policy evaluated in-tree, in fastadmit, in a webhook of
 // controller-runtime and in Gatekeeper, and with webhooks registered in several ways. The environment
-// variable FASTADMIT_COST is the number of Pods in each round; without it the test is
-// skipped. FASTADMIT_COST_WRITE has the table written into bench/README.md.
+// variable FASTADMIT_COST is the number of Pods in each round; without it the tests are
+// skipped. FASTADMIT_COST_WRITE has the results written: the table into bench/README.md, what grows with the number
+// of policies into bench/compare/growth.json.
 package intree
 
 import (
@@ -28,6 +29,8 @@ import (
 const (
 	rounds   = 5
 	inFlight = 4
+	// roundMax is when a round ends, if its Pods take longer.
+	roundMax = 5 * time.Second
 )
 
 // A stand is an API server, and the settings that can be enabled in it.
@@ -95,40 +98,43 @@ spec: {policyName: pull.example.com}
 `
 )
 
+// open starts an API server and reads the recorded Pod.
+func open(t *testing.T, etcd *cluster.Etcd, o cluster.APIServerOptions) *stand {
+	t.Helper()
+	var review struct{ Request struct{ Object *corev1.Pod } }
+	if err := yaml.Unmarshal(corpus.MustRead("pods-create-v1-1.json"), &review); err != nil {
+		t.Fatal(err)
+	}
+	s := &stand{APIServer: etcd.StartAPIServer(t, o), pod: review.Request.Object}
+	s.pod.Namespace, s.pod.ManagedFields = "default", nil
+	cluster.Await(t, "the namespace", func() error {
+		_, err := s.Client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	return s
+}
+
 func start(t *testing.T) *stand {
 	t.Helper()
 	text, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{
-		APIServer: cluster.StartEtcd(t).StartAPIServer(t,
-			cluster.APIServerOptions{On: []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}}),
-		policy:     new(admissionregistrationv1.ValidatingAdmissionPolicy),
-		validating: new(admissionregistrationv1.ValidatingAdmissionPolicyBinding),
-		mutating:   new(admissionregistrationv1.MutatingAdmissionPolicyBinding),
-	}
+	s := open(t, cluster.StartEtcd(t), cluster.APIServerOptions{On: []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}})
+	s.policy = new(admissionregistrationv1.ValidatingAdmissionPolicy)
+	s.validating = new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+	s.mutating = new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
 	var mutating admissionregistrationv1.MutatingAdmissionPolicy
 	one, itsBinding, _ := strings.Cut(strings.ReplaceAll(string(text), ".static.k8s.io", ".example.com"), "\n---\n")
 	other, othersBinding, _ := strings.Cut(pull, "\n---\n")
-	var review struct{ Request struct{ Object *corev1.Pod } }
-	for text, into := range map[string]any{
-		one: s.policy, itsBinding: s.validating, other: &mutating, othersBinding: s.mutating,
-		string(corpus.MustRead("pods-create-v1-1.json")): &review,
-	} {
+	for text, into := range map[string]any{one: s.policy, itsBinding: s.validating, other: &mutating, othersBinding: s.mutating} {
 		if err := yaml.Unmarshal([]byte(text), into); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.pod = review.Request.Object
-	s.pod.Namespace, s.pod.ManagedFields = "default", nil
 	s.bad, s.probe = s.pod.DeepCopy(), s.pod.DeepCopy()
 	delete(s.bad.Labels, "app")
 	s.probe.Labels[probeLabel] = "true"
-	cluster.Await(t, "the namespace", func() error {
-		_, err := s.Client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
-		return err
-	})
 	api := s.Client.AdmissionregistrationV1()
 	if _, err := api.ValidatingAdmissionPolicies().Create(t.Context(), s.policy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -194,7 +200,7 @@ func (s *stand) create(ctx context.Context, pod *corev1.Pod, dryRun bool) (*core
 	return s.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, options)
 }
 
-// measure creates so many Pods, and adds what that took.
+// measure creates so many Pods, or as many as roundMax allows, and adds what that took.
 func (s *stand) measure(t *testing.T, to *setting, took *costs, pods int, dryRun bool) {
 	t.Helper()
 	api, webhook := processorTime(t, s.PID()), time.Duration(0)
@@ -215,12 +221,14 @@ func (s *stand) measure(t *testing.T, to *setting, took *costs, pods int, dryRun
 			}
 		})
 	}
-	for i := range pods {
-		work <- i
+	sent := 0
+	for begin := time.Now(); sent < pods && (sent < inFlight || time.Since(begin) < roundMax); sent++ {
+		work <- sent
 	}
 	close(work)
 	group.Wait()
-	took.latencies = append(took.latencies, latencies...)
+	pods = sent
+	took.latencies = append(took.latencies, latencies[:pods]...)
 	took.api = append(took.api, (processorTime(t, s.PID())-api)/time.Duration(pods))
 	if to.webhook != nil {
 		webhook = processorTime(t, to.webhook.PID()) - webhook

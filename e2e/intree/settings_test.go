@@ -177,18 +177,28 @@ type programs struct {
 	authority                                           *cluster.Authority
 }
 
-// startPrograms starts them. It builds those of make compare.
-func (s *stand) startPrograms(t *testing.T) programs {
+// buildContenders builds contenders of make compare, and returns the folder in which they are.
+func buildContenders(t *testing.T, names ...string) string {
 	t.Helper()
 	const module = "../../bench/compare"
 	dir, err := filepath.Abs(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-C", module, "-o", dir+"/", "./contenders/fastadmit", "./contenders/controllerruntime")
-	if out, err := build.CombinedOutput(); err != nil {
+	cmd := exec.Command("go", "build", "-C", module, "-o", dir+"/")
+	for _, name := range names {
+		cmd.Args = append(cmd.Args, "./contenders/"+name)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build the webhooks: %v\n%s", err, out)
 	}
+	return dir
+}
+
+// startPrograms starts them.
+func (s *stand) startPrograms(t *testing.T) programs {
+	t.Helper()
+	dir := buildContenders(t, "fastadmit", "controllerruntime")
 	text, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
@@ -215,11 +225,13 @@ plugins:
 			"--enable-admission-plugins=AlwaysPullImages,DefaultTolerationSeconds,ValidatingAdmissionPolicy,MutatingAdmissionPolicy",
 			"--admission-control-config-file="+config, "--cluster-state-dir="+state)
 	}
+	gatekeeper := s.startGatekeeper(t, authority)
+	s.constrain(t)
 	return programs{
 		fastadmit: serve(string(text), withAnnotations(1)), second: serve(string(text)+warns, withAnnotations(20)),
 		validating: start("controllerruntime", "--work=policy"),
 		mutating:   start("controllerruntime", "--work=mutate"),
-		gatekeeper: s.startGatekeeper(t, authority),
+		gatekeeper: gatekeeper,
 		authority:  authority,
 	}
 }

@@ -3,16 +3,19 @@
 package contest
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fastadmit/fastadmit/bench"
-	"github.com/fastadmit/fastadmit/bench/compare/policies"
+	"github.com/fastadmit/fastadmit/bench/apiserver"
 	"github.com/fastadmit/fastadmit/bench/process"
 	"github.com/fastadmit/fastadmit/corpus"
 )
@@ -64,15 +67,6 @@ func NewArena(ctx context.Context, dir string, contenders ...Contender) (*Arena,
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("cannot build the contenders: %w", err)
 	}
-	if err := os.Mkdir(a.clusterDir(), 0o700); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(a.clusterDir(), "cluster.yaml"), corpus.Cluster, 0o600); err != nil {
-		return nil, err
-	}
-	if err := a.writePolicy(); err != nil {
-		return nil, fmt.Errorf("cannot write the policy: %w", err)
-	}
 	roots, err := writeCertificates(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make certificates: %w", err)
@@ -85,32 +79,35 @@ func NewArena(ctx context.Context, dir string, contenders ...Contender) (*Arena,
 	return a, nil
 }
 
-// clusterDir is the directory from which fastadmit reads the cluster of the scenario "ten".
-func (a *Arena) clusterDir() string { return filepath.Join(a.dir, "cluster") }
-
-// policyConfig is the configuration of the scenario "policy".
+// policyConfig is the configuration of scenarios with policies.
 const policyConfig = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
 - name: ValidatingAdmissionPolicy
-  configuration:
-    apiVersion: apiserver.config.k8s.io/v1
-    kind: ValidatingAdmissionPolicyConfiguration
-    staticManifestsDir: %q
+  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: ValidatingAdmissionPolicyConfiguration, %s}
 `
 
-func (a *Arena) policyFile() string { return filepath.Join(a.dir, "policy.yaml") }
-
-// writePolicy writes fastadmit's files for the scenario "policy".
-func (a *Arena) writePolicy() error {
-	manifests := filepath.Join(a.dir, "policies")
-	if err := os.Mkdir(manifests, 0o700); err != nil {
-		return err
+// writeFiles writes fastadmit's files for a scenario. It returns the flags that name them.
+func (a *Arena) writeFiles(s *Scenario) (flags []string, err error) {
+	write := func(folder, name string, content []byte) string {
+		at := filepath.Join(a.dir, s.Name+"."+folder)
+		err = errors.Join(err, os.MkdirAll(at, 0o700), os.WriteFile(filepath.Join(at, name), content, 0o600))
+		return filepath.Join(at, name)
 	}
-	if err := os.WriteFile(filepath.Join(manifests, "policy.yaml"), policies.Manifest, 0o600); err != nil {
-		return err
+	if s.APIServer != "" {
+		flags = append(flags, "--kubeconfig="+write("config", "kubeconfig", apiserver.Kubeconfig(s.APIServer)))
+	} else {
+		state := write("cluster", "cluster.yaml", []byte(cmp.Or(s.Cluster, string(corpus.Cluster))))
+		flags = append(flags, "--cluster-state-dir="+filepath.Dir(state))
 	}
-	return os.WriteFile(a.policyFile(), fmt.Appendf(nil, policyConfig, manifests), 0o600)
+	if slices.Contains(s.Plugins, policyPlugin) {
+		source := "customResources: true"
+		if s.APIServer == "" {
+			source = fmt.Sprintf("staticManifestsDir: %q", filepath.Dir(write("policies", "policies.yaml", s.Policies)))
+		}
+		flags = append(flags, "--admission-control-config-file="+write("config", "admission.yaml", fmt.Appendf(nil, policyConfig, source)))
+	}
+	return flags, err
 }
 
 // Settings are settings for a contender that do not depend on the scenario.
@@ -142,12 +139,12 @@ func (a *Arena) Start(c Contender, s *Scenario, settings Settings, answer []byte
 	path := ""
 	switch c.Name {
 	case Ours:
-		args = append([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
-			"--profiling", "--cluster-state-dir=" + a.clusterDir(), "--allow-unauthenticated-writes", "--enable-admission-plugins=" +
-				strings.Join(s.Plugins, ",")}, args...)
-		if s.Serves == "policy" {
-			args = append(args, "--admission-control-config-file="+a.policyFile())
+		files, err := a.writeFiles(s)
+		if err != nil {
+			return nil, err
 		}
+		args = slices.Concat([]string{"serve", "--bind-address=127.0.0.1", "--secure-port=0", "--metrics-bind-address=127.0.0.1:0",
+			"--profiling", "--allow-unauthenticated-writes", "--enable-admission-plugins=" + strings.Join(s.Plugins, ",")}, args, files)
 		path = s.Path
 	case Floor:
 		file := filepath.Join(a.dir, s.Name+".answer")
@@ -171,6 +168,9 @@ func (a *Arena) Start(c Contender, s *Scenario, settings Settings, answer []byte
 	}
 	return p, nil
 }
+
+// AwaitReady waits until fastadmit has read its cluster.
+func (p *Process) AwaitReady(ctx context.Context) error { return p.server.AwaitReady(ctx) }
 
 // Stop ends the process.
 func (p *Process) Stop() { p.server.Kill() }

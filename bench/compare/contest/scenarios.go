@@ -17,6 +17,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fastadmit/fastadmit/bench/compare/policies"
+	"github.com/fastadmit/fastadmit/bench/growth"
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
@@ -32,6 +34,11 @@ type Scenario struct {
 	// Plugins and Path are fastadmit's plugins and the path of its endpoint.
 	Plugins []string
 	Path    string
+	// Policies are fastadmit's policies, in YAML, and Cluster the objects of its cluster, that of the recordings if empty. If
+	// APIServer is a URL, fastadmit reads both from there instead.
+	Policies  []byte
+	Cluster   string
+	APIServer string
 	// Review is the request, as kube-apiserver writes it.
 	Review []byte
 	// Patch is a JSON Patch (RFC 6902). The answer's patch must have the same result. If Denied is
@@ -89,9 +96,22 @@ func Scenarios() ([]*Scenario, error) {
 		}, {
 			Name: "policy", About: "a ValidatingAdmissionPolicy of four expressions in CEL", Serves: "policy",
 			By:      []string{Floor, Ours, "nethttp", "controllerruntime"},
-			Plugins: []string{"ValidatingAdmissionPolicy"}, Path: "/validate", Review: pod, Patch: "[]",
+			Plugins: []string{policyPlugin}, Path: "/validate", Review: pod, Patch: "[]", Policies: policies.Manifest,
 		},
 	}, nil
+}
+
+// policyPlugin is fastadmit's plugin for policies.
+const policyPlugin = "ValidatingAdmissionPolicy"
+
+// Growing returns the scenario of n policies, bindings or parameters of a work, in which fastadmit alone takes part. If
+// they are not in files, API server is the URL of one that has them.
+func Growing(w *growth.Work, n int, apiServer string) *Scenario {
+	return &Scenario{
+		Name: fmt.Sprintf("%s-%d", w.Name, n), About: w.About, Serves: "policy", By: []string{Ours}, Plugins: []string{policyPlugin},
+		Path: "/validate", Review: corpus.MustRead(recorded), Patch: "[]", Policies: w.Manifest(n), Cluster: growth.Namespace("shop"),
+		APIServer: apiServer,
+	}
 }
 
 // isBy reports whether a contender takes part in the scenario.

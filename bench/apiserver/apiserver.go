@@ -1,4 +1,5 @@
-package main
+// Package apiserver is a small API server, from which the server that the commands below bench measure reads its cluster.
+package apiserver
 
 import (
 	"bytes"
@@ -45,16 +46,16 @@ var served = []resource{
 	{"priorityclasses", "PriorityClass", false, "scheduling.k8s.io/v1"},
 	{"runtimeclasses", "RuntimeClass", false, "node.k8s.io/v1"},
 	{"customresourcedefinitions", "CustomResourceDefinition", false, "apiextensions.k8s.io/v1"},
-	{"validatingadmissionpolicies", "ValidatingAdmissionPolicy", false, policyVersion},
-	{"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false, policyVersion},
-	{"policyreplicas", "PolicyReplica", false, policyVersion},
-	{"validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false, webhookVersion},
+	{"validatingadmissionpolicies", "ValidatingAdmissionPolicy", false, PolicyVersion},
+	{"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false, PolicyVersion},
+	{"policyreplicas", "PolicyReplica", false, PolicyVersion},
+	{"validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false, WebhookVersion},
 }
 
 // The versions of fastadmit's custom resources.
 const (
-	policyVersion  = "policies.fastadmit.io/v1"
-	webhookVersion = "webhooks.fastadmit.io/v1"
+	PolicyVersion  = "policies.fastadmit.io/v1"
+	WebhookVersion = "webhooks.fastadmit.io/v1"
 )
 
 // path is the path of lists of all namespaces.
@@ -65,22 +66,23 @@ func (r resource) path() string {
 	return "/api/" + r.version + "/" + r.Name
 }
 
-// An apiServer answers discovery, GET, lists and watches in JSON for the objects of a cluster. Its
+// A Server answers discovery, GET, lists and watches in JSON for the objects of a cluster. Its
 // objects are bytes, because what it serves is larger than what it should keep as values.
-type apiServer struct {
+type Server struct {
 	*httptest.Server
-	requests atomic.Int64
+	// Requests are how many there were.
+	Requests atomic.Int64
 
 	mu      sync.Mutex
-	objects map[string][]stored // by the path of lists
+	objects map[string][]Object // by the path of lists
 	watches map[chan event]string
 	expired bool // all watches are answered with 410
 }
 
-// A stored object is in a namespace, or in none.
-type stored struct {
-	namespace, name string
-	content         []byte
+// An Object is in a namespace, or in none.
+type Object struct {
+	Namespace, Name string
+	Content         []byte // JSON
 }
 
 // An event writes itself to a watch. last ends the watch.
@@ -89,9 +91,9 @@ type event struct {
 	last  bool
 }
 
-// newAPIServer starts a server with the objects of YAML documents.
-func newAPIServer(documents ...[]byte) (*apiServer, error) {
-	a := &apiServer{objects: make(map[string][]stored), watches: make(map[chan event]string)}
+// Start starts a server with the objects of YAML documents. Call Close in the end.
+func Start(documents ...[]byte) (*Server, error) {
+	a := &Server{objects: make(map[string][]Object), watches: make(map[chan event]string)}
 	for _, document := range documents {
 		for _, text := range bytes.Split(document, []byte("\n---\n")) {
 			if err := a.read(text); err != nil {
@@ -104,7 +106,7 @@ func newAPIServer(documents ...[]byte) (*apiServer, error) {
 }
 
 // read adds the object in a YAML document, if there is one.
-func (a *apiServer) read(document []byte) error {
+func (a *Server) read(document []byte) error {
 	content, err := yaml.YAMLToJSON(document)
 	if err != nil {
 		return err
@@ -121,21 +123,27 @@ func (a *apiServer) read(document []byte) error {
 	}
 	for _, r := range served {
 		if r.version == object.APIVersion && r.Kind == object.Kind {
-			a.add(r.path(), stored{object.Metadata.Namespace, object.Metadata.Name, content})
+			a.Add(r.path(), Object{object.Metadata.Namespace, object.Metadata.Name, content})
 			return nil
 		}
 	}
 	return fmt.Errorf("got kind %q of apiVersion %q, want one that the API server serves", object.Kind, object.APIVersion)
 }
 
-func (a *apiServer) add(path string, objects ...stored) {
+// Add adds objects below the path of lists of all namespaces.
+func (a *Server) Add(path string, objects ...Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.objects[path] = append(a.objects[path], objects...)
 }
 
+// Publish has all watches of a path write something.
+func (a *Server) Publish(path string, write func(w io.Writer) error) {
+	a.publish(path, event{write: write})
+}
+
 // publish sends an event to all watches of a path, or to all watches if the path is empty.
-func (a *apiServer) publish(path string, e event) {
+func (a *Server) publish(path string, e event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for watch, of := range a.watches {
@@ -149,9 +157,9 @@ func (a *apiServer) publish(path string, e event) {
 	}
 }
 
-// expire answers all watches with 410, those that exist and new ones, until expire is called
+// Expire answers all watches with 410, those that exist and new ones, until Expire is called
 // with false.
-func (a *apiServer) expire(expired bool) {
+func (a *Server) Expire(expired bool) {
 	a.mu.Lock()
 	a.expired = expired
 	a.mu.Unlock()
@@ -166,8 +174,8 @@ func writeGone(w io.Writer) error {
 }
 
 // ServeHTTP implements http.Handler.
-func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a.requests.Add(1)
+func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.Requests.Add(1)
 	w.Header().Set("Content-Type", "application/json")
 	if r.Method != http.MethodGet {
 		a.write(w, r)
@@ -233,7 +241,7 @@ func fail(w http.ResponseWriter, code int, reason string) {
 }
 
 // write answers a write. What would be stored is only returned: the load is the same all the time.
-func (a *apiServer) write(w http.ResponseWriter, r *http.Request) {
+func (a *Server) write(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/subjectaccessreviews") {
 		fail(w, http.StatusForbidden, "Forbidden") // as with files, rights are unknown
 		return
@@ -245,29 +253,29 @@ func (a *apiServer) write(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-func (a *apiServer) find(path string) []stored {
+func (a *Server) find(path string) []Object {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.objects[path]
 }
 
-func (a *apiServer) get(w http.ResponseWriter, path, namespace, name string) {
+func (a *Server) get(w http.ResponseWriter, path, namespace, name string) {
 	for _, object := range a.find(path) {
-		if object.namespace == namespace && object.name == name {
-			_, _ = w.Write(object.content)
+		if object.Namespace == namespace && object.Name == name {
+			_, _ = w.Write(object.Content)
 			return
 		}
 	}
 	fail(w, http.StatusNotFound, "NotFound")
 }
 
-func (a *apiServer) list(w io.Writer, r resource, namespace string) {
+func (a *Server) list(w io.Writer, r resource, namespace string) {
 	fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"10"},"items":[`, r.Kind, r.version)
 	separator := ""
 	for _, object := range a.find(r.path()) {
-		if namespace == "" || object.namespace == namespace {
+		if namespace == "" || object.Namespace == namespace {
 			_, _ = io.WriteString(w, separator)
-			_, _ = w.Write(object.content)
+			_, _ = w.Write(object.Content)
 			separator = ","
 		}
 	}
@@ -275,7 +283,7 @@ func (a *apiServer) list(w io.Writer, r resource, namespace string) {
 }
 
 // watch sends what is published until the client leaves.
-func (a *apiServer) watch(ctx context.Context, w http.ResponseWriter, path string, initial bool) {
+func (a *Server) watch(ctx context.Context, w http.ResponseWriter, path string, initial bool) {
 	if initial { // as an API server without watch lists
 		fail(w, http.StatusUnprocessableEntity, "Invalid")
 		return
@@ -308,8 +316,8 @@ func (a *apiServer) watch(ctx context.Context, w http.ResponseWriter, path strin
 	}
 }
 
-// kubeconfigOf returns a kubeconfig for a server.
-func kubeconfigOf(url string) []byte {
+// Kubeconfig returns a kubeconfig for the server at a URL.
+func Kubeconfig(url string) []byte {
 	return fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 clusters:
