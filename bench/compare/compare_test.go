@@ -11,6 +11,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/bench"
 	"github.com/fastadmit/fastadmit/bench/compare/contest"
+	"github.com/fastadmit/fastadmit/bench/growth"
 )
 
 // TestQuick runs everything once with two contenders, and checks that all numbers are there. It
@@ -40,6 +41,11 @@ func TestQuick(t *testing.T) {
 		len(results.Scenarios[0].LowRates) != len(lowRates) || len(results.Bursts) != 6 {
 		t.Errorf("got %+v", results)
 	}
+	reviews := results.growth.Reviews
+	if reviews == nil || len(reviews.Rows) != 3*len(growth.Works()) {
+		t.Fatalf("got %+v, want three numbers of each work", reviews)
+	}
+	checkNumbers(t, "Reviews", reflect.ValueOf(*reviews), zero)
 	content, err := os.ReadFile(document)
 	if err != nil || !strings.Contains(string(content), results.table("summary")) {
 		t.Errorf("got %s, %v", content, err)

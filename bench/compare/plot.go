@@ -32,16 +32,16 @@ type point struct {
 	time   float64
 }
 
-// growthPicture shows what policies for Pods add to a create. One line of each is for policies of which one is for Pods.
+// growthPicture shows what policies for Pods add to a create, and, with the newest release, policies of which one is for Pods.
 func (r *Results) growthPicture() picture {
 	p := picture{
 		file: "performance-growth.svg", title: "What policies add to the creation of a Pod",
-		about: "CPU of kube-apiserver and webhook, without what a Pod costs anyway. All policies are for Pods, or one is",
+		about: "CPU of kube-apiserver and webhook, without what a Pod costs anyway. All policies are for Pods, or only one",
 	}
 	var lines []line
 	for i := range r.growth.Cluster {
 		c := &r.growth.Cluster[i]
-		if c.Work != growth.Matching && c.Work != growth.Others {
+		if c.Work != growth.Matching && (c.Work != growth.Others || c.Release != newestRelease) {
 			continue
 		}
 		for _, by := range growth.Evaluators()[1:] {
@@ -71,7 +71,7 @@ func lineOf(c *growth.Cluster, by string) line {
 	}
 	if c.Work == growth.Others {
 		l.name += ", one for Pods"
-		l.dashes = cmp.Or(l.dashes, "2 3")
+		l.dashes = "2 3"
 	}
 	for _, row := range c.Rows {
 		if row.By == by && row.Added.Median > 0 {

@@ -26,6 +26,7 @@ func grown() *Results {
 			row(growth.InTree, 10, 3000), gone}},
 		{Run: growth.Run{Date: "2026-01-02", Commit: "abc"}, Release: newestRelease, Work: growth.Matching, Rows: []growth.Create{
 			row(growth.InTree, 1, 100), row(growth.InTree, 10, 900), row(growth.Fastadmit, 1, -5), row(growth.Fastadmit, 10_000, 90_000)}},
+		{Release: "1.36", Work: growth.Others, Rows: []growth.Create{row(growth.Fastadmit, 10, 400)}},
 		{Release: newestRelease, Work: growth.Others, Rows: []growth.Create{row(growth.Fastadmit, 10, 400)}},
 		{Release: newestRelease, Work: growth.Bindings, Rows: []growth.Create{row(growth.Fastadmit, 10, 500)}},
 	}
