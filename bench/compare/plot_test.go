@@ -77,11 +77,13 @@ func TestGrowthTables(t *testing.T) {
 			}
 		}
 	}
-	f("reviews", "2026-01-02", "one processor", "| 1,000 | 1,024 | 10,000 |", "| policies for Pods, each with another expression | - | 44 µs, 16 MiB | - |",
+	f("reviews", "2026-01-02", "one processor", "| 1,000 | 1,024 | 10,000 |",
+		"| policies for Pods, each with another expression | - | 44 µs, 16 MiB | - |",
 		"| parameters of one binding | - | - | - | - | 1.23 ms, 32 MiB | - |")
 	f("creates", "**matching**: policies for Pods", "| no policies, v1.36 | (all 1.50 ms); 4 ms, 12 ms | | | | |",
 		"| in-tree, v1.36 | 300 µs; 4 ms, 12 ms | 3 ms; 4 ms, 12 ms | | - | |",
-		"| fastadmit before v1.37 | -5 µs; ", "Not measured: in-tree, v1.36, 1000 were not in use after 5m0s.\n", "**others**", "**bindings**")
+		"| fastadmit before v1.37 | -5 µs; ", "Not measured: in-tree, v1.36, 1000 were not in use after 5m0s.\n", "**others**",
+		"**bindings**")
 	if text := new(Results).table("reviews") + new(Results).table("creates"); text != "" {
 		t.Errorf("got %q without results", text)
 	}
