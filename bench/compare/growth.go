@@ -116,7 +116,8 @@ func thousands(n int) string {
 // growthLink shows the picture of growing numbers in the folder docs.
 func (r *Results) growthLink(b *strings.Builder) {
 	if p := r.growthPicture(); p.plot != nil {
-		fmt.Fprintf(b, "![Processor time that policies add to the creation of a Pod, over their number, in-tree and in webhooks](%s)\n", p.file)
+		fmt.Fprintf(b, "![Processor time that policies add to the creation of a Pod, over their number, in-tree and in webhooks](%s)\n",
+			p.file)
 	}
 }
 

@@ -93,7 +93,8 @@ func fill(api *apiserver.Server) {
 	for i := range parameters {
 		name := fmt.Sprintf("large-%d", i)
 		api.Add("/api/v1/configmaps", large(name, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{`+
-			`"namespace":"mallory","name":%q,"uid":%[1]q,"resourceVersion":"5","labels":{"soak":"parameter"}},"data":{"allowed":%q}}`, text))
+			`"namespace":"mallory","name":%q,"uid":%[1]q,"resourceVersion":"5","labels":{"soak":"parameter"}},"data":{"allowed":%q}}`,
+			text))
 	}
 	secrets := `{"name":"s"}` + strings.Repeat(`,{"name":"secrets"}`, accountSecrets)
 	for i := range accounts {
