@@ -32,7 +32,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.BoolVar(&o.quick, "quick", false, "measure for a minute or two: shows that everything works")
+	flag.BoolVar(&o.quick, "quick", false, "measure for two or three minutes: shows that everything works")
 	flag.StringVar(&o.scenarios, "scenarios", "", "only these scenarios, of validate,mutate,ten,update,policy,bursts,policies,worst; "+
 		"all if empty, with -quick all but worst")
 	flag.StringVar(&o.contenders, "contenders", "", "only these contenders; floor and fastadmit always are; all if empty")

@@ -24,12 +24,12 @@ type plan struct {
 }
 
 var (
-	// full takes about fourteen minutes, without the worst reviews.
+	// full takes about eighteen minutes, without the worst reviews.
 	full = plan{
 		Rounds: 5, RateRounds: 2, LowRounds: 3, WarmUp: 200 * time.Millisecond, Measured: time.Second,
 		KneeStep: 600 * time.Millisecond,
 	}
-	// quick takes one or two minutes and shows that everything works.
+	// quick takes two or three minutes and shows that everything works.
 	quick = plan{
 		Rounds: 1, RateRounds: 1, LowRounds: 1, WarmUp: 20 * time.Millisecond, Measured: 100 * time.Millisecond,
 		KneeStep: 100 * time.Millisecond,
