@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestKubeconform(t *testing.T) {
 			others[object.GetKind()] = true
 		}
 	})
-	for _, kind := range []string{"Certificate", "Issuer", "ServiceMonitor", "PrometheusRule"} {
+	for _, kind := range []string{"Certificate", "Issuer", "ServiceMonitor", "PodMonitor", "PrometheusRule"} {
 		if !others[kind] {
 			t.Errorf("no setting has a %s", kind)
 		}
@@ -39,19 +40,18 @@ func TestKubeconformRefuses(t *testing.T) {
 	dir := schemas(t)
 	f := func(kind string, value any, path ...string) {
 		t.Helper()
-		for _, preset := range []string{"cert-manager.yaml", "monitoring.yaml"} {
-			for _, object := range render(t, somePlugins, preset) {
-				if object.GetKind() != kind {
-					continue
-				}
-				if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
-					t.Fatal(err)
-				}
-				if said, err := kubeconform(t, dir, release{object}); err == nil || !strings.Contains(said, path[len(path)-1]) {
-					t.Errorf("%s with %q of %v: got %v %s, want it refused", kind, path, value, err, said)
-				}
-				return
+		for _, object := range slices.Concat(render(t, somePlugins, "cert-manager.yaml"), render(t, somePlugins, "monitoring.yaml"),
+			render(t, somePlugins+podMonitor, "")) {
+			if object.GetKind() != kind {
+				continue
 			}
+			if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
+				t.Fatal(err)
+			}
+			if said, err := kubeconform(t, dir, release{object}); err == nil || !strings.Contains(said, path[len(path)-1]) {
+				t.Errorf("%s with %q of %v: got %v %s, want it refused", kind, path, value, err, said)
+			}
+			return
 		}
 		t.Errorf("got no %s", kind)
 	}
@@ -65,6 +65,9 @@ func TestKubeconformRefuses(t *testing.T) {
 	f("Issuer", "a", "metadata", "label")
 	f("ServiceMonitor", "often", "spec", "endpoints")
 	f("ServiceMonitor", "a", "spec", "selector", "matchLabels")
+	f("PodMonitor", "often", "spec", "podMetricsEndpoints")
+	f("PodMonitor", "a", "spec", "selector", "matchLabels")
+	f("PodMonitor", "a", "spec", "endpoints")
 	f("PrometheusRule", "a", "spec", "groups")
 	f("PrometheusRule", "a", "spec", "rules")
 }

@@ -176,6 +176,7 @@ const (
       kind: Configuration
       limits: [{type: Server, qps: 50, burst: 100}]
 `
+	podMonitor = "metrics: {podMonitor: {enabled: true, interval: 30s, labels: {team: monitoring}}}\n"
 )
 
 // triedValues try a plugin with side effects, another configuration and other settings.
@@ -244,6 +245,7 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 		{"plugins-that-know-the-cluster", "plugins: {AlwaysPullImages: {namespaceSelector: {matchLabels: {a: b}}}, " +
 			"DefaultStorageClass: {}, PersistentVolumeClaimResize: {}}", ""},
 		{"shadow", somePlugins + triedValues, ""},
+		{"pod-monitor", somePlugins + podMonitor, ""},
 		{"least", somePlugins + "podDisruptionBudget: {enabled: false}\ntopologySpreadConstraints: []\npriorityClassName: ''\n" +
 			"serviceAccount: {create: false}\nwebhooks: {create: false}\nserver: {profiling: true}\n", "cert-manager.yaml"},
 	}

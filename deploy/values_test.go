@@ -38,6 +38,8 @@ func TestSchemaRefuses(t *testing.T) {
 	f("hostNetwork: true\nsecurePort: 10250", "/securePort") // the kubelet's port
 	f("metrics: {port: 80}", "/metrics/port")
 	f("metrics: {serviceMonitor: {interval: often}}", "/metrics/serviceMonitor/interval")
+	f("metrics: {podMonitor: {interval: often}}", "/metrics/podMonitor/interval")
+	f("metrics: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}", "/metrics/podMonitor/enabled") // pods would count twice
 	f("service: {port: 0}", "/service/port")
 	f("service: {type: LoadBalancer}", "/service")
 	f("bindAddress: localhost", "/bindAddress")
