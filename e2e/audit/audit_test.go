@@ -304,6 +304,7 @@ func TestReports(t *testing.T) {
 	etcd := cluster.StartEtcd(t)
 	s := etcd.StartAPIServer(t, cluster.APIServerOptions{})
 	t.Run("upgrade check", func(t *testing.T) { upgradeCheck(t, s) }) // here, because API servers take seconds to start
+	t.Run("plugin of kubectl", func(t *testing.T) { pluginOfKubectl(t, s) })
 	install(t, s)
 	ctx := t.Context()
 	p := startProxy(t, s, etcd)

@@ -24,7 +24,8 @@ const root = "../.."
 // call without a check.
 var (
 	checked = []string{"fastadmit", "my-fastadmit", "helm", "kubectl", "make", "go"}
-	others  = []string{"buildah", "cat", "curl", "docker", "grep", "kind", "minisign", "openssl", "sha256sum", "sleep", "volumelabels"}
+	others  = []string{"brew", "buildah", "cat", "curl", "docker", "grep", "kind", "minisign", "openssl", "sha256sum", "skopeo", "sleep",
+		"tar", "volumelabels"}
 )
 
 // A script is shell code in a document.
@@ -182,6 +183,12 @@ func (p *programs) check(t *testing.T, c call) error {
 	case "fastadmit", "my-fastadmit":
 		return p.help(p.fastadmit, arguments)
 	case "kubectl":
+		if len(arguments) > 0 && arguments[0] == "fastadmit" {
+			return p.help(p.fastadmit, arguments[1:]) // a plugin
+		}
+		if len(arguments) > 0 && arguments[0] == "krew" {
+			return nil // a plugin of others
+		}
 		return p.help(p.kubectl, arguments)
 	case "helm":
 		if err := p.help(p.helm, arguments); err != nil {

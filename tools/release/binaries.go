@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -47,25 +46,29 @@ func (r *release) binaries(ctx context.Context) error {
 	return nil
 }
 
-// layer returns a tar with one file, owned by root, with the time of the commit.
-func (r *release) layer(file, as string) ([]byte, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
+// A packed file is in a tar under a name of its own.
+type packed struct {
+	file, as string
+	mode     int64
+}
+
+// pack writes a tar of the files, owned by root, with the time of the commit.
+func (r *release) pack(to io.Writer, files ...packed) error {
+	archive := tar.NewWriter(to)
+	for _, f := range files {
+		content, err := os.ReadFile(f.file)
+		if err != nil {
+			return err
+		}
+		header := &tar.Header{Name: f.as, Mode: f.mode, Size: int64(len(content)), ModTime: r.time, Format: tar.FormatPAX}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := archive.Write(content); err != nil {
+			return err
+		}
 	}
-	var layer bytes.Buffer
-	archive := tar.NewWriter(&layer)
-	header := &tar.Header{Name: as, Mode: 0o755, Size: int64(len(content)), ModTime: r.time, Format: tar.FormatPAX}
-	if err := archive.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := archive.Write(content); err != nil {
-		return nil, err
-	}
-	if err := archive.Close(); err != nil {
-		return nil, err
-	}
-	return layer.Bytes(), nil
+	return archive.Close()
 }
 
 // archive writes the files below dir to a tar, ordered by name.

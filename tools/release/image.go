@@ -56,11 +56,11 @@ func (r *release) image(context.Context) error {
 }
 
 func (r *release) imageFor(goos, goarch string) (v1.Image, error) {
-	content, err := r.layer(r.path(binaryName(goos, goarch)), "fastadmit")
-	if err != nil {
+	var content bytes.Buffer
+	if err := r.pack(&content, packed{r.path(binaryName(goos, goarch)), "fastadmit", 0o755}); err != nil {
 		return nil, err
 	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil }
 	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
-// Command release makes a release of fastadmit in one folder: binaries, the image for several
-// architectures, the chart, an SBOM of each binary, the provenance, checksums and their signature,
-// and the release notes.
+// Command release makes a release of fastadmit in one folder: binaries, alone and in archives, the image for several
+// architectures, the chart, what krew installs the archives with, an SBOM of each binary, the provenance,
+// checksums and their signature, and the release notes.
 //
 // Two runs at one commit with the same Go toolchain produce the same bytes, because all times are
 // the commit's. "release publish" pushes the image and the chart to a registry.
@@ -128,7 +128,9 @@ func (r *release) make(ctx context.Context, key string) error {
 	if err := os.WriteFile(r.path("RELEASE_NOTES.md"), []byte(notes), 0o644); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{r.binaries, r.sboms, r.image, r.chart, r.provenance, r.checksums} {
+	for _, step := range []func(context.Context) error{
+		r.binaries, r.archives, r.sboms, r.image, r.chart, r.krew, r.provenance, r.checksums,
+	} {
 		if err := step(ctx); err != nil {
 			return err
 		}

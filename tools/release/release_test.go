@@ -35,8 +35,10 @@ func made(t *testing.T, key, registry string) *release {
 		}
 	}
 	for _, step := range []func() error{
+		func() error { return r.archives(t.Context()) },
 		func() error { return r.image(t.Context()) },
 		func() error { return r.chart(t.Context()) },
+		func() error { return r.krew(t.Context()) },
 		func() error { return r.provenance(t.Context()) },
 		func() error { return r.checksums(t.Context()) },
 		func() error { return r.sign(key) },
@@ -92,7 +94,7 @@ func TestReproducible(t *testing.T) {
 	if err := json.Unmarshal(read(t, a, provenanceName), &s); err != nil {
 		t.Fatal(err)
 	}
-	const files = 8 // 5 binaries, image, chart as file and as image
+	const files = 14 // 5 binaries and their archives, image, chart as file and as image, the manifest of krew
 	if len(s.Subject) != files || s.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"] != a.commit {
 		t.Errorf("provenance: got %+v", s)
 	}

@@ -9,6 +9,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,8 +90,10 @@ clusters whose API server flags you cannot set. Also evaluates admission policie
 // Execute runs the command with the arguments of the process, prints its error and
 // returns the exit code: 0 if it succeeded, 1 if it failed, 2 for wrong usage. For
 // fastadmit review and audit, 1 means that a request was denied, for fastadmit replay that
-// an answer differs, and 2 means any other failure.
+// an answer differs, and 2 means any other failure. If the program is called kubectl-NAME, help texts
+// show the command as kubectl does.
 func Execute(cmd *cobra.Command) int {
+	nameAfter(cmd, os.Args[0])
 	ran, err := cmd.ExecuteC()
 	if err == nil {
 		return exitDone
