@@ -1,5 +1,5 @@
 // Command release makes a release of fastadmit in one folder: binaries, alone and in archives, the image for several
-// architectures, the chart, what krew installs the archives with, an SBOM of each binary, the provenance,
+// architectures, the chart, what krew and Homebrew install the archives with, an SBOM of each binary, the provenance,
 // checksums and their signature, and the release notes.
 //
 // Two runs at one commit with the same Go toolchain produce the same bytes, because all times are
@@ -129,7 +129,7 @@ func (r *release) make(ctx context.Context, key string) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		r.binaries, r.archives, r.sboms, r.image, r.chart, r.krew, r.provenance, r.checksums,
+		r.binaries, r.archives, r.sboms, r.image, r.chart, r.krew, r.homebrew, r.provenance, r.checksums,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -39,6 +39,7 @@ func made(t *testing.T, key, registry string) *release {
 		func() error { return r.image(t.Context()) },
 		func() error { return r.chart(t.Context()) },
 		func() error { return r.krew(t.Context()) },
+		func() error { return r.homebrew(t.Context()) },
 		func() error { return r.provenance(t.Context()) },
 		func() error { return r.checksums(t.Context()) },
 		func() error { return r.sign(key) },
@@ -94,7 +95,7 @@ func TestReproducible(t *testing.T) {
 	if err := json.Unmarshal(read(t, a, provenanceName), &s); err != nil {
 		t.Fatal(err)
 	}
-	const files = 14 // 5 binaries and their archives, image, chart as file and as image, the manifest of krew
+	const files = 15 // 5 binaries and their archives, image, chart as file and as image, the manifests of krew and Homebrew
 	if len(s.Subject) != files || s.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"] != a.commit {
 		t.Errorf("provenance: got %+v", s)
 	}
