@@ -146,15 +146,26 @@ chart: build ## lint, render and validate the chart and the kustomization, test 
 	cd deploy && go mod tidy -diff && go test -vet=off ./...
 	cd tools/release && go mod tidy -diff && go test -vet=off ./...
 
-# The program that builds the image, and the image's name.
+# The program that builds the image, the image's name, and its platforms, with commas between them. Containers run
+# Linux, also on other systems.
 BUILDER ?= $(firstword $(shell command -v buildah podman docker))
 IMAGE ?= fastadmit:0.0.0
+PLATFORM ?= linux/$(shell go env GOARCH)
+comma := ,
+
+# buildah and podman add the images of several platforms to a list. docker makes one itself.
+listed = $(and $(findstring $(comma),$(PLATFORM)),$(filter-out docker,$(notdir $(BUILDER))))
 
 .PHONY: image
-# Containers run Linux, also on other systems.
-image: export GOOS := linux
-image: build ## build the container image IMAGE with buildah, podman or docker
-	$(BUILDER) build -f deploy/Dockerfile -t $(IMAGE) .
+image: ## build the container image IMAGE with buildah, podman or docker, for PLATFORM, such as linux/amd64,linux/arm64
+	@for platform in $(subst $(comma), ,$(PLATFORM)); do \
+		[[ $$platform =~ ^linux/[a-z0-9]+$$ ]] || { echo "PLATFORM: got $$platform, want such as linux/amd64,linux/arm64"; exit 1; }; \
+		echo "building fastadmit for $$platform"; \
+		GOOS=linux GOARCH=$${platform#linux/} go build -o bin/image/$$platform/fastadmit ./cmd/fastadmit; \
+	done
+	@# A list may have images from before, and an image of this name is none.
+	$(if $(listed),$(BUILDER) manifest rm $(IMAGE) >/dev/null 2>&1 || $(BUILDER) rmi $(IMAGE) >/dev/null 2>&1 || true)
+	$(BUILDER) build --platform $(PLATFORM) -f deploy/Dockerfile $(if $(listed),--manifest,-t) $(IMAGE) .
 
 # "make release" writes to dist/VERSION. KEY is the file of a minisign secret key, whose
 # password is in MINISIGN_PASSWORD.

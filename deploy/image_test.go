@@ -34,16 +34,36 @@ func TestBinaryIsStatic(t *testing.T) {
 	}
 }
 
-// TestImage builds the image and checks its content.
+// TestImage builds the image of each platform and checks its content. The binaries stand for those that make image builds.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("buildah"); err != nil {
 		t.Skip("there is no buildah")
 	}
+	files := t.TempDir()
+	platforms := []string{"linux/amd64", "linux/arm64"}
+	for _, platform := range platforms {
+		folder := filepath.Join(files, "bin/image", platform)
+		err := os.MkdirAll(folder, 0o755)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, "fastadmit"), []byte("binary for "+platform), 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, platform := range platforms {
+		testImage(t, files, platform)
+	}
+}
+
+func testImage(t *testing.T, files, platform string) {
+	t.Helper()
 	const driver = "--storage-driver=vfs" // it also works in containers
 	dir := t.TempDir()
 	idFile := filepath.Join(t.TempDir(), "id")
-	run(t, "buildah", driver, "build", "--iidfile", idFile, "-f", "Dockerfile", "--ignorefile", "Dockerfile.dockerignore", "..")
+	run(t, "buildah", driver, "build", "--platform", platform, "--iidfile", idFile, "-f", "Dockerfile",
+		"--ignorefile", "Dockerfile.dockerignore", files)
 	id := strings.TrimSpace(readFile(t, idFile))
 	defer run(t, "buildah", driver, "rmi", id)
 	run(t, "buildah", driver, "push", id, "dir:"+dir)
@@ -54,7 +74,8 @@ func TestImage(t *testing.T) {
 	}
 	blob := func(digest string) string { return filepath.Join(dir, strings.TrimPrefix(digest, "sha256:")) }
 	var image struct {
-		Config struct {
+		OS, Architecture string
+		Config           struct {
 			User            string
 			Entrypoint, Cmd []string
 			Env             []string
@@ -67,12 +88,15 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []string
+	var packed []string
 	for _, layer := range manifest.Layers {
-		files = append(files, archived(t, blob(layer.Digest))...)
+		packed = append(packed, archived(t, blob(layer.Digest))...)
 	}
-	if !slices.Equal(files, []string{"fastadmit -rwxr-xr-x"}) {
-		t.Errorf("got files %q, want the binary alone", files)
+	if !slices.Equal(packed, []string{"fastadmit -rwxr-xr-x binary for " + platform}) {
+		t.Errorf("%s: got files %q, want the binary of the platform alone", platform, packed)
+	}
+	if got := image.OS + "/" + image.Architecture; got != platform {
+		t.Errorf("got an image for %s, want %s", got, platform)
 	}
 	c := image.Config
 	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/fastadmit"}) || !slices.Contains(c.Env, "PATH=/") {
@@ -80,7 +104,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// archived returns the names and modes of the files in a layer.
+// archived returns the names, modes and contents of the files in a layer.
 func archived(t *testing.T, name string) (files []string) {
 	t.Helper()
 	file, err := os.Open(name)
@@ -100,8 +124,13 @@ func archived(t *testing.T, name string) (files []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if header.Typeflag != tar.TypeDir {
-			files = append(files, header.Name+" "+header.FileInfo().Mode().String())
+		if header.Typeflag == tar.TypeDir {
+			continue
 		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, header.Name+" "+header.FileInfo().Mode().String()+" "+string(content))
 	}
 }
