@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,8 +16,8 @@ import (
 func TestShippedPolicies(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("chart/policies/*.test.yaml")
-	if err != nil || len(names) != 10 {
-		t.Fatalf("got %q, %v, want ten suites", names, err)
+	if err != nil || len(names) < 10 {
+		t.Fatalf("got suites %q, %v", names, err)
 	}
 	values := "policies:\n  shipped:\n"
 	for _, name := range names {
@@ -26,21 +27,7 @@ func TestShippedPolicies(t *testing.T) {
 		"{matchLabels: {a: b}}}}", 1)
 	values = strings.Replace(values, "allowed-registries: {}", `allowed-registries: {variables: {registries: "['example.com/']"}}`, 1)
 	r := render(t, values, "")
-	dir := t.TempDir()
-	data := one[corev1.ConfigMap](t, r, "ConfigMap").Data
-	items := one[appsv1.Deployment](t, r, "Deployment").Spec.Template.Spec.Volumes[0].ConfigMap.Items
-	if len(items) != len(data) {
-		t.Errorf("got %d items of a ConfigMap with %d keys", len(items), len(data))
-	}
-	for _, item := range items {
-		file := filepath.Join(dir, item.Path)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(data[item.Key]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := writeConfiguration(t, r)
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, labels: {a: b}}\nspec: {hostNetwork: true, " +
 		"containers: [{name: app, image: 'example.com/app'}]}\n"
 	review := func(pod string) (string, error) {
@@ -64,8 +51,75 @@ func TestShippedPolicies(t *testing.T) {
 			t.Errorf("%s: got %v %s, want %q", values, err, stderr, want)
 		}
 	}
-	f("policies: {shipped: {no-latest: {}}}", "policies.shipped: got no-latest, want one of allowed-registries, ")
+	f("policies: {shipped: {no-latest: {}}}", "policies.shipped: got no-latest, want one of allowed-")
 	f("policies: {shipped: {no-host-path: {variables: {a: b}}}}", "policies.shipped.no-host-path.variables: got a, which the "+
 		"policy does not have")
 	f("policies: {shipped: {no-host-path: {validationActions: [Refuse]}}}", "at '/policies/shipped/no-host-path/validationActions/0'")
+}
+
+// TestShippedMutations reviews with policies that change objects: one in force, and one in the shadow beside it.
+func TestShippedMutations(t *testing.T) {
+	t.Parallel()
+	r := render(t, `
+policies: {shipped: {default-seccomp-profile: {matchResources: {objectSelector: {matchLabels: {a: b}}}}, no-latest-tag: {}}}
+shadow: {policies: {shipped: {default-job-ttl: {variables: {seconds: "60"}}}}}
+`, "")
+	c := configured(t, r)
+	if got, want := c.EnableAdmissionPlugins, []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}; !slices.Equal(got, want) {
+		t.Errorf("got plugins %q, want %q", got, want)
+	}
+	if got, want := c.Shadow.EnableAdmissionPlugins, []string{"MutatingAdmissionPolicy"}; !slices.Equal(got, want) {
+		t.Errorf("got plugins %q in the shadow, want %q", got, want)
+	}
+	dir := writeConfiguration(t, r)
+	for folder, want := range map[string][]string{
+		"policies": {"no-latest-tag.yaml"}, "mutating-policies": {"default-seccomp-profile.yaml"},
+		"shadow-mutating-policies": {"default-job-ttl.yaml", "default-seccomp-profile.yaml"}, "shadow-policies": nil,
+	} {
+		paths, err := filepath.Glob(filepath.Join(dir, folder, "*"))
+		for i := range paths {
+			paths[i] = filepath.Base(paths[i])
+		}
+		if err != nil || !slices.Equal(paths, want) {
+			t.Errorf("got %q in %s, %v, want %q", paths, folder, err, want)
+		}
+	}
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, labels: {a: b}}\nspec: {containers: [{name: app, " +
+		"image: 'example.com/app:1'}]}\n"
+	for text, want := range map[string]string{pod: "seccompProfile", strings.Replace(pod, "{a: b}", "{}", 1): "allowed"} {
+		stdout, stderr, err := try(t, text, binary, "review", "-", "--config="+dir+"/configuration.yaml",
+			"--admission-control-config-file="+dir+"/admission.yaml")
+		if err != nil || !strings.Contains(stdout, want) {
+			t.Errorf("got %v, %s%s, want %q", err, stdout, stderr, want)
+		}
+	}
+	_, stderr, err := try(t, "", tool(t, "helm"),
+		helm(t, "template", "policies: {shipped: {default-job-ttl: {validationActions: [Deny, Audit]}}}", "")...)
+	if want := "policies.shipped.default-job-ttl.validationActions: got Deny, Audit, want none: the policy changes objects"; err == nil ||
+		!strings.Contains(stderr, want) {
+		t.Errorf("got %v %s, want %q", err, stderr, want)
+	}
+}
+
+// writeConfiguration writes the files of the configuration volume as the pods have them, and returns their folder.
+func writeConfiguration(t *testing.T, r release) string {
+	t.Helper()
+	dir := t.TempDir()
+	data := one[corev1.ConfigMap](t, r, "ConfigMap").Data
+	items := one[appsv1.Deployment](t, r, "Deployment").Spec.Template.Spec.Volumes[0].ConfigMap.Items
+	mounted := make(map[string]bool)
+	for _, item := range items {
+		mounted[item.Key] = true
+		file := filepath.Join(dir, item.Path)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(data[item.Key]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(mounted) != len(data) {
+		t.Errorf("got items for %d keys of a ConfigMap with %d", len(mounted), len(data))
+	}
+	return dir
 }

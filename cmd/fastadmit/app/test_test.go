@@ -2,9 +2,12 @@ package app
 
 import (
 	"encoding/xml"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
@@ -29,11 +32,27 @@ func tested(t *testing.T, code int, want, not []string, args ...string) string {
 	return stdout
 }
 
-// TestPoliciesOfTheChart runs the suites of the chart's policies.
+// TestPoliciesOfTheChart runs the suites of the chart's policies, of which each has one. They compile with the libraries of
+// the oldest release of Kubernetes, too.
 func TestPoliciesOfTheChart(t *testing.T) {
-	out := tested(t, 0, []string{"in 10 suites: ", " passed, 0 failed"}, []string{"broken"}, "../../../deploy/chart/policies", "-v")
-	if passed := strings.Count(out, "PASS   "); passed < 60 {
-		t.Errorf("got %d cases, want all of the ten policies", passed)
+	const folder = "../../../deploy/chart/policies"
+	suites, err := filepath.Glob(folder + "/*.test.yaml")
+	if err != nil || len(suites) < 10 {
+		t.Fatalf("got suites %q, %v", suites, err)
+	}
+	files, err := filepath.Glob(folder + "/*.yaml")
+	if err != nil || len(files) != 2*len(suites) {
+		t.Errorf("got %d files, %v, want a policy for each of %d suites", len(files), err, len(suites))
+	}
+	out := tested(t, 0, []string{fmt.Sprintf("in %d suites: ", len(suites)), " passed, 0 failed"}, []string{"broken"}, folder, "-v")
+	if passed := strings.Count(out, "PASS   "); passed < 5*len(suites) {
+		t.Errorf("got %d cases, want all of %d policies", passed, len(suites))
+	}
+	oldest := admission.Oldest().String()
+	stdout, stderr, code := execute("", "review", "../../../testdata/pod.yaml", "--policies="+folder, "--bind-policies",
+		"--emulated-version="+oldest)
+	if code == 2 || !strings.Contains(stdout, "as Kubernetes "+oldest) {
+		t.Errorf("got exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
 

@@ -147,24 +147,29 @@ all without asking. */ -}}
 {{- $configuration := merge $follows ($settings.configuration | default (dict "kind" $kind)) -}}
 {{- $_ := set $plugins $name (merge (dict "configuration" $configuration) $settings) -}}
 {{- end -}}
-{{- with (.Values.policies | default dict).shipped -}}
-{{- $settings := get $plugins "ValidatingAdmissionPolicy" | default dict -}}
-{{- $configuration := $settings.configuration | default (dict "apiVersion" "apiserver.config.k8s.io/v1" "kind" "ValidatingAdmissionPolicyConfiguration") -}}
+{{- range $plugin, $folder := include "fastadmit.policyFolders" . | fromYaml -}}
 {{- $rules := list -}}
-{{- range $name, $given := . -}}
-{{- $shipped := include "fastadmit.shippedPolicy" (dict "root" $ "name" $name "given" $given) | fromYaml -}}
-{{- range $shipped.policy.spec.matchConstraints.resourceRules -}}
+{{- range $name, $given := ($.Values.policies | default dict).shipped -}}
+{{- $policy := (include "fastadmit.shippedPolicy" (dict "root" $ "name" $name "given" $given) | fromYaml).policy -}}
+{{- if eq $policy.kind $plugin -}}
+{{- range $policy.spec.matchConstraints.resourceRules -}}
 {{- if not (has . $rules) -}}
 {{- $rules = append $rules . -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $settings = merge (dict "configuration" (merge (dict "staticManifestsDir" "policies") $configuration)) $settings -}}
+{{- end -}}
+{{- if $rules -}}
+{{- $settings := get $plugins $plugin | default dict -}}
+{{- $kind := dict "apiVersion" "apiserver.config.k8s.io/v1" "kind" (printf "%sConfiguration" $plugin) -}}
+{{- $configuration := merge (dict "staticManifestsDir" $folder) ($settings.configuration | default $kind) -}}
+{{- $settings = merge (dict "configuration" $configuration) $settings -}}
 {{- /* With customResources or read, fastadmit finds out by itself what it is to be called for. */ -}}
 {{- if not (or $.Values.policies.customResources $.Values.policies.read) -}}
 {{- $settings = merge $settings (dict "rules" $rules) -}}
 {{- end -}}
-{{- $_ := set $plugins "ValidatingAdmissionPolicy" $settings -}}
+{{- $_ := set $plugins $plugin $settings -}}
+{{- end -}}
 {{- end -}}
 {{ toYaml $plugins }}
 {{- end }}
@@ -182,9 +187,12 @@ moved to their places. Not for audits. */ -}}
 {{- $_ := set $values.policies "shipped" (merge (deepCopy .policies.shipped) $values.policies.shipped) -}}
 {{- $moved := dict "Values" $values "Files" $.Files "Release" $.Release "Chart" $.Chart "Template" $.Template "Capabilities" $.Capabilities -}}
 {{- $live := include "fastadmit.plugins" $ | fromYaml -}}
+{{- $folders := include "fastadmit.policyFolders" $ | fromYaml -}}
+{{- $tried := include "fastadmit.triedFolders" $ | fromYamlArray -}}
 {{- range $name, $settings := include "fastadmit.plugins" $moved | fromYaml -}}
-{{- if and (eq $name "ValidatingAdmissionPolicy") $.Values.shadow.policies.shipped -}}
-{{- $_ := set $settings.configuration "staticManifestsDir" "shadow-policies" -}}
+{{- $folder := get $folders $name | default "" -}}
+{{- if has $folder $tried -}}
+{{- $_ := set $settings.configuration "staticManifestsDir" (printf "shadow-%s" $folder) -}}
 {{- end -}}
 {{- if or (not (hasKey $live $name)) (ne (toYaml $settings) (toYaml (get $live $name))) -}}
 {{- $_ := set $changes $name $settings -}}
@@ -231,6 +239,26 @@ maxMemoryBytes: {{ int64 .Values.shadow.maxMemoryBytes }}
 {{- end -}}
 {{- end }}
 
+{{- /* The folders of policies of the chart in the configuration volume, by the plugins that read them. */ -}}
+{{- define "fastadmit.policyFolders" -}}
+ValidatingAdmissionPolicy: policies
+MutatingAdmissionPolicy: mutating-policies
+{{- end }}
+
+{{- /* The folder of a policy of the chart. */ -}}
+{{- define "fastadmit.policyFolder" -}}
+{{- get (include "fastadmit.policyFolders" . | fromYaml) (include "fastadmit.shippedPolicy" . | fromYaml).policy.kind -}}
+{{- end }}
+
+{{- /* The folders of policies that are tried. */ -}}
+{{- define "fastadmit.triedFolders" -}}
+{{- $folders := list -}}
+{{- range $name, $given := .Values.shadow.policies.shipped -}}
+{{- $folders = append $folders (include "fastadmit.policyFolder" (dict "root" $ "name" $name "given" $given)) -}}
+{{- end -}}
+{{ toYaml (uniq $folders) }}
+{{- end }}
+
 {{- /* A policy of the folder policies with its binding. */ -}}
 {{- define "fastadmit.shippedPolicy" -}}
 {{- $policy := .root.Files.Get (printf "policies/%s.yaml" .name) | fromYaml -}}
@@ -254,15 +282,21 @@ maxMemoryBytes: {{ int64 .Values.shadow.maxMemoryBytes }}
 {{- fail (printf "policies.shipped.%s.variables: got %s, which the policy does not have" $.name $name) -}}
 {{- end -}}
 {{- end -}}
+{{- $validates := eq $policy.kind "ValidatingAdmissionPolicy" -}}
+{{- if and $given.validationActions (not $validates) -}}
+{{- fail (printf "policies.shipped.%s.validationActions: got %s, want none: the policy changes objects" .name (join ", " $given.validationActions)) -}}
+{{- end }}
 policy: {{ toJson $policy }}
 binding:
   apiVersion: {{ $policy.apiVersion }}
-  kind: ValidatingAdmissionPolicyBinding
+  kind: {{ $policy.kind }}Binding
   metadata:
     name: {{ $policy.metadata.name }}
   spec:
     policyName: {{ $policy.metadata.name }}
+    {{- if $validates }}
     validationActions: {{ $given.validationActions | default (list "Warn") | toJson }}
+    {{- end }}
     {{- with $given.matchResources }}
     matchResources: {{ toJson . }}
     {{- end }}
@@ -289,14 +323,17 @@ configMap:
   {{- if $.Values.tracing.endpoint }}
   - {key: tracing.yaml, path: tracing.yaml}
   {{- end }}
-  {{- range $name, $_ := .Values.policies.shipped }}
-  - {key: policy.{{ $name }}.yaml, path: policies/{{ $name }}.yaml}
-  {{- if and $tried (not (hasKey $tried $name)) }}
-  - {key: policy.{{ $name }}.yaml, path: shadow-policies/{{ $name }}.yaml}
+  {{- $triedFolders := include "fastadmit.triedFolders" $ | fromYamlArray }}
+  {{- range $name, $given := .Values.policies.shipped }}
+  {{- $folder := include "fastadmit.policyFolder" (dict "root" $ "name" $name "given" $given) }}
+  - {key: policy.{{ $name }}.yaml, path: {{ $folder }}/{{ $name }}.yaml}
+  {{- if and (has $folder $triedFolders) (not (hasKey $tried $name)) }}
+  - {key: policy.{{ $name }}.yaml, path: shadow-{{ $folder }}/{{ $name }}.yaml}
   {{- end }}
   {{- end }}
-  {{- range $name, $_ := $tried }}
-  - {key: shadow-policy.{{ $name }}.yaml, path: shadow-policies/{{ $name }}.yaml}
+  {{- range $name, $given := $tried }}
+  {{- $folder := include "fastadmit.policyFolder" (dict "root" $ "name" $name "given" $given) }}
+  - {key: shadow-policy.{{ $name }}.yaml, path: shadow-{{ $folder }}/{{ $name }}.yaml}
   {{- end }}
   {{- end }}
 {{- end }}
