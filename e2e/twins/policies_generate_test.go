@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -23,6 +25,9 @@ var paths = map[schema.GroupVersionKind]string{
 	{Version: "v1", Kind: "Pod"}:                                 "/api/v1/namespaces/%s/pods",
 	{Version: "v1", Kind: "Service"}:                             "/api/v1/namespaces/%s/services",
 	{Version: "v1", Kind: "ConfigMap"}:                           "/api/v1/namespaces/%s/configmaps",
+	{Version: "v1", Kind: "PersistentVolumeClaim"}:               "/api/v1/namespaces/%s/persistentvolumeclaims",
+	{Version: "v1", Kind: "Secret"}:                              "/api/v1/namespaces/%s/secrets",
+	{Version: "v1", Kind: "ServiceAccount"}:                      "/api/v1/namespaces/%s/serviceaccounts",
 	{Group: "apps", Version: "v1", Kind: "Deployment"}:           "/apis/apps/v1/namespaces/%s/deployments",
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"}:            "/apis/apps/v1/namespaces/%s/daemonsets",
 	{Group: "apps", Version: "v1", Kind: "StatefulSet"}:          "/apis/apps/v1/namespaces/%s/statefulsets",
@@ -30,6 +35,11 @@ var paths = map[schema.GroupVersionKind]string{
 	{Group: "batch", Version: "v1", Kind: "CronJob"}:             "/apis/batch/v1/namespaces/%s/cronjobs",
 	{Group: "example.com", Version: "v1", Kind: "Widget"}:        "/apis/example.com/v1/namespaces/%s/widgets",
 	{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}: "/apis/networking.k8s.io/v1/namespaces/%s/ingresses",
+	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}: "/apis/autoscaling/v2/namespaces/%s/" +
+		"horizontalpodautoscalers",
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}: "/apis/policy/v1/namespaces/%s/poddisruptionbudgets",
+	{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"}:        "/apis/" + rbacv1.GroupName + "/v1/namespaces/%s/roles",
+	{Group: rbacv1.GroupName, Version: "v1", Kind: "RoleBinding"}: "/apis/" + rbacv1.GroupName + "/v1/namespaces/%s/rolebindings",
 }
 
 // post is the request that creates an object.
@@ -48,7 +58,11 @@ func post(t *testing.T, namespace string, object map[string]any) policyRequest {
 	return policyRequest{Send: "POST " + fmt.Sprintf(path, namespace), Body: body}
 }
 
-// shippedScenarios are the policies of the chart, on the objects of their suites.
+// notCreated are the kinds in suites of shipped policies that are not created here: AdmissionReviews, and objects that are
+// not namespaced. For these, kube-apiserver would evaluate the policies of all scenarios, in any order.
+var notCreated = []string{"AdmissionReview", "ClusterRole", "ClusterRoleBinding", "Namespace"}
+
+// shippedScenarios are the policies of the chart, on the namespaced objects of their suites.
 func shippedScenarios(t *testing.T) (all []*scenario) {
 	t.Helper()
 	const dir = "../../deploy/chart/policies"
@@ -76,11 +90,18 @@ func shippedScenarios(t *testing.T) (all []*scenario) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		own.Documents = append(own.Documents, policy)
-		for i, actions := range [][]any{{"Deny", "Audit"}, {"Warn"}} {
-			own.Documents = append(own.Documents, document("ValidatingAdmissionPolicyBinding", fmt.Sprintf("%s-%d", own.name, i),
-				map[string]any{"policyName": policy.GetName(), "validationActions": actions}))
+		bindings := []map[string]any{{"validationActions": []any{"Deny", "Audit"}}, {"validationActions": []any{"Warn"}}}
+		if policy.GetKind() == "MutatingAdmissionPolicy" {
+			bindings = []map[string]any{{}}
+		}
+		for i, binding := range bindings {
+			binding["policyName"] = policy.GetName()
+			own.Documents = append(own.Documents, document(policy.GetKind()+"Binding", fmt.Sprintf("%s-%d", own.name, i), binding))
 		}
 		for i, c := range suite.Cases {
+			if kind, _ := c.Object["kind"].(string); slices.Contains(notCreated, kind) {
+				continue
+			}
 			_ = unstructured.SetNestedField(c.Object, fmt.Sprintf("a%d", i), "metadata", "name")
 			own.Requests = append(own.Requests, post(t, own.name, c.Object))
 		}

@@ -199,7 +199,7 @@ func startPolicies(t *testing.T, scenarios []*scenario) *policyTwins {
 		cluster.Webhook{CA: authority.PEM, Equivalent: true, Timeout: 30}
 	hook.Rules = slices.Concat(cluster.Everything(), cluster.Rules("*", "autoscaling", "v2", "*/*"))
 	hook.Rules[0].APIGroups = []string{"", "apps", "batch", "example.com", "networking.k8s.io", "policies.fastadmit.io",
-		"scheduling.k8s.io"}
+		"policy", "rbac.authorization.k8s.io", "scheduling.k8s.io"}
 	hook.URL = fastadmit.URL + "/mutate/MutatingAdmissionPolicy"
 	tw.on[1].Mutating(t, marker, hook)
 	hook.URL = fastadmit.URL + "/validate/ValidatingAdmissionPolicy"
