@@ -115,6 +115,8 @@ func (g *generator) block(document, what string) (string, error) {
 	case "crd": // FILE KIND, a file of the chart
 		file, kind, _ := strings.Cut(rest, " ")
 		return resourceTable("deploy/chart/files/"+file, kind)
+	case "policies": // KIND, of the policies of the chart
+		return policyTable(rest)
 	case "configuration": // a part of the configuration, such as plugins[]
 		return g.configurationTable(rest)
 	case "file": // a file, relative to the document
@@ -125,8 +127,8 @@ func (g *generator) block(document, what string) (string, error) {
 	case "example": // output of the binary with the plugin of admission/README.md
 		return session("go run ./admission/example", rest, app.WithPlugin(creator.Plugin())), nil
 	}
-	return "", fmt.Errorf("got %q, want plugins, missing-plugins, times, dependencies, flags, metrics, limits, crd, configuration, "+
-		"file, run or example", verb)
+	return "", fmt.Errorf("got %q, want plugins, missing-plugins, times, dependencies, flags, metrics, limits, crd, policies, "+
+		"configuration, file, run or example", verb)
 }
 
 // session shows a command and its output.
