@@ -15,7 +15,6 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/fastadmit/fastadmit/internal/policy/cel"
-	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
 // checkedTypesMax is how many types a rule is checked against, as upstream
@@ -27,7 +26,7 @@ const (
 	// selects a resource of the core group needs the resources of every group: asked for each of a thousand
 	// policies, these would be tens of thousands of requests.
 	servedAge = 10 * time.Second
-	// declTypesMax is how many types of kinds it keeps. That of Pod takes 0.7 MB.
+	// declTypesMax is how many types of kinds it keeps, and how many environments with them. That of Pod takes 0.7 MB.
 	declTypesMax = 16
 )
 
@@ -35,12 +34,23 @@ const (
 // on, as kube-controller-manager does for the status of policies (k8s.io/apiserver
 // pkg/admission/plugin/policy/validating/typechecking.go). It keeps what the API server served.
 type typeChecker struct {
-	schemas   *schemas.Schemas
+	schemas   kindTypes
 	resources resourceLists
 	made      time.Time
 	mappers   map[schema.GroupVersion]meta.RESTMapper // nil for a group version that is not served
 	types     map[declared]*apiservercel.DeclType     // nil for a kind without a schema
+	checkers  map[checkedFor]*cel.TypeChecker         // nil for a kind that is not checked
+	texts     *cel.Texts
 }
+
+// kindTypes have the types of kinds. See schemas.Schemas and schemas.Given.
+type kindTypes interface {
+	Versions(ctx context.Context) ([]schema.GroupVersion, error)
+	DeclType(ctx context.Context, gvk schema.GroupVersionKind, name string) (*apiservercel.DeclType, error)
+}
+
+// checkedFor identifies what the expressions of a policy are evaluated on. params is empty for a policy without paramKind.
+type checkedFor struct{ kind, params schema.GroupVersionKind }
 
 // declared identifies a type of CEL: a kind, and the name of the type in error messages.
 type declared struct {
@@ -48,11 +58,14 @@ type declared struct {
 	name string
 }
 
-func newTypeChecker(s *schemas.Schemas, l resourceLists) *typeChecker {
-	return &typeChecker{s, l, time.Now(), make(map[schema.GroupVersion]meta.RESTMapper), make(map[declared]*apiservercel.DeclType)}
+func newTypeChecker(t kindTypes, l resourceLists) *typeChecker {
+	return &typeChecker{
+		t, l, time.Now(), make(map[schema.GroupVersion]meta.RESTMapper), make(map[declared]*apiservercel.DeclType),
+		make(map[checkedFor]*cel.TypeChecker), new(cel.Texts),
+	}
 }
 
-// declType is Schemas.DeclType, which reads all schemas of a group version.
+// declType is DeclType of the schemas, for which Schemas reads all schemas of a group version.
 func (c *typeChecker) declType(ctx context.Context, kind schema.GroupVersionKind, name string) (*apiservercel.DeclType, error) {
 	key := declared{kind, name}
 	if known, ok := c.types[key]; ok {
@@ -126,35 +139,56 @@ func (c *typeChecker) kinds(ctx context.Context, p *admissionregistrationv1.Vali
 	if err != nil {
 		return nil, err
 	}
-	var params *apiservercel.DeclType
-	hasParams := false
+	var params schema.GroupVersionKind
 	if kind := p.Spec.ParamKind; kind != nil {
 		if version, err := schema.ParseGroupVersion(kind.APIVersion); err == nil {
-			gvk := version.WithKind(kind.Kind)
-			hasParams = !gvk.Empty()
-			if params, err = c.declType(ctx, gvk, gvk.Kind+"1"); err != nil {
-				return nil, err
-			}
+			params = version.WithKind(kind.Kind)
 		}
 	}
 	for _, gvk := range all {
-		object, err := c.declType(ctx, gvk, gvk.Kind+"0")
+		checker, err := c.checker(ctx, checkedFor{gvk, params})
 		if err != nil {
 			return nil, err
 		}
-		if object == nil {
+		if checker == nil {
 			continue
 		}
-		checker, err := cel.NewTypeChecker(object, params, hasParams)
-		if err != nil {
-			continue // as there: its schema declares the types of CEL
-		}
+		checker.Reset()
 		for _, v := range p.Spec.Variables {
 			checker.AddVariable(v.Name, v.Expression)
 		}
 		kinds = append(kinds, checkedKind{gvk, checker})
 	}
 	return kinds, nil
+}
+
+// checker returns the checker of expressions for a kind, nil if the kind has no schema. It has no variables of a policy,
+// or those of the last one.
+func (c *typeChecker) checker(ctx context.Context, of checkedFor) (checker *cel.TypeChecker, err error) {
+	if known, ok := c.checkers[of]; ok {
+		return known, nil
+	}
+	object, err := c.declType(ctx, of.kind, of.kind.Kind+"0")
+	if err != nil {
+		return nil, err
+	}
+	var params *apiservercel.DeclType
+	hasParams := !of.params.Empty()
+	if hasParams {
+		if params, err = c.declType(ctx, of.params, of.params.Kind+"1"); err != nil {
+			return nil, err
+		}
+	}
+	if object != nil {
+		if checker, err = cel.NewTypeChecker(object, params, hasParams, c.texts); err != nil {
+			checker = nil // as there: its schema declares the types of CEL
+		}
+	}
+	if len(c.checkers) >= declTypesMax {
+		clear(c.checkers)
+	}
+	c.checkers[of] = checker
+	return checker, nil
 }
 
 // typesToCheck returns the kinds of the resources that the rules of a policy name,

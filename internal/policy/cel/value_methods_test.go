@@ -207,7 +207,7 @@ func TestTypeChecker(t *testing.T) {
 		{object, nil, false, "variables.broken + 'a' == ''", ""}, {object, nil, false, "variables.nope", "undefined field 'nope'"},
 		{nil, nil, false, "[?object.x]", "cannot compile the expression: "},
 	} {
-		c, err := NewTypeChecker(test.object, test.params, test.hasParams)
+		c, err := NewTypeChecker(test.object, test.params, test.hasParams, new(Texts))
 		if err != nil {
 			t.Fatal(err)
 		}
