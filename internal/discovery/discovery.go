@@ -258,6 +258,35 @@ func (t *Table) Groups(kind string) (groups []string) {
 	return groups
 }
 
+// Resources returns the resources of a group version as a cluster serves them, without their singular names; nil if the
+// table has none. It does not ask a cluster.
+func (t *Table) Resources(version schema.GroupVersion) *metav1.APIResourceList {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list *metav1.APIResourceList
+	for known, resource := range t.known {
+		if known.GroupVersion() == version {
+			if list == nil {
+				list = &metav1.APIResourceList{GroupVersion: version.String()}
+			}
+			list.APIResources = append(list.APIResources,
+				metav1.APIResource{Name: resource.Resource, Kind: known.Kind, Namespaced: resource.Namespaced})
+		}
+	}
+	return list
+}
+
+// Versions returns the group versions that have resources, without duplicates and in no order.
+func (t *Table) Versions() []schema.GroupVersion {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make(map[schema.GroupVersion]bool)
+	for known := range t.known {
+		all[known.GroupVersion()] = true
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
 // KindOf returns the kind of a resource, "" if the table does not have it.
 func (t *Table) KindOf(resource schema.GroupVersionResource) string {
 	t.mu.Lock()

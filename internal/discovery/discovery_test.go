@@ -3,6 +3,7 @@ package discovery
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,5 +194,27 @@ func TestCustom(t *testing.T) {
 	none := func(schema.GroupVersion) (*metav1.APIResourceList, error) { return nil, nil }
 	if got, err := NewTable(none).Find(monitor); err == nil {
 		t.Errorf("got %v from a cluster that does not have it, want an error", got)
+	}
+}
+
+// TestResources lists the resources of group versions.
+func TestResources(t *testing.T) {
+	table := NewTable(nil)
+	widgets := schema.GroupVersion{Group: "example.com", Version: "v1"}
+	if list := table.Resources(widgets); list != nil || slices.Contains(table.Versions(), widgets) {
+		t.Errorf("got %v of a group that is not there", list)
+	}
+	table.Add("Widget", Resource{widgets.WithResource("widgets"), true})
+	list := table.Resources(widgets)
+	if list == nil || len(list.APIResources) != 1 || !slices.Contains(table.Versions(), widgets) {
+		t.Fatalf("got %v, want one resource", list)
+	}
+	if r := list.APIResources[0]; r.Name != "widgets" || r.Kind != "Widget" || !r.Namespaced {
+		t.Errorf("got %v, want the resource widgets", r)
+	}
+	versions := table.Versions()
+	slices.SortFunc(versions, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
+	if all := len(versions); all < 30 || len(slices.Compact(versions)) != all {
+		t.Errorf("got the versions %v, want each of Kubernetes once", versions)
 	}
 }

@@ -32,7 +32,7 @@ const (
 	isMap         form = '{'
 	isStruct      form = '#'
 	isBool        form = 'b'
-	isNumber      form = 'n'
+	isNumber      form = 'n' // an integer
 	isString      form = 's'
 	isBytes       form = 'y'
 	isTime        form = 't'

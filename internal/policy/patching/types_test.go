@@ -143,7 +143,7 @@ func (w *typesWriter) form(of reflect.Type) string {
 		return string(isBool)
 	case reflect.String:
 		return string(isString)
-	case reflect.Int32, reflect.Int64, reflect.Float64:
+	case reflect.Int32, reflect.Int64: // Schema relies on it that there is no float
 		return string(isNumber)
 	}
 	w.t.Fatalf("got a field of type %s, want one that has a form", of)
