@@ -271,7 +271,7 @@ func (a *auditOptions) prepared(ctx context.Context, stderr io.Writer) (*audit.O
 	if err != nil {
 		return nil, err
 	}
-	a.notePolicies(stderr, loaded.chain)
+	a.notePolicies(ctx, stderr, loaded.chain)
 	reviewed.TrustOwners = a.trustOwners
 	o, err := a.auditing(ctx, &loaded, reviewed, state, a.qps)
 	if err != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -79,10 +80,18 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 	return others, errs
 }
 
-// notePolicies prints which policies are not evaluated, if any could be, and which exceptions lift nothing.
-func (r *reviewOptions) notePolicies(w io.Writer, chain *admission.Chain) {
+// notePolicies prints which policies are not evaluated, if any could be, which exceptions lift nothing, and errors in
+// expressions that types show.
+func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *admission.Chain) {
 	for _, note := range r.policyNotes(chain) {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(note))
+	}
+	printTypeNotes(w, r.policies.TypeNotes(ctx))
+}
+
+func printTypeNotes(w io.Writer, notes []policies.Note) {
+	for i := range notes {
+		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(notes[i].String()))
 	}
 }
 

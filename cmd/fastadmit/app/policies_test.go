@@ -270,3 +270,50 @@ cases:
 `)
 	tested(t, 0, []string{"2 passed"}, nil)
 }
+
+// TestPolicyTypes has policies with fields that the selected kinds do not have.
+func TestPolicyTypes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const gadgets = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: gadgets.example.com}\nspec:\n" +
+		"  group: example.com\n  scope: Namespaced\n  names: {kind: Gadget, plural: gadgets}\n  versions:\n" +
+		"  - name: v1\n    served: true\n    schema:\n      openAPIV3Schema: {type: object, properties: {spec: {type: object, " +
+		"properties: {size: {type: integer}}}}}\n"
+	misspelt := strings.NewReplacer("c.image.ends", "c.imag.ends", "message: images must",
+		"messageExpression: string(object.spec.hostname)\n    message: images must").Replace(noLatest)
+	gadget := strings.NewReplacer("no-latest", "gadget", "apiGroups: [\"\"]", "apiGroups: [example.com]", "[pods]", "[gadgets]",
+		"object.spec.containers.all(c, !c.image.endsWith(':latest'))", "object.spec.sise > 1").Replace(noLatest)
+	servertest.WriteFile(t, "policies.yaml", misspelt+"---\n"+gadget)
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "gadgets.yaml", gadgets)
+	const pod = `fastadmit: policies.yaml:10: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0].expression: ` +
+		"c.imag: no such field, did you mean image or imagePullPolicy?\n"
+	const custom = `fastadmit: policies.yaml:28: ValidatingAdmissionPolicy "gadget.example.com": spec.validations[0].expression: ` +
+		"object.spec.sise: no such field, did you mean size?\n"
+	reviewed(t, "", 1, []string{pod, "denied"}, []string{custom, "hostname"}, "pod.yaml", "--policies=policies.yaml")
+	reviewed(t, "", 0, []string{pod, custom}, nil, "gadgets.yaml", "--policies=policies.yaml", "--warnings-as-errors")
+	reviewed(t, "", 1, []string{pod, custom}, nil, "pod.yaml", "--policies=policies.yaml,gadgets.yaml")
+	// A policy of the input is checked if it is evaluated. One that does not compile is an error.
+	reviewed(t, misspelt, 0, []string{`stdin:2: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0].expression: c.imag`},
+		nil, "-", "--enable-admission-plugins=ValidatingAdmissionPolicy")
+	reviewed(t, misspelt, 0, nil, []string{"c.imag"}, "-", "--enable-admission-plugins=AlwaysAdmit")
+	servertest.WriteFile(t, "bad.yaml", strings.Replace(misspelt, "all(c,", "all(", 1))
+	reviewed(t, "", 2, []string{"bad.yaml:10: "}, []string{"no such field"}, "pod.yaml", "--policies=bad.yaml")
+	// A suite says it once for all cases, and its cases decide.
+	servertest.WriteFile(t, "fastadmit-test.yaml", suiteHead+`policies: [policies.yaml]
+cluster: [gadgets.yaml]
+cases:
+- {name: a, object: pod.yaml, expect: {decision: denied}}
+- {name: b, object: pod.yaml, expect: {decision: denied}}
+- {name: c, cluster: [{apiVersion: v1, kind: Namespace, metadata: {name: a}}], object: pod.yaml, expect: {decision: denied}}
+`)
+	stdout, stderr, code := execute("", "test")
+	if code != 0 || stderr != pod+custom || !strings.Contains(stdout, "3 passed") {
+		t.Errorf("got exit code %d, %q\n%s", code, stderr, stdout)
+	}
+	servertest.WriteFile(t, "policies.yaml", strings.Replace(misspelt, "all(c,", "all(", 1))
+	stdout, stderr, code = execute("", "test")
+	if code != 2 || stderr != "" || strings.Count(stdout, "policies.yaml:10: ") != 1 ||
+		strings.Count(stdout, "as in fastadmit-test.yaml/") != 2 {
+		t.Errorf("got exit code %d, %q, want the error once\n%s", code, stderr, stdout)
+	}
+}

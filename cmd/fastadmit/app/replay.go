@@ -115,7 +115,7 @@ func (r *replayOptions) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	r.notePolicies(cmd.ErrOrStderr(), prepared.Chain)
+	r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), prepared.Chain)
 	o.Review, o.Chain, o.LeftOut = prepared, prepared.Chain, leftOut
 	notes := r.replayNotes(o)
 	if r.explainUID != "" {

@@ -202,7 +202,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err := r.prepare(cmd.Context(), o); err != nil {
 		return err
 	}
-	r.notePolicies(cmd.ErrOrStderr(), o.Chain)
+	r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Chain)
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
 	}

@@ -31,6 +31,7 @@ type testOptions struct {
 	verbose  bool
 	convert  bool
 	skip     bool
+	types    policies.AllTypeNotes // of all cases
 }
 
 func newTestCommand(o *options) *cobra.Command {
@@ -108,6 +109,7 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 	if len(outcomes) == 0 {
 		return failed(fmt.Errorf("there is nothing to run: no case matches --run=%s", t.run))
 	}
+	printTypeNotes(cmd.ErrOrStderr(), t.types.Sorted())
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	err = errors.Join(suite.Write(out, t.output, "fastadmit test", t.verbose, outcomes), out.Flush())
 	switch summary := suite.Count(outcomes); {
@@ -180,6 +182,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	if err := r.prepare(ctx, o); err != nil {
 		return nil, nil, err
 	}
+	t.types.Add(ctx, &r.policies)
 	if s.GuessKinds {
 		guessKinds(o.Resources, s.Objects)
 	}

@@ -170,7 +170,7 @@ func (u *upgradeCheck) files(cmd *cobra.Command, paths []string, compared *repla
 	if err != nil {
 		return nil, of("--to="+u.to, err)
 	}
-	u.notePolicies(cmd.ErrOrStderr(), chain)
+	u.notePolicies(cmd.Context(), cmd.ErrOrStderr(), chain)
 	if len(before) != len(after) {
 		return nil, failed(fmt.Errorf("got %d results as Kubernetes %s and %d as %s", len(before), u.from, len(after), u.to))
 	}
@@ -213,7 +213,7 @@ func (u *upgradeCheck) objects(cmd *cobra.Command, compared *replay.Comparison) 
 	if err != nil {
 		return nil, of("--to="+u.to, err)
 	}
-	u.notePolicies(cmd.ErrOrStderr(), o.Review.Chain)
+	u.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Review.Chain)
 	o.Against = &before.Review
 	o.Webhooks = append(o.Webhooks, before.Webhooks...)
 	if u.defaults { // kube-apiserver's plugins see all namespaces

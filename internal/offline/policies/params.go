@@ -58,12 +58,20 @@ func isEqual(a, b []byte) bool {
 // tableOf returns a table of the built-in kinds and of the kinds that items define.
 func tableOf(items []manifest.Item) *discovery.Table {
 	table := discovery.NewTable(nil)
-	for i := range items {
-		if item := &items[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
-			_ = table.AddCRD(item.JSON) // the review of the object reports errors
-		}
+	for _, definition := range definitionsIn(items) {
+		_ = table.AddCRD(definition) // the review of the object reports errors
 	}
 	return table
+}
+
+// definitionsIn returns the CustomResourceDefinitions among items.
+func definitionsIn(items []manifest.Item) (all [][]byte) {
+	for i := range items {
+		if item := &items[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
+			all = append(all, item.JSON)
+		}
+	}
+	return all
 }
 
 // UseParams lets the policies use the items as parameters. The kind of a parameter must be
@@ -72,6 +80,7 @@ func tableOf(items []manifest.Item) *discovery.Table {
 // used. Translated policies read the items, too.
 func (s *Set) UseParams(items []manifest.Item, namespace string) {
 	table := tableOf(items)
+	s.table, s.definitions = table, definitionsIn(items)
 	for i := range s.documents {
 		kind, ok := s.documents[i].paramKind()
 		if !ok || slices.ContainsFunc(s.params, func(p admission.ParamKind) bool { return p.APIVersion == kind.APIVersion && p.Kind == kind.Kind }) {

@@ -105,6 +105,10 @@ type Set struct {
 	notes      []string         // of translations, exceptions, rules and parameters
 	enables    bool
 	applied    bool // to any plugin
+
+	// For checking types: the kinds that are known, and the CustomResourceDefinitions among them.
+	table       *discovery.Table
+	definitions [][]byte
 }
 
 type document struct {

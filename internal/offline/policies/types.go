@@ -1,0 +1,109 @@
+package policies
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	engine "github.com/fastadmit/fastadmit/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy/schemas"
+)
+
+// A Note is a sentence about a document.
+type Note struct {
+	manifest.Source
+	Text string
+}
+
+func (n *Note) String() string { return fmt.Sprintf("%s: %s", n.Source, n.Text) }
+
+// checked returns the policies whose types are checked: ValidatingAdmissionPolicies that somebody wrote. A translation reads
+// what the other engine's policy reads, and its writer does not see its expressions.
+func (s *Set) checked() (all []*document) {
+	for i := range s.documents {
+		d := &s.documents[i]
+		if s.applied && d.kind.policy == engine.ValidatingKind.Name && !d.isBinding() && d.origin.object == nil && !s.file(d).Reads {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// TypeNotes returns a note for each error that types show in the expressions of ValidatingAdmissionPolicies. The types are
+// those of the built-in kinds, and of the CustomResourceDefinitions among the items of UseParams. Before Apply it returns
+// none: the plugin has not compiled the expressions.
+func (s *Set) TypeNotes(ctx context.Context) (notes []Note) {
+	checked := s.checked()
+	if len(checked) == 0 {
+		return nil
+	}
+	types := engine.NewTypes(schemas.NewGiven(s.table, s.definitions))
+	var positions manifest.Positions
+	for _, d := range checked {
+		policy := new(admissionregistrationv1.ValidatingAdmissionPolicy)
+		if decode(d.text, policy) != nil {
+			continue // the plugin reports it
+		}
+		name := fmt.Sprintf("%s %q", d.item.Kind, d.item.Metadata.Name)
+		warnings, err := types.Check(ctx, policy)
+		if err != nil {
+			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s: its types are not checked: %v", name, err)})
+		}
+		for _, w := range warnings {
+			at := d.item.Source
+			at.Line = positions.LineOf(&d.item.Object, w.Field)
+			notes = append(notes, Note{at, fmt.Sprintf("%s: %s: %s", name, w.Field, w.Message)})
+		}
+	}
+	return notes
+}
+
+// AllTypeNotes collects the TypeNotes of many sets, each once. Several goroutines may use it at the same time.
+type AllTypeNotes struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]bool // the policies and CustomResourceDefinitions of a set
+	notes []Note
+}
+
+// Add adds the notes of a set. It takes no time if a set with the same policies and CustomResourceDefinitions was
+// added before.
+func (t *AllTypeNotes) Add(ctx context.Context, s *Set) {
+	hash := sha256.New()
+	for _, d := range s.checked() {
+		fmt.Fprintf(hash, "%s %d %s\n", d.item.Source, len(d.text), d.text)
+	}
+	for _, definition := range s.definitions {
+		fmt.Fprintf(hash, "%d %s\n", len(definition), definition)
+	}
+	key := [sha256.Size]byte(hash.Sum(nil))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known[key] {
+		return
+	}
+	if t.known == nil {
+		t.known = make(map[[sha256.Size]byte]bool)
+	}
+	t.known[key] = true
+	for _, note := range s.TypeNotes(ctx) {
+		if !slices.Contains(t.notes, note) {
+			t.notes = append(t.notes, note)
+		}
+	}
+}
+
+// Sorted returns the notes in the order of files and lines.
+func (t *AllTypeNotes) Sorted() []Note {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slices.SortStableFunc(t.notes, func(a, b Note) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Text, b.Text))
+	})
+	return t.notes
+}
