@@ -1,48 +1,12 @@
 package workload
 
-import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+import "github.com/fastadmit/fastadmit/codec"
 
-	"github.com/fastadmit/fastadmit/codec"
-)
-
-// SetDefaults sets defaults that kube-apiserver sets before admission, if plugins or
-// selectors read them (k8s.io/kubernetes pkg/apis/core/v1 defaults.go and conversion.go,
-// pkg/apis/batch/v1/defaults.go):
-//
-//   - In a Pod: the requests of containers that have only limits, the hostPorts of
-//     containers if the Pod uses the host network, and serviceAccountName if only
-//     serviceAccount is set.
-//   - In a Namespace: the label kubernetes.io/metadata.name.
-//   - In a Job or ReplicationController without labels: the labels of its template.
-//
-// Plugins decide the same without the other defaults.
-func SetDefaults(gvk schema.GroupVersionKind, o *codec.Object) {
-	switch gvk.GroupKind() {
-	case schema.GroupKind{Kind: "Pod"}:
-		setPodDefaults(o)
-	case schema.GroupKind{Kind: "Namespace"}:
-		if name := o.Get("metadata", "name").String(); name != "" {
-			o.SetString(name, "metadata", "labels", corev1.LabelMetadataName)
-		}
-	case schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "ReplicationController"}:
-		labels := o.Get("metadata", "labels")
-		from := o.Get("spec", "template", "metadata", "labels")
-		if from.Kind() == codec.KindObject && isEmpty(labels) {
-			o.Set(from.JSON(), "metadata", "labels")
-		}
-	}
-}
-
-func isEmpty(object codec.Value) bool {
-	for range object.Members() {
-		return false
-	}
-	return true
-}
-
-func setPodDefaults(o *codec.Object) {
+// setDefaults sets defaults that kube-apiserver sets in a Pod before admission, if plugins or
+// selectors read them (k8s.io/kubernetes pkg/apis/core/v1 defaults.go): the requests of
+// containers that have only limits, the hostPorts of containers if the Pod uses the host network, and
+// serviceAccountName if only serviceAccount is set. Plugins decide the same without the other defaults.
+func setDefaults(o *codec.Object) {
 	spec := o.Get("spec")
 	if spec.Kind() != codec.KindObject {
 		return
@@ -72,4 +36,11 @@ func setPodDefaults(o *codec.Object) {
 			}
 		}
 	}
+}
+
+func isEmpty(object codec.Value) bool {
+	for range object.Members() {
+		return false
+	}
+	return true
 }

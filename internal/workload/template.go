@@ -110,7 +110,7 @@ func (p Paths) Pod(resource schema.GroupResource, kind string, text []byte) (Chi
 	}
 	var object codec.Object
 	object.Reset(pod.JSON)
-	SetDefaults(pod.Kind, &object)
+	setDefaults(&object)
 	if err := object.Err(); err != nil {
 		return pod, err
 	}

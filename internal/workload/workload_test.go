@@ -255,32 +255,27 @@ spec:
 }
 
 func TestSetDefaults(t *testing.T) {
-	f := func(apiVersion, kind, before, after string) {
+	f := func(before, after string) {
 		t.Helper()
 		var o codec.Object
 		o.Reset([]byte(before))
-		SetDefaults(schema.FromAPIVersionAndKind(apiVersion, kind), &o)
+		setDefaults(&o)
 		if got := string(o.Root().AppendJSON(nil)); got != after || o.Err() != nil {
 			t.Errorf("%s\ngot  %s, %v\nwant %s", before, got, o.Err(), after)
 		}
 	}
-	f("v1", "Pod", `{}`, `{}`)
-	f("v1", "Pod", `{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}}],`+
+	f(`{}`, `{}`)
+	f(`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}}],`+
 		`"initContainers":[{"resources":{"limits":{"cpu":1}}}]}}`,
 		`{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}}],`+
 			`"initContainers":[{"resources":{"limits":{"cpu":1},"requests":{"cpu":1}}}]}}`)
-	f("v1", "Pod", `{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80},{"containerPort":81,"hostPort":82},{}]}]}}`,
+	f(`{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80},{"containerPort":81,"hostPort":82},{}]}]}}`,
 		`{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80,"hostPort":80},{"containerPort":81,`+
 			`"hostPort":82},{}]}]}}`)
-	f("v1", "Pod", `{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`,
+	f(`{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`,
 		`{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`)
-	f("v1", "Pod", `{"spec":{"serviceAccount":"a"}}`, `{"spec":{"serviceAccount":"a","serviceAccountName":"a"}}`)
-	f("v1", "Pod", `{"spec":{"serviceAccount":"a","serviceAccountName":"b"}}`, `{"spec":{"serviceAccount":"b","serviceAccountName":"b"}}`)
-	f("v1", "Namespace", `{"metadata":{"name":"a"}}`, `{"metadata":{"name":"a","labels":{"kubernetes.io/metadata.name":"a"}}}`)
-	f("batch/v1", "Job", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`,
-		`{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}},"metadata":{"labels":{"a":"b"}}}`)
-	f("batch/v1", "Job", `{"metadata":{"labels":{"c":"d"}},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`,
-		`{"metadata":{"labels":{"c":"d"}},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}`)
+	f(`{"spec":{"serviceAccount":"a"}}`, `{"spec":{"serviceAccount":"a","serviceAccountName":"a"}}`)
+	f(`{"spec":{"serviceAccount":"a","serviceAccountName":"b"}}`, `{"spec":{"serviceAccount":"b","serviceAccountName":"b"}}`)
 }
 
 // TestCase shows that the names of members must be equal, as for kube-apiserver: a second

@@ -300,7 +300,7 @@ func (r *reviewOptions) auditing(ctx context.Context, loaded *selected, reviewed
 	if err := audit.Ask(ctx, config); err != nil {
 		return nil, failed(err)
 	}
-	reviewed.Chain, reviewed.DryRun = loaded.chain, true
+	reviewed.Chain, reviewed.Release, reviewed.DryRun = loaded.chain, r.emulated.current(), true
 	return &audit.Options{
 		Review: *reviewed, Config: config, Webhooks: webhooksOf(registered), NamespaceLabels: &r.cluster.namespaces,
 		PageSize: audit.DefaultPageSize,

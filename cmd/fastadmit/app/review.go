@@ -324,7 +324,7 @@ func (r *reviewOptions) prepare(ctx context.Context, o *review.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Chain = loaded.chain
+	o.Chain, o.Release = loaded.chain, r.emulated.current()
 	var ask func(schema.GroupVersion) (*metav1.APIResourceList, error)
 	if r.cluster.kubeconfig != "" {
 		o.DryRun = true

@@ -24,7 +24,7 @@ type Live struct {
 // Cluster and Old are not used.
 func NewLive(o Options) *Live {
 	o.Cluster = nil // what plugins see is the cluster that the objects are from
-	return &Live{reviewer: (&session{Options: &o}).newReviewer()}
+	return &Live{reviewer: newSession(&o).newReviewer()}
 }
 
 // Review reviews an object. text is its JSON as returned by the API server.

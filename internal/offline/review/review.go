@@ -21,6 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/workload"
@@ -54,7 +55,9 @@ type Options struct {
 	// that plugins do not read are ignored.
 	State  []manifest.Item
 	DryRun bool
-	// NoDefaults reviews objects without the defaults that kube-apiserver sets.
+	// Release is the release of Kubernetes that sets the defaults of objects. NoDefaults reviews objects
+	// without defaults.
+	Release    admission.Version
 	NoDefaults bool
 
 	// WorkloadPods enables reviews of the objects that controllers create for objects.
@@ -82,10 +85,13 @@ const SkipAllUnknown = "*"
 // A session is one run.
 type session struct {
 	*Options
-	old     map[identity]*manifest.Object
-	putter  *cluster.Putter // nil if no plugin reads from the cluster
-	results []*report.Result
+	defaults *defaults.Defaults
+	old      map[identity]*manifest.Object
+	putter   *cluster.Putter // nil if no plugin reads from the cluster
+	results  []*report.Result
 }
+
+func newSession(o *Options) *session { return &session{Options: o, defaults: defaults.New(o.Release)} }
 
 // identity identifies an object in all its versions.
 type identity struct {
@@ -108,14 +114,19 @@ type target struct {
 // read from the cluster first, such as Namespaces, and adds them to the cluster. Run
 // returns the first error of emit.
 func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*report.Result) error) error {
-	s := &session{Options: &o, results: make([]*report.Result, len(items))}
+	s := newSession(&o)
+	s.results = make([]*report.Result, len(items))
 	if o.Cluster != nil {
 		s.putter = o.Cluster.NewPutter()
 	}
 	for _, given := range [][]manifest.Item{o.State, items} {
 		for i := range given {
 			if item := &given[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
-				if err := o.Resources.AddCRD(item.JSON); err != nil {
+				err := o.Resources.AddCRD(item.JSON)
+				if err == nil {
+					err = s.defaults.Define(item.JSON)
+				}
+				if err != nil {
 					item.Fault = &manifest.Error{Source: item.Source, Err: err}
 				}
 			}
@@ -134,7 +145,7 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 // Body returns the AdmissionReview for an object from a file, as Run makes it for an object that is
 // not in Old.
 func (o *Options) Body(item *manifest.Item) ([]byte, error) {
-	s := &session{Options: o}
+	s := newSession(o)
 	t, result := s.target(item)
 	if result != nil {
 		return nil, errors.New(result.Message)
@@ -142,7 +153,11 @@ func (o *Options) Body(item *manifest.Item) ([]byte, error) {
 	if t.resource.Resource == "" {
 		return item.JSON, nil // it is one
 	}
-	text, old := s.prepared(t, t.JSON), []byte(nil)
+	text, err := s.prepared(t, t.JSON)
+	if err != nil {
+		return nil, err
+	}
+	old := []byte(nil)
 	q := &request{
 		Kind: metav1.GroupVersionKind(t.GroupVersionKind()), Resource: metav1.GroupVersionResource(t.resource.GroupVersionResource),
 		Name: t.Metadata.Name, Namespace: t.namespace, Operation: s.operation(t), UserInfo: &o.User, DryRun: o.DryRun,
@@ -167,7 +182,7 @@ func (s *session) readState() (faults []*report.Result) {
 			}
 			continue // the kind is unknown, so no plugin reads it
 		}
-		if err := s.put(t, s.prepared(t, item.JSON)); err != nil {
+		if err := s.put(t, item.JSON); err != nil {
 			faults = append(faults, broken(item.Source, err))
 		}
 	}
@@ -185,7 +200,7 @@ func (s *session) readOld() (faults []*report.Result) {
 			continue
 		}
 		s.old[t.identity()] = &item.Object
-		if err := s.put(t, s.prepared(t, item.JSON)); err != nil {
+		if err := s.put(t, item.JSON); err != nil {
 			faults = append(faults, broken(item.Source, err))
 		}
 	}
@@ -292,7 +307,7 @@ func (s *session) putState(targets []*target, created bool) {
 	for _, t := range targets {
 		if t.isState && s.old[t.identity()] == nil && (s.operation(t) == codec.Create) == created {
 			// A fault of the object is found when it is reviewed.
-			_ = s.put(t, s.prepared(t, t.JSON))
+			_ = s.put(t, t.JSON)
 		}
 	}
 }
@@ -350,29 +365,38 @@ func (s *session) operation(t *target) codec.Operation {
 }
 
 // prepared returns an object as kube-apiserver passes it to plugins: with its namespace
-// and the defaults that plugins read.
-func (s *session) prepared(t *target, text []byte) []byte {
-	return prepare(t.GroupVersionKind(), t.resource.Namespaced, t.namespace, text, !s.NoDefaults)
+// and its defaults.
+func (s *session) prepared(t *target, text []byte) ([]byte, error) {
+	return s.prepare(t.GroupVersionKind(), t.resource.Namespaced, t.namespace, text)
 }
 
-func prepare(gvk schema.GroupVersionKind, namespaced bool, namespace string, text []byte, defaults bool) []byte {
+func (s *session) prepare(gvk schema.GroupVersionKind, namespaced bool, namespace string, text []byte) ([]byte, error) {
 	var object codec.Object
 	object.Reset(text)
 	if namespaced && object.Get("metadata", "namespace").String() == "" {
 		object.SetString(namespace, "metadata", "namespace")
+		if object.Err() == nil {
+			text = object.Root().AppendJSON(nil)
+		}
 	}
-	if defaults {
-		workload.SetDefaults(gvk, &object)
+	if s.NoDefaults {
+		return text, nil
 	}
-	if object.Err() != nil || object.Changes() == 0 {
-		return text
-	}
-	return object.Root().AppendJSON(nil)
+	return s.defaults.Apply(gvk, text)
 }
 
-// put lets plugins see an object in the cluster. They see no PolicyException: who asks for a review does not decide
-// about exceptions.
+// put prepares an object and lets plugins see it in the cluster.
 func (s *session) put(t *target, text []byte) error {
+	text, err := s.prepared(t, text)
+	if err != nil {
+		return err
+	}
+	return s.putStored(t, text)
+}
+
+// putStored lets plugins see an object in the cluster. They see no PolicyException: who asks for a review does not
+// decide about exceptions.
+func (s *session) putStored(t *target, text []byte) error {
 	if s.putter == nil || t.Metadata.Name == "" || t.resource.GroupVersionResource == cluster.PolicyExceptions.GroupVersionResource() {
 		return nil
 	}

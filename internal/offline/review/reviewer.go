@@ -103,16 +103,17 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 		r.recorded(ctx, t, result)
 		return
 	}
-	text := r.prepared(t, t.JSON)
+	object, old, err := r.objects(t)
+	if err != nil {
+		result.Decision, result.Message = report.Broken, err.Error()
+		return
+	}
+	text := object
 	q := &request{
 		Kind: metav1.GroupVersionKind(t.GroupVersionKind()), Resource: metav1.GroupVersionResource(t.resource.GroupVersionResource),
 		Name: t.Metadata.Name, Namespace: t.namespace, Operation: r.operation(t), UserInfo: &r.User, DryRun: r.DryRun,
 	}
 	result.Name = shownName(t.Metadata.Name, t.Metadata.GenerateName)
-	object, old := text, []byte(nil)
-	if was := r.old[t.identity()]; was != nil {
-		old = r.prepared(t, was.JSON)
-	}
 	switch q.Operation {
 	case codec.Update:
 		if old == nil && len(r.Old) > 0 {
@@ -131,13 +132,24 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 		return
 	}
 	if t.rank != rankOthers {
-		if err := r.put(t, orElse(stored, text)); err != nil && result.Decision != report.Denied {
+		if err := r.putStored(t, orElse(stored, text)); err != nil && result.Decision != report.Denied {
 			result.Decision, result.Message = report.Broken, err.Error()
 		}
 	}
 	if stored != nil {
 		r.children(ctx, result, t.GroupVersionKind(), t.resource.Resource, stored, &r.User)
 	}
+}
+
+// objects returns the object of a target and the one before it, nil if there is none.
+func (r *reviewer) objects(t *target) (object, old []byte, err error) {
+	if was := r.old[t.identity()]; was != nil {
+		if old, err = r.prepared(t, was.JSON); err != nil {
+			return nil, nil, err
+		}
+	}
+	object, err = r.prepared(t, t.JSON)
+	return object, old, err
 }
 
 // orElse returns a, or b if there is no a.
@@ -176,7 +188,11 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 			from = controllerUser(child.Controller)
 			result.User = from.Username
 		}
-		text := prepare(child.Kind, true, child.Namespace, child.JSON, !r.NoDefaults)
+		text, err := r.prepare(child.Kind, true, child.Namespace, child.JSON)
+		if err != nil {
+			result.Decision, result.Message = report.Broken, err.Error()
+			continue
+		}
 		if child.Name == "" {
 			var object codec.Object
 			object.Reset(text)

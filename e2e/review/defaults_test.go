@@ -1,0 +1,214 @@
+package review
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/files"
+	"github.com/fastadmit/fastadmit/internal/offline/defaults"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+)
+
+// serverSet are the fields that kube-apiserver sets in another way than by defaults. "[]" stands for each element
+// of a list. The kind is "" for all.
+var serverSet = []struct{ kind, path, why string }{
+	{"", "metadata/uid", "it is random"},
+	{"", "metadata/resourceVersion", "it comes from etcd"},
+	{"", "metadata/creationTimestamp", "it is the time"},
+	{"", "metadata/managedFields", "they have the time"},
+	{"", "metadata/generation", "it counts changes"},
+	{"", "status", "strategies reset it, and controllers write it"},
+	{"Service", "spec/clusterIP", "it is allocated"},
+	{"Service", "spec/clusterIPs", "they are allocated"},
+	{"Service", "spec/ipFamilies", "they are those of the cluster"},
+	{"Service", "spec/ipFamilyPolicy", "it is that of the cluster"},
+	{"Service", "spec/ports[]/nodePort", "it is allocated"},
+	{"Service", "spec/healthCheckNodePort", "it is allocated"},
+	{"Namespace", "spec/finalizers", "the strategy adds one"},
+	{"Job", "spec/selector", "it has the uid"},
+	{"Job", "spec/template/metadata/labels/controller-uid", "it is the uid"},
+	{"Job", "spec/template/metadata/labels/batch.kubernetes.io/controller-uid", "it is the uid"},
+	{"Job", "spec/template/metadata/labels/job-name", "the strategy adds it with the uid"},
+	{"Job", "spec/template/metadata/labels/batch.kubernetes.io/job-name", "the strategy adds it with the uid"},
+	{"PersistentVolumeClaim", "spec/dataSource", "the strategy copies dataSourceRef"},
+	{"PersistentVolumeClaim", "spec/dataSourceRef", "the strategy copies dataSource"},
+}
+
+// defaultsVariable names folders with manifests, in place of those in the folder defaults.
+const defaultsVariable = "FASTADMIT_DEFAULTS_INPUT"
+
+// TestDefaults creates manifests with dry run. The answer must be what package defaults makes of the manifest.
+func TestDefaults(t *testing.T) {
+	input, own := []string{"defaults"}, true
+	if given := os.Getenv(defaultsVariable); given != "" {
+		input, own = filepath.SplitList(given), false
+	}
+	releases := []string{admission.Newest().String()}
+	if os.Getenv(tally.Full) != "" {
+		releases = append(releases, "1.35", "1.36") // for which upgrade builds API servers
+	}
+	for _, release := range releases {
+		t.Run(release, func(t *testing.T) {
+			v, _, err := admission.ParseVersion(release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := &defaulted{
+				APIServer: cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Release: v}),
+				items:     manifest.Read(input, nil, files.Everywhere), defaults: defaults.New(v), taken: make(map[string]bool),
+			}
+			d.define(t)
+			for i := range d.items {
+				if item := &d.items[i]; item.Fault == nil {
+					d.compare(t, item, own && v == admission.Newest())
+				}
+			}
+			t.Logf("%d manifests, %d of which kube-apiserver takes, of %d kinds: %d differ from its answer before defaults, %d after",
+				len(d.items), d.accepted, len(d.taken), d.before, d.after)
+			if d.before == 0 {
+				t.Error("got nothing to compare")
+			}
+		})
+	}
+}
+
+// defaulted counts the objects that are compared.
+type defaulted struct {
+	*cluster.APIServer
+	items                   []manifest.Item
+	defaults                *defaults.Defaults
+	taken                   map[string]bool // kinds
+	accepted, before, after int
+}
+
+// define creates the CustomResourceDefinitions.
+func (d *defaulted) define(t *testing.T) {
+	t.Helper()
+	var names []string
+	for i := range d.items {
+		item := &d.items[i]
+		if item.Fault != nil || !discovery.IsCRD(item.GroupVersionKind()) || slices.Contains(names, item.Metadata.Name) {
+			continue
+		}
+		object := new(unstructured.Unstructured)
+		if err := object.UnmarshalJSON(item.JSON); err != nil {
+			continue
+		}
+		client, err := d.Resource(object)
+		if err == nil {
+			_, err = client.Create(t.Context(), object, metav1.CreateOptions{})
+		}
+		if err != nil {
+			t.Logf("%s: left out: %v", item.Source, err)
+			continue
+		}
+		if err := d.defaults.Define(item.JSON); err != nil {
+			t.Error(err)
+		}
+		names = append(names, item.Metadata.Name)
+	}
+	if len(names) > 0 {
+		d.AwaitCRDs(t, names...)
+	}
+}
+
+// compare compares the object that kube-apiserver would store with the one that package defaults makes.
+func (d *defaulted) compare(t *testing.T, item *manifest.Item, must bool) {
+	t.Helper()
+	object := new(unstructured.Unstructured)
+	if err := object.UnmarshalJSON(item.JSON); err != nil {
+		return
+	}
+	if plural, _, _ := unstructured.NestedString(object.Object, "spec", "names", "plural"); discovery.IsCRD(item.GroupVersionKind()) {
+		object.SetName("other" + object.GetName()) // it exists
+		_ = unstructured.SetNestedField(object.Object, "other"+plural, "spec", "names", "plural")
+	}
+	client, err := d.Resource(object)
+	var answer *unstructured.Unstructured
+	if err == nil {
+		answer, err = client.Create(t.Context(), object.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	switch {
+	case err == nil:
+		d.compareWith(t, item, object, answer)
+	case must:
+		t.Errorf("%s %s: %v", item.Source, item.Kind, err)
+	}
+}
+
+func (d *defaulted) compareWith(t *testing.T, item *manifest.Item, object, answer *unstructured.Unstructured) {
+	t.Helper()
+	if namespace := answer.GetNamespace(); namespace != "" {
+		object.SetNamespace(namespace)
+	}
+	object.SetName(answer.GetName()) // it may be generated
+	gvk := item.GroupVersionKind()
+	d.accepted++
+	d.taken[gvk.String()] = true
+	text, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := d.defaults.Apply(gvk, text)
+	if err != nil {
+		t.Errorf("%s: %v", item.Source, err)
+		return
+	}
+	ours := new(unstructured.Unstructured)
+	if err := ours.UnmarshalJSON(with); err != nil {
+		t.Fatal(err)
+	}
+	theirs := shown(answer)
+	if !reflect.DeepEqual(shown(object), theirs) {
+		d.before++
+	}
+	if got := shown(ours); !reflect.DeepEqual(got, theirs) {
+		d.after++
+		a, _ := json.Marshal(got)
+		b, _ := json.Marshal(theirs)
+		t.Errorf("%s %s: got\n%s\nwant what kube-apiserver answers:\n%s", item.Source, item.Kind, a, b)
+	}
+}
+
+// shown returns an object without the fields in serverSet.
+func shown(object *unstructured.Unstructured) map[string]any {
+	o := object.DeepCopy().Object
+	for _, field := range serverSet {
+		if field.kind == "" || field.kind == object.GetKind() {
+			remove(o, field.path)
+		}
+	}
+	return o
+}
+
+// remove removes the field at a path. The key of a label may have a slash.
+func remove(in map[string]any, path string) {
+	name, rest, _ := strings.Cut(path, "/")
+	if _, ok := in[path]; ok || rest == "" {
+		delete(in, path)
+		return
+	}
+	name, isList := strings.CutSuffix(name, "[]")
+	switch value := in[name].(type) {
+	case map[string]any:
+		remove(value, rest)
+	case []any:
+		for _, element := range value {
+			if inner, ok := element.(map[string]any); ok && isList {
+				remove(inner, rest)
+			}
+		}
+	}
+}
