@@ -42,6 +42,10 @@ var serverSet = []struct{ kind, path, why string }{
 	{"Job", "spec/template/metadata/labels/batch.kubernetes.io/controller-uid", "it is the uid"},
 	{"Job", "spec/template/metadata/labels/job-name", "the strategy adds it with the uid"},
 	{"Job", "spec/template/metadata/labels/batch.kubernetes.io/job-name", "the strategy adds it with the uid"},
+	{"Job", "metadata/labels/controller-uid", "the labels may be those of the template"},
+	{"Job", "metadata/labels/batch.kubernetes.io/controller-uid", "the same"},
+	{"Job", "metadata/labels/job-name", "the same"},
+	{"Job", "metadata/labels/batch.kubernetes.io/job-name", "the same"},
 	{"PersistentVolumeClaim", "spec/dataSource", "the strategy copies dataSourceRef"},
 	{"PersistentVolumeClaim", "spec/dataSourceRef", "the strategy copies dataSource"},
 }

@@ -98,7 +98,7 @@ var job = []rule{
 }
 
 // failurePolicy is SetDefaults_PodFailurePolicyOnPodConditionsPattern.
-var failurePolicy = []rule{set("podFailurePolicy.rules[].onPodConditions[]", "status", "True")}
+var failurePolicy = []rule{fill("podFailurePolicy.rules[].onPodConditions[]", "status", "True")}
 
 // cronJob is SetDefaults_CronJob.
 var cronJob = []rule{
