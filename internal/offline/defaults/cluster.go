@@ -88,5 +88,6 @@ var definition = []rule{
 		}
 	}),
 	set("spec", "conversion", object{"strategy": "None"}),
+	edit("spec", func(spec object) { delete(spec, "preserveUnknownFields") }, is("preserveUnknownFields", false)),
 	set("spec.conversion.webhook.clientConfig.service", "port", 443),
 }

@@ -373,11 +373,14 @@ func (s *session) prepared(t *target, text []byte) ([]byte, error) {
 func (s *session) prepare(gvk schema.GroupVersionKind, namespaced bool, namespace string, text []byte) ([]byte, error) {
 	var object codec.Object
 	object.Reset(text)
-	if namespaced && object.Get("metadata", "namespace").String() == "" {
+	switch given := object.Get("metadata", "namespace"); {
+	case namespaced && given.String() == "":
 		object.SetString(namespace, "metadata", "namespace")
-		if object.Err() == nil {
-			text = object.Root().AppendJSON(nil)
-		}
+	case !namespaced && given.Exists():
+		object.Remove("metadata", "namespace")
+	}
+	if object.Err() == nil && object.Changes() > 0 {
+		text = object.Root().AppendJSON(nil)
 	}
 	if s.NoDefaults {
 		return text, nil
