@@ -29,7 +29,7 @@ kind: Pod
 metadata: {name: web}
 spec:
   containers:
-  - {name: a, image: "nginx:1", imagePullPolicy: IfNotPresent, futureField: {x: 1}}
+  - {name: a, image: "nginx:1", imagePullPolicy: IfNotPresent, notOfPods: {x: 1}}
 ---
 # nothing but a comment
 ---
@@ -72,11 +72,19 @@ metadata:
   namespace: default
 spec:
   containers:
-  - futureField:
-      x: 1
-    image: nginx:1
+  - image: nginx:1
     imagePullPolicy: Always
     name: a
+    resources: {}
+    terminationMessagePath: /dev/termination-log
+    terminationMessagePolicy: File
+  dnsPolicy: ClusterFirst
+  enableServiceLinks: true
+  restartPolicy: Always
+  schedulerName: default-scheduler
+  securityContext: {}
+  terminationGracePeriodSeconds: 30
+status: {}
 ---
 # stdin:11: `+denied)
 	got, _, code := execute(

@@ -103,7 +103,7 @@ cases:
   object: {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: 'nginx:1'}]}}
   expect:
     decision: patched
-    patch: [{op: add, path: /spec/containers/0/imagePullPolicy, value: Always}]
+    patch: [{op: replace, path: /spec/containers/0/imagePullPolicy, value: Always}]
     object: {spec: {containers: [{imagePullPolicy: Always, tty: null}], hostNetwork: null}}
 `
 

@@ -59,7 +59,7 @@ spec:
 	reviewed(t, shopNamespace+"---\n"+hostDeployment, 1, []string{
 		"Deployment shop/web: denied by PodSecurity (403 Forbidden): Pods of " + hostDenied, "2 objects: 1 allowed, 1 denied"},
 		[]string{"ReplicaSet"}, "-f", "-", "--config=config.yaml")
-	const denied = `Pods of deployments.apps "web" would be denied: pods "web-5878d4dbdf-" is forbidden: ` +
+	const denied = `Pods of deployments.apps "web" would be denied: pods "web-674cf774b8-" is forbidden: ` +
 		`ValidatingAdmissionPolicy 'host' with binding 'host' denied request: spec.template.spec.hostPID: ` +
 		`system:serviceaccount:kube-system:replicaset-controller must not set it`
 	reviewed(t, shopNamespace+"---\n"+hostDeployment, 1, []string{denied}, nil, "-f", "-", "--config=policies.yaml",
