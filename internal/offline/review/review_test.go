@@ -330,3 +330,42 @@ func TestOwners(t *testing.T) {
 	f(true, "", "denied", "allowed", controller)
 	f(true, "denied", "", "denied", controller)
 }
+
+// TestDefaults reviews objects with the defaults of kube-apiserver, and of a CustomResourceDefinition among them.
+func TestDefaults(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	objects := []string{
+		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: gadgets.example.com}\nspec: {group: " +
+			"example.com, names: {kind: Gadget, plural: gadgets}, versions: [{name: v1, schema: {openAPIV3Schema: {properties: {size: " +
+			"{default: 3}, many: {items: {properties: {large: {default: " + large + "}}}}}}}}]}\n",
+		"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: a}\n",
+		"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: b}\nmany: [" + strings.Repeat("{},", 10) + "{}]\n",
+		"apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: c, namespace: x}\nprovisioner: p\n",
+		"apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: r}\nspec: {template: {spec: {containers: [{name: c, image: 'i:v1'}]}}}\n",
+	}
+	seen := func(o Options) (all []string) {
+		o.Chain, o.Resources, o.Namespace, o.KeepObjects, o.WorkloadPods = new(recorder).chain(t), discovery.NewTable(nil), "ns", true, true
+		err := Run(t.Context(), o, items(objects...), func(root *report.Result) error {
+			root.Walk(func(result *report.Result, _ int) {
+				all = append(all, result.Object()+" "+string(result.Decision)+" "+string(result.Before)+result.Message)
+			})
+			return nil
+		})
+		if err != nil || len(all) != 6 {
+			t.Fatalf("got %q, %v, want 6 results", all, err)
+		}
+		return all
+	}
+	with, without := seen(Options{}), seen(Options{NoDefaults: true})
+	for i, want := range []string{
+		"", `"size":3`, "broken got more than 8 MiB of defaults from its CustomResourceDefinition", `"reclaimPolicy":"Delete"`,
+		`"replicas":1`, `"imagePullPolicy":"IfNotPresent"`,
+	} {
+		if !strings.Contains(with[i], want) || want != "" && strings.Contains(without[i], want) {
+			t.Errorf("got %s, and without defaults %s, want %s in the first", with[i], without[i], want)
+		}
+	}
+	if strings.Contains(with[3]+without[3], "namespace") {
+		t.Errorf("got %s, want no namespace", with[3])
+	}
+}
