@@ -17,7 +17,7 @@ func coreKinds() map[string]kind {
 			typed[corev1.ReplicationController], slices.Concat(replicationController, under("spec.template.spec", podSpec())),
 		},
 		"v1 Service":               {typed[corev1.Service], service},
-		"v1 Endpoints":             {typed[corev1.Endpoints], []rule{set("subsets[].ports[]", "protocol", "TCP")}},
+		"v1 Endpoints":             {typed[corev1.Endpoints], endpoints}, //nolint:staticcheck // kube-apiserver serves it
 		"v1 Secret":                {typed[corev1.Secret], secret},
 		"v1 ConfigMap":             {typed[corev1.ConfigMap], nil},
 		"v1 ServiceAccount":        {typed[corev1.ServiceAccount], nil},
@@ -84,6 +84,9 @@ var service = []rule{
 	set("spec", "internalTrafficPolicy", "Cluster", is("type", "NodePort", "LoadBalancer", "ClusterIP")),
 	set("spec", "allocateLoadBalancerNodePorts", true, is("type", "LoadBalancer")),
 }
+
+// endpoints is SetDefaults_Endpoints.
+var endpoints = []rule{set("subsets[].ports[]", "protocol", "TCP")}
 
 // secret is SetDefaults_Secret and Convert_v1_Secret_To_core_Secret.
 var secret = []rule{
