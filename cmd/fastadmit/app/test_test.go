@@ -54,6 +54,9 @@ func TestPoliciesOfTheChart(t *testing.T) {
 	if code == 2 || !strings.Contains(stdout, "as Kubernetes "+oldest) {
 		t.Errorf("got exit code %d\n%s%s", code, stdout, stderr)
 	}
+	if strings.Contains(stderr, "expression: ") {
+		t.Errorf("types show errors: %s", stderr)
+	}
 }
 
 const suiteHead = "apiVersion: fastadmit.io/v1alpha1\nkind: TestSuite\n"
