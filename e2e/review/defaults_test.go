@@ -76,7 +76,10 @@ func TestDefaults(t *testing.T) {
 			}
 			d := &defaulted{
 				APIServer: cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Release: v}),
-				items:     manifest.Read(input, nil, files.Everywhere), defaults: defaults.New(v), taken: make(map[string]bool), unknown: make(map[string]bool),
+				items:     manifest.Read(input, nil, files.Everywhere),
+				defaults:  defaults.New(v),
+				taken:     make(map[string]bool),
+				unknown:   make(map[string]bool),
 			}
 			d.define(t)
 			for i := range d.items {

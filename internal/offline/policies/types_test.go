@@ -12,8 +12,9 @@ import (
 
 // typed returns a policy that is evaluated on Gadgets, in lines of their own.
 func typed(name, expression string) string {
-	return "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: " + name + "}\nspec:\n" +
-		"  matchConstraints:\n    resourceRules: [{apiGroups: [example.com], apiVersions: [v1], resources: [gadgets], operations: ['*']}]\n" +
+	return "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: " + name +
+		"}\nspec:\n  matchConstraints:\n" +
+		"    resourceRules: [{apiGroups: [example.com], apiVersions: [v1], resources: [gadgets], operations: ['*']}]\n" +
 		"  validations:\n  - expression: " + expression + "\n"
 }
 
