@@ -12,8 +12,9 @@ import (
 func TestReviewTrees(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"base/kustomization.yaml":         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [pod.yaml]\n",
-		"base/pod.yaml":                   "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: 'i:1'}]}\n",
+		"base/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [pod.yaml]\n",
+		"base/pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n" +
+			"spec: {containers: [{name: c, image: 'i:v1'}]}\n",
 		"base/monitor.yaml":               "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: m}\n",
 		"base/unknown.yaml":               "apiVersion: example.com/v1\nkind: Strange\nmetadata: {name: s}\n",
 		"chart/Chart.yaml":                "apiVersion: v2\nname: c\nversion: 1.0.0\n",
