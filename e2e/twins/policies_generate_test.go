@@ -62,7 +62,7 @@ func post(t *testing.T, namespace string, object map[string]any) policyRequest {
 // not namespaced. For these, kube-apiserver would evaluate the policies of all scenarios, in any order.
 var notCreated = []string{"AdmissionReview", "ClusterRole", "ClusterRoleBinding", "Namespace"}
 
-// shippedScenarios are the policies of the chart, on the namespaced objects of their suites.
+// shippedScenarios are every fourth policy of the chart, in e2e-full all, on the namespaced objects of their suites.
 func shippedScenarios(t *testing.T) (all []*scenario) {
 	t.Helper()
 	const dir = "../../deploy/chart/policies"
@@ -70,7 +70,8 @@ func shippedScenarios(t *testing.T) (all []*scenario) {
 	if err != nil || len(suites) < 10 {
 		t.Fatalf("got %d suites of shipped policies: %v", len(suites), err)
 	}
-	for _, file := range suites {
+	for i := 0; i < len(suites); i += tally.Cases(4, 1) {
+		file := suites[i]
 		own := &scenario{name: "shipped-" + strings.TrimSuffix(filepath.Base(file), ".test.yaml")}
 		content, err := os.ReadFile(strings.TrimSuffix(file, ".test.yaml") + ".yaml")
 		var policy unstructured.Unstructured
