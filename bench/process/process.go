@@ -78,13 +78,13 @@ func Start(cmd *exec.Cmd, log string, start func() error) (*Server, error) {
 func (s *Server) AwaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
-	var last error // not that the time is over
+	var last error // not that the time is over, unless nothing else was heard
 	for {
 		err := s.askReady(ctx)
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil {
+		if last == nil || ctx.Err() == nil {
 			last = err
 		}
 		select {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // serverEnv makes the test binary the server that tests start.
@@ -58,9 +58,13 @@ func TestAwaitReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := 0
+	end := func() {}
 	ops := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if asked++; asked < 3 || r.URL.Path != "/readyz" {
 			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		if asked == 0 {
+			end()
 		}
 	}))
 	defer ops.Close()
@@ -68,11 +72,15 @@ func TestAwaitReady(t *testing.T) {
 	if err := s.AwaitReady(t.Context()); err != nil || asked != 3 {
 		t.Errorf("got %v after %d requests, want a server that is ready after 3", err, asked)
 	}
-	asked = -1 << 30
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	asked = -2 // the second request ends the wait
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	end = cancel
 	if err := s.AwaitReady(ctx); err == nil || !strings.Contains(err.Error(), "503 Service Unavailable of /readyz") {
 		t.Errorf("got %v, want an error with the status", err)
+	}
+	if err := s.AwaitReady(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v of a context that has ended before, want its error", err)
 	}
 }
 
