@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -192,6 +193,9 @@ func TestAction(t *testing.T) {
 	other := map[string]string{"fastadmit-linux-amd64": "#!/bin/sh\necho replaced\n", "fastadmit-linux-arm64": "#!/bin/sh\necho replaced\n"}
 	replaced, _ := published(t, other)
 	f(1, fmt.Sprintf("want %x of SHA256SUMS", sha256.Sum256([]byte(program(t)))), replaced, nil)
+	command := "  fastadmit-linux-amd64\n::debug::a  fastadmit-linux-amd64\n" // a line of its own would be a command of GitHub
+	twice, _ := published(t, map[string]string{"SHA256SUMS": strings.ReplaceAll(strings.Repeat("0", 64)+command, "amd64", runtime.GOARCH)})
+	f(1, "want "+strings.Repeat("0", 64)+" of SHA256SUMS", twice, nil)
 	none, _ := published(t, map[string]string{"SHA256SUMS": strings.Repeat("0", 64) + "  fastadmit-plan9-amd64\n"})
 	f(1, "::error title=fastadmit::release 1.2.3 has no fastadmit-linux-", none, nil)
 }

@@ -38,7 +38,7 @@ download SHA256SUMS "$folder/SHA256SUMS"
 got=$(sum "$folder/SHA256SUMS")
 [[ -z $CHECKSUM || $got == "$CHECKSUM" ]] ||
 	fail "checksum: got SHA256SUMS with $got, want $(shown "$CHECKSUM"): the release is not the one that you verified"
-want=$(awk -v file="$file" '$2 == file {print $1}' "$folder/SHA256SUMS")
+want=$(awk -v file="$file" '$2 == file {print $1; exit}' "$folder/SHA256SUMS")
 [[ -n $want ]] || fail "release $VERSION has no $file"
 program=$folder/bin/fastadmit$suffix
 download "$file" "$program"
