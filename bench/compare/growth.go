@@ -87,7 +87,7 @@ func (m *measurer) growing(ctx context.Context, work *growth.Work, sizes []int) 
 	return rows, nil
 }
 
-// sizes are the numbers of policies, bindings and parameters, as columns of a table.
+// growthSizes returns the numbers of policies, bindings and parameters, as columns of a table.
 func growthSizes() (all []int) {
 	for _, work := range growth.Works() {
 		all = append(all, work.Sizes...)
