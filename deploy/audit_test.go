@@ -66,7 +66,7 @@ func TestAuditRBAC(t *testing.T) {
 			Verbs: []string{"list", "create", "patch", "delete"}},
 	}
 	for name, h := range table(t) {
-		r := render(t, fmt.Sprintf("plugins: {%s: {%s}}\n", name, settingsOf(name, h))+auditAll+ownCertificate()+writesAllowed, "")
+		r := renderPlugin(t, name, h)
 		want := slices.Concat(cluster.Rules(cluster.Namespaces.Watched()), reports)
 		if h.SideEffects == "" {
 			want = append(want, cluster.Rules(needs(name)...)...)
@@ -81,6 +81,13 @@ func TestAuditRBAC(t *testing.T) {
 			}
 		}
 	}
+}
+
+// renderPlugin returns a release of one plugin with an audit. Rendering takes half a second, so
+// TestAuditRBAC and TestPluginRBAC share it.
+func renderPlugin(t *testing.T, name string, h handled) release {
+	t.Helper()
+	return render(t, fmt.Sprintf("plugins: {%s: {%s}}\n", name, settingsOf(name, h))+auditAll+ownCertificate()+writesAllowed, "")
 }
 
 // listed returns the rights to list the kinds whose creation a plugin handles.

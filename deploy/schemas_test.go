@@ -14,19 +14,22 @@ import (
 
 // TestKubeconform validates everything against the schemas of Kubernetes' own
 // API, which come with its module, and of the CRDs of cert-manager and the
-// Prometheus operator, which come with theirs.
+// Prometheus operator, which come with theirs. It reads the schemas, which takes a second, once for
+// all settings.
 func TestKubeconform(t *testing.T) {
 	t.Parallel()
-	dir := schemas(t)
+	var all release
 	others := make(map[string]bool)
-	each(t, func(t *testing.T, _ setting, r release) {
-		if said, err := kubeconform(t, dir, r); err != nil {
-			t.Errorf("%v: %s", err, said)
-		}
+	each(t, func(_ *testing.T, s setting, r release) {
 		for _, object := range r {
 			others[object.GetKind()] = true
+			object.SetName(object.GetName() + "-of-" + s.name) // kubeconform prints the name
+			all = append(all, object)
 		}
 	})
+	if said, err := kubeconform(t, schemas(t), all); err != nil {
+		t.Errorf("%v: %s", err, said)
+	}
 	for _, kind := range []string{"Certificate", "Issuer", "ServiceMonitor", "PodMonitor", "PrometheusRule"} {
 		if !others[kind] {
 			t.Errorf("no setting has a %s", kind)

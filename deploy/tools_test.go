@@ -112,13 +112,18 @@ var rendered sync.Map
 // render returns the release with these values.
 func render(t *testing.T, values, preset string) release {
 	t.Helper()
-	key := [2]string{values, preset}
-	text, ok := rendered.Load(key)
-	if !ok {
-		text = run(t, tool(t, "helm"), helm(t, "template", values, preset)...)
-		rendered.Store(key, text)
+	printed, _ := rendered.LoadOrStore([2]string{values, preset}, sync.OnceValues(func() (string, error) {
+		stdout, stderr, err := try(t, "", tool(t, "helm"), helm(t, "template", values, preset)...)
+		if err != nil {
+			err = fmt.Errorf("helm template: %w\n%s%s", err, stdout, stderr)
+		}
+		return stdout, err
+	}))
+	text, err := printed.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return parse(t, text.(string))
+	return parse(t, text)
 }
 
 // parse reads documents of YAML.

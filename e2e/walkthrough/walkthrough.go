@@ -135,7 +135,8 @@ func (a *Admin) Does(t testing.TB, words ...string) string {
 func (a *Admin) Tries(t testing.TB, words ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", a.Documented(t, "sh", words...))
-	cmd.Dir, cmd.Env = a.dir, append(os.Environ(), a.env...)
+	// helm and kubectl run for less than a second, a third of which is garbage collection.
+	cmd.Dir, cmd.Env = a.dir, append(append(os.Environ(), "GOGC=400"), a.env...)
 	printed, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s: %w: %s", cmd, err, printed)
@@ -160,7 +161,7 @@ func Tool(t testing.TB, name string) string {
 func Run(t testing.TB, env []string, command string, arguments ...string) string {
 	t.Helper()
 	cmd := exec.Command(command, arguments...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), "GOGC=400"), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

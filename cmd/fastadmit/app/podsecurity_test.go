@@ -21,6 +21,9 @@ const chartPolicies = "../../../deploy/chart/policies/"
 // TestPodSecurityPolicies compares the plugin PodSecurity with the chart's policies that docs/policy-library.md lists for each
 // Pod Security Standard, on the Pods of all suites.
 func TestPodSecurityPolicies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds with the race detector, and evaluates one Pod after the other")
+	}
 	pods := podsOfSuites(t)
 	page, err := os.ReadFile("../../../docs/policy-library.md")
 	if err != nil {

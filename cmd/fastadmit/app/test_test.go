@@ -35,6 +35,9 @@ func tested(t *testing.T, code int, want, not []string, args ...string) string {
 // TestPoliciesOfTheChart runs the suites of the chart's policies, of which each has one. They compile with the libraries of
 // the oldest release of Kubernetes, too.
 func TestPoliciesOfTheChart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes many seconds with the race detector; TestTest runs suites, too")
+	}
 	const folder = "../../../deploy/chart/policies"
 	suites, err := filepath.Glob(folder + "/*.test.yaml")
 	if err != nil || len(suites) < 10 {
