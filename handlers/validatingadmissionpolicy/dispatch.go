@@ -14,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy/cel"
 )
 
 // A dispatch evaluates the policies for one review (upstream's dispatcher.go).
@@ -77,12 +78,15 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 		for i := range o.decisions {
 			switch found := &o.decisions[i]; {
 			case found.denies:
+				if !o.whole {
+					d.note(p, b, found.message, "validations", i, p.Evaluator.validations[i].Expression)
+				}
 				d.act(p, b, i, found)
 			case found.message != "":
 				p.CountError(b, policy.ActionAllow, found.message)
 			}
 		}
-		for _, a := range o.audited {
+		for i, a := range o.audited {
 			if err := d.Input.Retain(len(a.value)); err != nil {
 				a.err = err.Error()
 			}
@@ -91,6 +95,7 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 				d.collected.add(a)
 			case d.Excepted(p.Name) == "":
 				p.CountError(b, policy.ActionDeny, a.err)
+				d.note(p, b, a.err, "auditAnnotations", i, p.Evaluator.annotations[i].Expression)
 				d.deny(p, b, &decision{message: a.err})
 			}
 		}
@@ -114,6 +119,16 @@ func (d *dispatch) evaluate(p *boundPolicy, param *policy.Param) *evaluation {
 func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 	if d.Excepted(p.Name) == "" {
 		d.deny(p, b, &decision{message: err.Error()})
+	}
+}
+
+// note notes a violation of the i-th rule of a list for reports, if somebody asks for them.
+func (d *dispatch) note(p *boundPolicy, b *policy.Binding, message, list string, i int, x *cel.Expression) {
+	if note := admission.NoteViolation(d.Ctx); note != nil {
+		note(admission.Violation{
+			Policy: p.Name, Binding: b.Name, Rule: fmt.Sprintf("%s[%d]", list, i), Message: strings.Clone(message),
+			Paths: p.Evaluator.compiler.Paths(x),
+		})
 	}
 }
 

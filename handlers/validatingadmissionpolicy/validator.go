@@ -87,13 +87,14 @@ type audited struct{ key, value, err string }
 
 // An outcome is the result of a policy for a request.
 type outcome struct {
-	decisions []decision
+	decisions []decision // of the validations, or one if whole
 	audited   []audited
+	whole     bool // the policy cannot be evaluated
 }
 
 // failed returns the outcome of a policy that cannot be evaluated.
 func (v *validator) failed(err error) outcome {
-	return outcome{decisions: []decision{{denies: !v.ignoresErrors, message: err.Error()}}}
+	return outcome{decisions: []decision{{denies: !v.ignoresErrors, message: err.Error()}}, whole: true}
 }
 
 // validate behaves as upstream's Validate. The outcome has no views of the review.

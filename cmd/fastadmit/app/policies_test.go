@@ -76,6 +76,41 @@ func TestReviewNamesPolicies(t *testing.T) {
 		"bad.yaml", "--policies=latest.yaml")
 }
 
+// TestReviewNamesDefaults has a rule about fields that only some of the manifests have.
+func TestReviewNamesDefaults(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pull.yaml", strings.NewReplacer("!c.image.endsWith(':latest')", "c.imagePullPolicy == 'Always'",
+		"images must have a version", "pull always").Replace(noLatest))
+	pod := func(policies ...string) string {
+		text := "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n"
+		for i, policy := range policies {
+			text += "  - {name: c" + string(rune('0'+i)) + ", image: 'i:v1'" + policy + "}\n"
+		}
+		return text
+	}
+	const said = "default: spec.containers[1].imagePullPolicy is not in the manifest: it has Kubernetes' default"
+	const given = ", imagePullPolicy: IfNotPresent"
+	reviewed(t, pod(given, ""), 1, []string{"denied request: pull always\n  " + said}, nil, "-", "--policies=pull.yaml")
+	reviewed(t, pod(given, given), 1, []string{"pull always"}, []string{"default:"}, "-", "--policies=pull.yaml")
+	reviewed(t, pod(given, ""), 1, []string{`"rule": "validations[0]"`, "\"paths\": [\n        \"spec.containers[*].imagePullPolicy\"\n"}, nil,
+		"-", "--policies=pull.yaml", "-o=json")
+	for _, action := range []string{"Warn", "Audit"} {
+		reviewed(t, pod(given, ""), 0, []string{"    " + said}, nil, "-", "--policies="+unbound(t, "pull.yaml"), "--bind-policies="+action)
+	}
+}
+
+// unbound writes the policies of a file without their bindings, and returns the name of the new file.
+func unbound(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, _, _ := strings.Cut(string(text), "---\n")
+	servertest.WriteFile(t, "unbound-"+file, policy)
+	return "unbound-" + file
+}
+
 // TestReviewWithoutBinding has policies that kube-apiserver would not evaluate.
 func TestReviewWithoutBinding(t *testing.T) {
 	t.Chdir(t.TempDir())

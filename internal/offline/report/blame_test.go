@@ -35,7 +35,8 @@ func TestPolicies(t *testing.T) {
 		return &Result{
 			File: "a.yaml", Line: 1, Kind: "Pod", Name: name, Decision: Denied, Plugin: plugin, Policy: "b.example.com", Binding: "x",
 			Message:  "no",
-			Warnings: []Finding{{plugin, "a.example.com", "y", "hm"}}, Audits: []Finding{{plugin, "a.example.com", "z", "oh"}},
+			Warnings: []Finding{{Plugin: plugin, Policy: "a.example.com", Binding: "y", Message: "hm"}},
+			Audits:   []Finding{{Plugin: plugin, Policy: "a.example.com", Binding: "z", Message: "oh"}},
 		}
 	}
 	all := []*Result{pod("one"), pod("two")}
@@ -74,5 +75,42 @@ func TestPolicies(t *testing.T) {
 	}
 	if got := write(t, "junit", o, all); !strings.Contains(got, "audit: ValidatingAdmissionPolicy: oh") {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestCauses has findings of which the rule and the fields are known, in all formats that show them.
+func TestCauses(t *testing.T) {
+	const one, two = "a is not in the manifest: it has Kubernetes' default", "a, b are not in the manifest: they have Kubernetes' defaults"
+	of := func(n int) []string { return []string{"a", "b"}[:n] }
+	all := []*Result{{
+		File: "a.yaml", Line: 1, Kind: "Pod", Name: "x", Decision: Denied, Plugin: "P", Policy: "p", Binding: "b", Rule: "validations[1]",
+		Paths: of(2), Defaulted: of(1), Code: 422, Message: "no",
+		Warnings: []Finding{{Plugin: "Q", Paths: of(2), Defaulted: of(2), Message: "hm"}},
+		Audits:   []Finding{{Plugin: "R", Rule: "r", Message: "oh"}, {Plugin: "S", Message: "ah"}},
+	}}
+	f := func(format string, want ...string) {
+		t.Helper()
+		got := write(t, format, Options{}, all)
+		for _, text := range want {
+			if !strings.Contains(got, text) {
+				t.Errorf("%s: got\n%s\nwant %q", format, got, text)
+			}
+		}
+	}
+	f("text", "(422): no\n  default: "+one+"\n  warning: Q: hm\n    default: "+two+"\n  audit: R: oh\n")
+	f("github", "denies Pod x::no ("+one+")\n", "warns of Pod x::hm ("+two+")\n", "audits Pod x::oh\n")
+	f("junit", "no (a is not in the manifest: it has Kubernetes&#39; default)</failure>", "warning: Q: hm (a, b are not")
+	f("yaml", "  defaulted:\n  - a\n", "  rule: validations[1]\n")
+	var got struct {
+		Runs []struct{ Results []sarifResult }
+	}
+	if err := json.Unmarshal([]byte(write(t, "sarif", Options{}, all)), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []*about{{"b", "validations[1]", of(2), of(1)}, {"", "", of(2), of(2)}, {Rule: "r"}, nil}
+	for i, r := range got.Runs[0].Results {
+		if !reflect.DeepEqual(r.Properties, want[i]) {
+			t.Errorf("sarif: got %+v, want %+v", r.Properties, want[i])
+		}
 	}
 }

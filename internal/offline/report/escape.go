@@ -94,15 +94,12 @@ func (r *Result) cleaned() *Result {
 	c := *r
 	for _, text := range [...]*string{
 		&c.File, &c.Operation, &c.APIVersion, &c.Kind, &c.Resource, &c.SubResource, &c.Namespace, &c.Name, &c.UID, &c.User, &c.Plugin, &c.Reason,
-		&c.Change, &c.Policy, &c.Binding,
+		&c.Change, &c.Policy, &c.Binding, &c.Rule,
 	} {
 		*text = printable.Word(*text)
 	}
 	c.Message, c.Recorded = printable.Lines(c.Message), printable.Lines(c.Recorded)
-	c.Notes = slices.Clone(c.Notes)
-	for i := range c.Notes {
-		c.Notes[i] = printable.Word(c.Notes[i])
-	}
+	c.Notes, c.Paths, c.Defaulted = cleanWords(c.Notes), cleanWords(c.Paths), cleanWords(c.Defaulted)
 	c.Patch = escapeJSON(c.Patch)
 	c.Warnings, c.Audits, c.Ignored, c.LeftOut = cleanFindings(c.Warnings), cleanFindings(c.Audits), cleanFindings(c.Ignored), cleanFindings(c.LeftOut)
 	c.Created = make([]*Result, len(r.Created))
@@ -116,7 +113,16 @@ func cleanFindings(all []Finding) []Finding {
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].Plugin, all[i].Message = printable.Word(all[i].Plugin), printable.Lines(all[i].Message)
-		all[i].Policy, all[i].Binding = printable.Word(all[i].Policy), printable.Word(all[i].Binding)
+		all[i].Policy, all[i].Binding, all[i].Rule = printable.Word(all[i].Policy), printable.Word(all[i].Binding), printable.Word(all[i].Rule)
+		all[i].Paths, all[i].Defaulted = cleanWords(all[i].Paths), cleanWords(all[i].Defaulted)
+	}
+	return all
+}
+
+func cleanWords(all []string) []string {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i] = printable.Word(all[i])
 	}
 	return all
 }

@@ -31,12 +31,15 @@ func hostileResults(t *testing.T) []*Result {
 		return text
 	}
 	of := func(decision Decision) *Result {
-		finding := []Finding{{Plugin: hostile, Policy: hostile, Binding: hostile, Message: hostile}, {Message: hostile}}
+		texts := []string{hostile, hostile}
+		finding := []Finding{
+			{Plugin: hostile, Policy: hostile, Binding: hostile, Rule: hostile, Paths: texts, Defaulted: texts, Message: hostile}, {Message: hostile},
+		}
 		r := &Result{
 			File: hostile, Line: 1, Operation: hostile, APIVersion: hostile, Kind: hostile, Resource: hostile, SubResource: hostile,
 			Namespace: hostile,
 			Name:      hostile, UID: hostile, User: hostile, Decision: decision,
-			Change: hostile, Policy: hostile, Binding: hostile, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
+			Change: hostile, Policy: hostile, Binding: hostile, Rule: hostile, Paths: texts, Defaulted: texts, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
 			PatchedBy: []string{"A"}, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
 		}
 		r.Recorded, r.Notes, r.Explanation = hostile, []string{hostile}, hostileExplanation()

@@ -21,7 +21,35 @@ type problem struct {
 	rule    string // the plugin, the plugin and its policy, or another source
 	title   string
 	message string
+	about   *about // nil if there is nothing to say
 }
+
+// about has what is known about the cause of a problem, for the properties of SARIF.
+type about struct {
+	Binding   string   `json:"binding,omitempty"`
+	Rule      string   `json:"rule,omitempty"`
+	Paths     []string `json:"paths,omitempty"`
+	Defaulted []string `json:"defaulted,omitempty"`
+}
+
+// with returns the problem with what is known about its cause. The message says which fields have a default.
+func (p problem) with(a about) problem {
+	p.message = withDefault(p.message, a.Defaulted)
+	if a.Binding != "" || a.Rule != "" || len(a.Paths) > 0 {
+		p.about = &a
+	}
+	return p
+}
+
+// withDefault returns a message that says which fields have a default.
+func withDefault(message string, defaulted []string) string {
+	if said := Default(defaulted); said != "" {
+		message += " (" + said + ")"
+	}
+	return message
+}
+
+func (f *Finding) about() about { return about{f.Binding, f.Rule, f.Paths, f.Defaulted} }
 
 // A level says how bad a problem is, as SARIF section 3.27.10 does.
 type level string
@@ -48,28 +76,37 @@ func problems(root *Result) (all []problem) {
 		rule := r.Plugin
 		switch r.Decision {
 		case Denied:
-			all = append(all, problem{levelError, ruleOf(rule, r.Policy), titleOf(rule, r.Policy) + " denies " + object, r.Message})
+			denial := problem{level: levelError, rule: ruleOf(rule, r.Policy), title: titleOf(rule, r.Policy) + " denies " + object, message: r.Message}
+			all = append(all, denial.with(about{r.Binding, r.Rule, r.Paths, r.Defaulted}))
 		case Failed:
-			all = append(all, problem{levelError, rule, rule + " cannot decide on " + object, r.Message})
+			all = append(all, problem{level: levelError, rule: rule, title: rule + " cannot decide on " + object, message: r.Message})
 		case Differs:
 			severity := levelError
 			if r.Tolerated {
 				severity = levelWarning
 			}
-			all = append(all, problem{severity, cmp.Or(rule, ruleInput), r.Differing() + ", as " + object, r.Message})
+			all = append(all, problem{
+				level: severity, rule: cmp.Or(rule, ruleInput), title: r.Differing() + ", as " + object, message: r.Message,
+			})
 		case Broken:
-			all = append(all, problem{levelError, ruleInput, strings.TrimSpace("cannot review " + object), r.Message})
+			all = append(all, problem{
+				level: levelError, rule: ruleInput, title: strings.TrimSpace("cannot review " + object), message: r.Message,
+			})
 		}
 		for _, w := range r.Warnings {
 			rule := cmp.Or(w.Plugin, ruleWarning)
-			all = append(all, problem{levelWarning, ruleOf(rule, w.Policy), titleOf(rule, w.Policy) + " warns of " + object, w.Message})
+			warning := problem{level: levelWarning, rule: ruleOf(rule, w.Policy), title: titleOf(rule, w.Policy) + " warns of " + object, message: w.Message}
+			all = append(all, warning.with(w.about()))
 		}
 		for _, a := range r.Audits {
-			all = append(all, problem{levelNote, ruleOf(a.Plugin, a.Policy), titleOf(a.Plugin, a.Policy) + " audits " + object, a.Message})
+			audit := problem{level: levelNote, rule: ruleOf(a.Plugin, a.Policy), title: titleOf(a.Plugin, a.Policy) + " audits " + object, message: a.Message}
+			all = append(all, audit.with(a.about()))
 		}
 	})
 	for _, f := range root.AllLeftOut() {
-		all = append(all, problem{levelNote, f.Plugin, f.Plugin + " did not check " + root.Object(), f.Message})
+		all = append(all, problem{
+			level: levelNote, rule: f.Plugin, title: f.Plugin + " did not check " + root.Object(), message: f.Message,
+		})
 	}
 	return all
 }
@@ -204,7 +241,7 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	if c.Name == "" {
 		c.Name = root.Location()
 	}
-	fault := &junitFault{Type: r.Plugin, Message: r.Said(), Text: r.Message}
+	fault := &junitFault{Type: r.Plugin, Message: r.Said(), Text: withDefault(r.Message, r.Defaulted)}
 	s.Tests++
 	switch r.Decision {
 	case Denied, Differs:
@@ -223,11 +260,13 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	if r.Tolerated {
 		output.WriteString(r.Said() + "\n")
 	}
-	for _, w := range r.Warnings {
-		output.WriteString("warning: " + w.String() + "\n")
-	}
-	for _, a := range r.Audits {
-		output.WriteString("audit: " + a.String() + "\n")
+	for _, findings := range []struct {
+		name string
+		list []Finding
+	}{{"warning", r.Warnings}, {"audit", r.Audits}} {
+		for _, f := range findings.list {
+			output.WriteString(findings.name + ": " + withDefault(f.String(), f.Defaulted) + "\n")
+		}
 	}
 	if depth == 0 {
 		for _, f := range r.AllLeftOut() {
@@ -305,6 +344,8 @@ type sarifResult struct {
 	Level     string          `json:"level"`
 	Message   sarifText       `json:"message"`
 	Locations []sarifLocation `json:"locations"`
+	// Properties are those of the cause.
+	Properties *about `json:"properties,omitempty"`
 }
 
 type sarifLocation struct {
@@ -337,7 +378,7 @@ func (s *sarif) Write(r *Result) error {
 	for _, p := range problems(r) {
 		result := sarifResult{
 			RuleID: p.rule, RuleIndex: s.rule(p.rule), Level: string(p.level),
-			Message: sarifText{p.title + ": " + p.message}, Locations: []sarifLocation{s.location(r)},
+			Message: sarifText{p.title + ": " + p.message}, Locations: []sarifLocation{s.location(r)}, Properties: p.about,
 		}
 		separator := ","
 		if !s.began {

@@ -50,9 +50,13 @@ type Result struct {
 	// cause if the Decision is Differs.
 	Policy  string `json:"policy,omitempty"`
 	Binding string `json:"binding,omitempty"`
-	Code    int32  `json:"code,omitempty"`   // HTTP status of a denial
-	Reason  string `json:"reason,omitempty"` // metav1.StatusReason of a denial
-	Message string `json:"message,omitempty"`
+	// Rule, Paths and Defaulted are those of the denial, see Finding.
+	Rule      string   `json:"rule,omitempty"`
+	Paths     []string `json:"paths,omitempty"`
+	Defaulted []string `json:"defaulted,omitempty"`
+	Code      int32    `json:"code,omitempty"`   // HTTP status of a denial
+	Reason    string   `json:"reason,omitempty"` // metav1.StatusReason of a denial
+	Message   string   `json:"message,omitempty"`
 
 	PatchedBy []string        `json:"patchedBy,omitempty"`
 	Patch     json.RawMessage `json:"patch,omitempty"` // RFC 6902
@@ -98,7 +102,30 @@ type Finding struct {
 	// Policy and Binding are set if the plugin evaluates policies.
 	Policy  string `json:"policy,omitempty"`
 	Binding string `json:"binding,omitempty"`
-	Message string `json:"message"`
+	// Rule is the rule of the policy that the object violates, such as validations[0]. It is empty if it is unknown.
+	Rule string `json:"rule,omitempty"`
+	// Paths are the fields of the object that the message begins with, as Kubernetes' errors of fields do, or that the CEL
+	// expression of the rule names. "[*]" stands for each element of a list or a map.
+	Paths []string `json:"paths,omitempty"`
+	// Defaulted are the fields in Paths that the file does not have and that have Kubernetes' default.
+	Defaulted []string `json:"defaulted,omitempty"`
+	Message   string   `json:"message"`
+}
+
+// IsSame reports whether two findings have the same message.
+func (f Finding) IsSame(other Finding) bool {
+	return f.Plugin == other.Plugin && f.Message == other.Message
+}
+
+// Default says which of a finding's fields have Kubernetes' default, "" if none does.
+func Default(defaulted []string) string {
+	switch len(defaulted) {
+	case 0:
+		return ""
+	case 1:
+		return defaulted[0] + " is not in the manifest: it has Kubernetes' default"
+	}
+	return strings.Join(defaulted, ", ") + " are not in the manifest: they have Kubernetes' defaults"
 }
 
 // Object returns the kind, namespace and name of the object, for messages.
@@ -198,7 +225,7 @@ func (r *Result) AllLeftOut() (all []Finding) {
 	}
 	r.Walk(func(r *Result, _ int) {
 		for _, f := range r.LeftOut {
-			if !slices.Contains(all, f) {
+			if !slices.ContainsFunc(all, f.IsSame) {
 				all = append(all, f)
 			}
 		}

@@ -72,6 +72,7 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 		color = yellow
 	}
 	b.WriteString(t.paint(color, word) + indented(said[len(word):], indent) + "\n")
+	t.addDefault(b, indent+"  ", r.Defaulted)
 	var leftOut []Finding
 	if depth == 0 {
 		leftOut = r.AllLeftOut()
@@ -82,6 +83,7 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 	}{{"warning", r.Warnings}, {"audit", r.Audits}, {"ignored", r.Ignored}, {"unchecked", leftOut}} {
 		for _, f := range findings.list {
 			fmt.Fprintf(b, "%s  %s: %s\n", indent, t.paint(yellow, findings.name), indented(f.String(), indent))
+			t.addDefault(b, indent+"    ", f.Defaulted)
 		}
 	}
 	var operations []json.RawMessage
@@ -97,6 +99,13 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 		fmt.Fprintf(b, "%s  %s: %s\n", indent, t.paint(yellow, "note"), note)
 	}
 	b.WriteString(explain.Text(r.Explanation, r.Message, depth+1))
+}
+
+// addDefault adds which fields of a finding have Kubernetes' default.
+func (t *text) addDefault(b *strings.Builder, indent string, defaulted []string) {
+	if said := Default(defaulted); said != "" {
+		fmt.Fprintf(b, "%s%s: %s\n", indent, t.paint(yellow, "default"), said)
+	}
 }
 
 // indented keeps the lines of a text together.

@@ -33,6 +33,8 @@ type reviewer struct {
 	told    int  // how many warnings are noted
 	checked bool // by a plugin
 	result  *report.Result
+	written
+	violations []admission.Violation
 	// said are the findings about the objects for which controllers create the current one. They are not repeated.
 	said []report.Finding
 }
@@ -68,7 +70,7 @@ func (r *reviewer) observe(run admission.Run) {
 	switch finding := (report.Finding{Plugin: name, Message: run.Unchecked}); {
 	case run.Unchecked == "":
 		r.checked = true
-	case run.Unchecked != admission.NotSelected && !slices.Contains(r.result.LeftOut, finding):
+	case run.Unchecked != admission.NotSelected && !slices.ContainsFunc(r.result.LeftOut, finding.IsSame):
 		r.result.LeftOut = append(r.result.LeftOut, finding)
 	}
 	r.noteWarnings(name)
@@ -127,7 +129,11 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	case codec.Delete:
 		object, old = nil, orElse(old, object)
 	}
+	if object != nil && !r.NoDefaults {
+		r.written = written{t.GroupVersionKind(), t.JSON, object}
+	}
 	stored := r.ask(ctx, q, object, old, result)
+	r.written = written{}
 	if q.Operation == codec.Delete {
 		return
 	}
@@ -213,7 +219,7 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 
 // without returns the findings that are not among others.
 func without(findings, others []report.Finding) []report.Finding {
-	return slices.DeleteFunc(findings, func(f report.Finding) bool { return slices.Contains(others, f) })
+	return slices.DeleteFunc(findings, func(f report.Finding) bool { return slices.ContainsFunc(others, f.IsSame) })
 }
 
 // controllerUser returns the user of a controller of kube-controller-manager.
@@ -326,6 +332,8 @@ func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Resul
 	if r.KeepObjects && result.Before == nil {
 		result.Before = review.Object.Root().AppendJSON(nil)
 	}
+	r.violations = nil
+	ctx = admission.WithViolations(ctx, r.noteViolation)
 	for _, phase := range [...]admission.Phase{admission.Mutate, admission.Validate} {
 		_, err := r.chain.Review(ctx, review, phase)
 		r.noteWarnings("")
@@ -393,6 +401,7 @@ func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
 	}
 	result.Unchecked = !r.checked
 	noteAudits(response, result)
+	r.explainCauses(review, result)
 	if r.KeepResponse {
 		result.Response = review.AppendResponse(nil)
 	}

@@ -248,7 +248,7 @@ func (p *part) walk(e ast.Expr, depth int) {
 		p.below(e, v, depth)
 		return
 	}
-	if name, ok := p.variableOf(e); ok {
+	if name, ok := variableName(e); ok {
 		p.addVariable(e, name, v, depth)
 		return
 	}
@@ -293,7 +293,7 @@ func (p *part) below(e ast.Expr, v ref.Val, depth int) {
 // base adds what a path such as object.spec.replicas begins with, if it is a variable of the policy or the result of a
 // call. Other beginnings of a path are no sub-expressions of their own.
 func (p *part) base(e ast.Expr, depth int) {
-	_, isVariable := p.variableOf(e)
+	_, isVariable := variableName(e)
 	isStep := e.Kind() == ast.SelectKind || e.Kind() == ast.CallKind && isIndex(e.AsCall())
 	switch {
 	case isVariable, !isStep && e.Kind() != ast.IdentKind:
@@ -360,8 +360,8 @@ func (p *part) macro(call, e ast.Expr, v ref.Val, depth int) {
 	}
 }
 
-// variableOf returns the name of the policy's variable that an expression is.
-func (p *part) variableOf(e ast.Expr) (name string, ok bool) {
+// variableName returns the name of the policy's variable that an expression is.
+func variableName(e ast.Expr) (name string, ok bool) {
 	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() {
 		return "", false
 	}

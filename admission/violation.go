@@ -1,0 +1,28 @@
+package admission
+
+import "context"
+
+// A Violation is a rule of a policy that a review violates, for reports. It is no view of the review.
+type Violation struct {
+	Policy, Binding string
+	// Rule is the field of the policy that has the rule, such as validations[0].
+	Rule string
+	// Message is what the policy says against the object, without the names of policy and binding.
+	Message string
+	// Paths are the fields of the object that the expression of the rule names, such as spec.replicas. "[*]" stands
+	// for each element of a list or a map.
+	Paths []string
+}
+
+type violationsKey struct{}
+
+// WithViolations returns a context for Chain.Review in which plugins that evaluate policies call note for each violation.
+func WithViolations(ctx context.Context, note func(Violation)) context.Context {
+	return context.WithValue(ctx, violationsKey{}, note)
+}
+
+// NoteViolation returns the function that notes a violation, nil if nobody asks for them.
+func NoteViolation(ctx context.Context) func(Violation) {
+	note, _ := ctx.Value(violationsKey{}).(func(Violation))
+	return note
+}

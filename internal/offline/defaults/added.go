@@ -1,0 +1,120 @@
+package defaults
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// addedMax is the maximum number of fields that Added returns: more than a message should list.
+const addedMax = 20
+
+// Added returns the fields at the paths that an object has by its defaults only: given, as somebody wrote it, does not have
+// them or has null there, and now, as plugins left it, still has what it had with its defaults. A path is one of
+// report.Finding; each field of a path with [*] is returned.
+func Added(gvk schema.GroupVersionKind, given, withDefaults, now []byte, paths []string) []string {
+	var objects [3]any
+	for i, text := range [...][]byte{given, withDefaults, now} {
+		if decode(text, &objects[i]) != nil {
+			return nil
+		}
+	}
+	isSecret := gvk == schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	var all []string
+	for _, path := range paths {
+		if steps := stepsOf(path); len(steps) > 0 && (!isSecret || steps[0] != "data") { // a Secret's data is of its stringData
+			all = added(all, "", steps, objects)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// added appends the fields of a path to all. of are the given object, the one with defaults, and the one now, at the path so far.
+func added(all []string, path string, steps []string, of [3]any) []string {
+	if len(all) >= addedMax || of[1] == nil {
+		return all
+	}
+	if len(steps) == 0 {
+		if of[0] == nil && reflect.DeepEqual(of[1], of[2]) {
+			all = append(all, path)
+		}
+		return all
+	}
+	for _, name := range names(of[1], steps[0]) {
+		var inner [3]any
+		for i := range of {
+			inner[i] = child(of[i], name)
+		}
+		next := fmt.Sprintf("%s[%s]", path, name)
+		if _, isObject := of[1].(object); isObject {
+			if next = strings.TrimPrefix(path+"."+name, "."); strings.ContainsAny(name, "./[]") {
+				next = fmt.Sprintf("%s[%q]", path, name)
+			}
+		}
+		all = added(all, next, steps[1:], inner)
+	}
+	return all
+}
+
+// names returns the names of the fields, or the indexes, that a step of a path stands for.
+func names(value any, step string) (all []string) {
+	if step != "*" {
+		return []string{step}
+	}
+	switch value := value.(type) {
+	case object:
+		return slices.Sorted(maps.Keys(value))
+	case []any:
+		for i := range value {
+			all = append(all, strconv.Itoa(i))
+		}
+	}
+	return all
+}
+
+// child returns a field or an element of a value, nil if there is none.
+func child(value any, name string) any {
+	switch value := value.(type) {
+	case object:
+		return value[name]
+	case []any:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(value) {
+			return value[i]
+		}
+	}
+	return nil
+}
+
+// stepsOf returns the names and indexes in a path such as spec.containers[0].image or metadata.labels["a.b/c"], nil if it
+// is none.
+func stepsOf(path string) (steps []string) {
+	for path != "" {
+		if inner, ok := strings.CutPrefix(path, "["); ok {
+			step, rest, closed := strings.Cut(inner, "]")
+			if quoted, err := strconv.QuotedPrefix(inner); err == nil {
+				step, _ = strconv.Unquote(quoted) // it is quoted
+				rest, closed = strings.CutPrefix(inner[len(quoted):], "]")
+			}
+			if !closed {
+				return nil
+			}
+			steps, path = append(steps, step), strings.TrimPrefix(rest, ".")
+			continue
+		}
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			end = len(path)
+		}
+		if end == 0 {
+			return nil
+		}
+		steps, path = append(steps, path[:end]), strings.TrimPrefix(path[end:], ".")
+	}
+	return steps
+}

@@ -1,0 +1,93 @@
+package review
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/offline/defaults"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+)
+
+// written is the object of a review as somebody wrote it, and with its defaults. Both are nil for an object that a
+// controller creates, and if there are no defaults.
+type written struct {
+	kind                schema.GroupVersionKind
+	given, withDefaults []byte
+}
+
+// fieldIn finds the field at the beginning of a message, as k8s.io/apimachinery pkg/util/validation/field writes it. Before
+// it there may be the object, whose name the user chose: it is quoted, so it cannot pretend to be a field.
+var fieldIn = regexp.MustCompile(`^(?:\S+ "(?:[^"\\]|\\.)*" is (?:forbidden|invalid): )?\[?([A-Za-z][\w$-]*(?:\.[A-Za-z][\w$-]*|\[[^\]\s]*\])*): ` +
+	`(?:Invalid value|Required value|Unsupported value|Duplicate value|Not found|Forbidden|Too long|Too many|Internal error)\b`)
+
+// explainCauses fills in the rules, paths and defaulted fields of what plugins said.
+func (r *reviewer) explainCauses(review *codec.Review, result *report.Result) {
+	var now []byte // the object after mutation, as soon as it is needed
+	defaulted := func(paths []string) []string {
+		if r.written.given == nil || len(paths) == 0 {
+			return nil
+		}
+		if now == nil {
+			now = review.Object.Root().AppendJSON(nil)
+		}
+		return defaults.Added(r.written.kind, r.written.given, r.written.withDefaults, now, paths)
+	}
+	if result.Decision == report.Denied {
+		f := report.Finding{Plugin: result.Plugin, Policy: result.Policy, Binding: result.Binding, Message: result.Message}
+		r.explainCause(&f)
+		if causes := review.Response.Status.Details.Causes; len(f.Paths) == 0 && f.Policy == "" {
+			for i := range causes {
+				if field := causes[i].Field; field != "" && !slices.Contains(f.Paths, field) {
+					f.Paths = append(f.Paths, strings.Clone(field))
+				}
+			}
+		}
+		result.Rule, result.Paths, result.Defaulted = f.Rule, f.Paths, defaulted(f.Paths)
+	}
+	for _, findings := range [...][]report.Finding{result.Warnings, result.Audits} {
+		for i := range findings {
+			r.explainCause(&findings[i])
+			findings[i].Defaulted = defaulted(findings[i].Paths)
+		}
+	}
+}
+
+// explainCause fills in the rule and the paths of a finding.
+func (r *reviewer) explainCause(f *report.Finding) {
+	if f.Policy == "" {
+		if match := fieldIn.FindStringSubmatch(f.Message); match != nil {
+			f.Paths = []string{match[1]}
+		}
+		return
+	}
+	for i := range r.violations {
+		v := &r.violations[i]
+		if v.Policy != f.Policy || v.Binding != f.Binding || !strings.HasSuffix(oneLine(f.Message), ": "+oneLine(v.Message)) {
+			continue
+		}
+		if f.Rule != "" && f.Rule != v.Rule { // two rules have the same message
+			f.Rule, f.Paths = "", nil
+			return
+		}
+		f.Rule, f.Paths = v.Rule, v.Paths
+	}
+}
+
+// oneLine returns a message as a warning has it (codec.Response.Warn).
+func oneLine(message string) string {
+	return strings.TrimSpace(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, message))
+}
+
+// noteViolation is for admission.WithViolations.
+func (r *reviewer) noteViolation(v admission.Violation) { r.violations = append(r.violations, v) }
