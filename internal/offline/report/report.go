@@ -418,6 +418,7 @@ var formats = []struct {
 	{"junit", newJUnit, false},
 	{"sarif", newSARIF, true},
 	{"github", newGitHub, false},
+	{"html", newHTML, false},
 	{"object", newObject, false},
 	{"diff", newDiff, false},
 	{"response", newResponse, true},
