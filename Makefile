@@ -72,9 +72,9 @@ test-arm64: ## run the short tests of codec, diff and the plugins as arm64 under
 	GOARCH=arm64 go test -short -exec qemu-aarch64 ./codec ./diff ./admission/... ./handlers/...
 
 .PHONY: test-browser
-test-browser: ## look at the status page in chromium, which it installs if it is missing
+test-browser: ## look at the pages of fastadmit in chromium, which it installs if it is missing
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y --no-install-recommends chromium; } >&2
-	go test -vet=off -count 1 -run TestBrowser ./internal/server/status
+	go test -vet=off -count 1 -run TestBrowser ./internal/server/status ./internal/offline/report
 
 .PHONY: check
 check: ## check formatting, vet, linters, vulnerabilities, conventions
