@@ -35,24 +35,33 @@ type service struct {
 // unsafeOnGKE are the resources of webhooks that GKE calls unsafe, which have no namespace. Leases are unsafe in the namespaces of
 // the system only.
 var unsafeOnGKE = []string{
-	"/nodes", "authentication.k8s.io/tokenreviews", "authorization.k8s.io/subjectaccessreviews", "certificates.k8s.io/certificatesigningrequests",
+	"/nodes", "authentication.k8s.io/tokenreviews", "authorization.k8s.io/subjectaccessreviews",
+	"certificates.k8s.io/certificatesigningrequests",
 }
 
 var services = []service{
-	{name: "EKS", presets: []string{"", "host-network.yaml"}, source: "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html"},
+	{
+		name: "EKS", presets: []string{"", "host-network.yaml"},
+		source: "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html",
+	},
 	{
 		name: "EKS Fargate", presets: []string{""}, source: "https://docs.aws.amazon.com/eks/latest/userguide/fargate.html",
 		refusesHost: true, taken: []int32{10250},
 	},
-	{name: "AKS", presets: []string{"aks.yaml"}, source: "https://learn.microsoft.com/azure/aks/faq", system: []string{"kube-system"}, refusesURL: true},
 	{
-		name: "GKE", presets: []string{"", "private-gke.yaml"}, source: "https://cloud.google.com/kubernetes-engine/docs/how-to/optimize-webhooks",
+		name: "AKS", presets: []string{"aks.yaml"}, source: "https://learn.microsoft.com/azure/aks/faq",
+		system: []string{"kube-system"}, refusesURL: true,
+	},
+	{
+		name: "GKE", presets: []string{"", "private-gke.yaml"},
+		source: "https://cloud.google.com/kubernetes-engine/docs/how-to/optimize-webhooks",
 		system: []string{"kube-system", "kube-node-lease"}, unsafe: unsafeOnGKE, refusesURL: true,
 	},
 	{
 		name: "GKE Autopilot", presets: []string{"", "private-gke.yaml"},
 		source: "https://cloud.google.com/kubernetes-engine/docs/concepts/autopilot-security#built-in-security",
-		system: []string{"kube-system", "kube-node-lease"}, refused: []string{"*/*"}, unsafe: unsafeOnGKE, refusesURL: true, refusesHost: true,
+		system: []string{"kube-system", "kube-node-lease"}, refused: []string{"*/*"}, unsafe: unsafeOnGKE,
+		refusesURL: true, refusesHost: true,
 	},
 }
 
@@ -69,7 +78,8 @@ func overlap(rules []admissionregistrationv1.RuleWithOperations, resources []str
 				}
 				for _, wanted := range resources {
 					wantedGroup, wantedResource, _ := strings.Cut(wanted, "/")
-					if (group == "*" || group == wantedGroup) && (resource == "*" || resource == wantedResource) && !slices.Contains(all, wanted) {
+					isIn := (group == "*" || group == wantedGroup) && (resource == "*" || resource == wantedResource)
+					if isIn && !slices.Contains(all, wanted) {
 						all = append(all, wanted)
 					}
 				}
