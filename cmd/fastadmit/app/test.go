@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
@@ -31,8 +32,11 @@ type testOptions struct {
 	verbose  bool
 	convert  bool
 	skip     bool
+	version  string                // that is emulated, empty for that of the configuration
 	types    policies.AllTypeNotes // of all cases
 }
+
+const testVersionUsage = "minor release of Kubernetes to behave as, as 1.34; if empty, that of the configuration of a suite, or the newest without one"
 
 func newTestCommand(o *options) *cobra.Command {
 	t := &testOptions{options: o}
@@ -71,10 +75,11 @@ command is wrong.`,
 	flags.StringVarP(&t.output, "output", "o", "text", "format: "+strings.Join(suite.Formats(), ", "))
 	flags.BoolVar(&t.failFast, "fail-fast", false, "stop after the first case that fails")
 	flags.BoolVarP(&t.verbose, "verbose", "v", false, "with -o text, also print the cases that pass")
+	flags.StringVar(&t.version, "emulated-version", "", testVersionUsage)
 	flags.BoolVar(&t.convert, "convert-tests", false, "print the tests of Kyverno and Gatekeeper as suites of fastadmit, and run nothing")
 	flags.BoolVar(&t.skip, "skip-untranslatable", false, "with --convert-tests, print the others if a case has no translation, and exit with 0")
 	t.trust.addTrustFlags(flags)
-	for _, other := range []string{"run", "output", "fail-fast", "verbose", "allow-plugin-calls"} {
+	for _, other := range []string{"run", "output", "fail-fast", "verbose", "emulated-version", "allow-plugin-calls"} {
 		cmd.MarkFlagsMutuallyExclusive("convert-tests", other)
 	}
 	completeValues(cmd, "output", suite.Formats()...)
@@ -90,6 +95,11 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 		var err error
 		if runner.Select, err = regexp.Compile(t.run); err != nil {
 			return fmt.Errorf("--run: %w", err)
+		}
+	}
+	if t.version != "" {
+		if _, _, err := admission.ParseVersion(t.version); err != nil {
+			return fmt.Errorf("--emulated-version: %w", err)
 		}
 	}
 	if t.skip && !t.convert {
@@ -160,6 +170,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 		},
 		namespace: s.Namespace, operation: string(s.Operation), user: s.User, noPods: !s.WorkloadPods, bindPolicies: s.BindPolicies,
 	}
+	r.emulated.flag = t.version
 	if !t.trust.allowCalls { // with calls, a configuration can read any file
 		r.tree = s.Tree
 	}

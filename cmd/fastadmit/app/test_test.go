@@ -62,6 +62,25 @@ func TestPoliciesOfTheChart(t *testing.T) {
 	}
 }
 
+// TestSuitesOfAnotherRelease runs a suite whose policy calls a function that Kubernetes has since 1.34.
+func TestSuitesOfAnotherRelease(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "latest.yaml",
+		strings.Replace(noLatest, "expression: object", "expression: lists.range(1) == [0] && object", 1))
+	const cases = "cases:\n- {name: a, object: pod.yaml, expect: {decision: denied}}\n"
+	servertest.WriteFile(t, "a.test.yaml", suiteHead+"policies: [latest.yaml]\n"+cases)
+	tested(t, 0, []string{"1 passed"}, nil)
+	tested(t, 0, []string{"1 passed"}, nil, "--emulated-version=1.34")
+	tested(t, 2, []string{"undeclared reference to 'lists'"}, nil, "--emulated-version=1.33")
+	tested(t, 2, []string{`--emulated-version: got version "x", want`}, nil, "--emulated-version=x")
+	// The flag replaces the version of a configuration, as that of review does.
+	servertest.WriteFile(t, "fastadmit.yaml", "apiVersion: fastadmit.io/v1alpha1\nkind: Configuration\nemulatedVersion: '1.33'\n")
+	servertest.WriteFile(t, "a.test.yaml", suiteHead+"policies: [latest.yaml]\nconfig: fastadmit.yaml\n"+cases)
+	tested(t, 2, []string{"undeclared reference to 'lists'"}, nil)
+	tested(t, 0, []string{"1 passed"}, nil, "--emulated-version=1.34")
+}
+
 const suiteHead = "apiVersion: fastadmit.io/v1alpha1\nkind: TestSuite\n"
 
 const passingSuite = suiteHead + `name: latest
