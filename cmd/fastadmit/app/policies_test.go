@@ -92,8 +92,8 @@ func TestReviewNamesDefaults(t *testing.T) {
 	const given = ", imagePullPolicy: IfNotPresent"
 	reviewed(t, pod(given, ""), 1, []string{"denied request: pull always\n  " + said}, nil, "-", "--policies=pull.yaml")
 	reviewed(t, pod(given, given), 1, []string{"pull always"}, []string{"default:"}, "-", "--policies=pull.yaml")
-	reviewed(t, pod(given, ""), 1, []string{`"rule": "validations[0]"`, "\"paths\": [\n        \"spec.containers[*].imagePullPolicy\"\n"}, nil,
-		"-", "--policies=pull.yaml", "-o=json")
+	const paths = "\"paths\": [\n        \"spec.containers[*].imagePullPolicy\"\n"
+	reviewed(t, pod(given, ""), 1, []string{`"rule": "validations[0]"`, paths}, nil, "-", "--policies=pull.yaml", "-o=json")
 	for _, action := range []string{"Warn", "Audit"} {
 		reviewed(t, pod(given, ""), 0, []string{"    " + said}, nil, "-", "--policies="+unbound(t, "pull.yaml"), "--bind-policies="+action)
 	}

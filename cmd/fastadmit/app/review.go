@@ -192,6 +192,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
+	o.UnknownFields = true
 	if len(r.old) > 0 {
 		o.Old = manifest.Read(r.old, cmd.InOrStdin(), r.trees())
 	}
@@ -232,8 +233,8 @@ func (r *reviewOptions) noteAside(w io.Writer, root *report.Result) {
 			fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(at+result.Message))
 		}
 		if report.NeedsObjects(r.output) {
-			for _, warning := range result.Warnings {
-				fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(at+"warning: "+warning.String()))
+			for i := range result.Warnings {
+				fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(at+"warning: "+result.Reported(&result.Warnings[i])))
 			}
 		}
 	})

@@ -29,7 +29,7 @@ kind: Pod
 metadata: {name: web}
 spec:
   containers:
-  - {name: a, image: "nginx:1", imagePullPolicy: IfNotPresent, notOfPods: {x: 1}}
+  - {name: a, image: "nginx:1", imagePullPolicy: IfNotPresent}
 ---
 # nothing but a comment
 ---
@@ -254,4 +254,34 @@ func TestReviewIsDryRun(t *testing.T) {
 	f(recorded, 1)
 	f(event, 3, "--kubeconfig="+kubeconfig)
 	f(recorded, 3, "--kubeconfig="+kubeconfig)
+}
+
+// TestReviewUnknownFields has fields that the kind of an object does not have.
+func TestReviewUnknownFields(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replica: 3\n  template:\n    spec:\n" +
+		"      containers:\n      - {name: a, image: 'i:v1'}\n      - name: b\n        imagePullPolcy: Always\n"
+	servertest.WriteFile(t, "web.yaml", web)
+	const replicas = `web.yaml:5: unknown field "spec.replica", did you mean replicas?`
+	const policy = `web.yaml:11: unknown field "spec.template.spec.containers[1].imagePullPolcy", did you mean imagePullPolicy?`
+	f := func(code int, want []string, not []string, args ...string) {
+		t.Helper()
+		reviewed(t, "", code, want, not, append([]string{"web.yaml", "--pod-security=baseline"}, args...)...)
+	}
+	f(0, []string{"  warning: " + replicas + "\n  warning: " + policy + "\n", "2 warnings"}, []string{"3 warnings", "4 warnings"})
+	f(0, []string{`"line": 11,` + "\n          \"message\": \"unknown field \\\"spec.template"}, nil, "-o=json")
+	f(0, []string{"::warning file=web.yaml,line=11,title=warning warns of Deployment default/web::unknown field"}, nil, "-o=github")
+	f(0, []string{`"startLine": 5`, `"startLine": 11`}, []string{`"startLine": 1` + "\n"}, "-o=sarif")
+	f(0, []string{"warning: " + strings.ReplaceAll(replicas, `"`, "&#34;")}, nil, "-o=junit")
+	f(0, []string{"</span>: " + strings.ReplaceAll(policy, `"`, "&#34;")}, nil, "-o=html")
+	f(0, []string{"fastadmit: web.yaml:1: Deployment default/web: warning: " + replicas}, []string{"replica:"}, "-o=object")
+	f(1, []string{replicas}, nil, "--warnings-as-errors")
+	f(0, []string{replicas}, nil, "--strict") // which is about objects that nothing checks
+	f(0, nil, []string{"unknown field"}, "--operation=DELETE")
+	servertest.WriteFile(t, "gadget.yaml", "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: a}\nx: 1\n")
+	reviewed(t, "", 0, []string{"1 skipped"}, []string{"unknown field"}, "web.yaml", "gadget.yaml", "--skip-unknown", "--operation=DELETE",
+		"--pod-security=baseline")
+	// Standard input cannot be read again to find the line.
+	_, message, _ := strings.Cut(replicas, ": ")
+	reviewed(t, web, 0, []string{"  warning: " + message + "\n"}, nil, "-", "--pod-security=baseline")
 }

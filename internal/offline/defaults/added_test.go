@@ -56,9 +56,10 @@ func TestAdded(t *testing.T) {
 	f(pod, containers, "", "spec.containers[0].imagePullPolicy spec.containers[2].imagePullPolicy spec.containers[3].imagePullPolicy",
 		"spec.containers[2].imagePullPolicy")
 	f(pod, "{spec: {}}", "", "spec[ spec..x .spec spec[0 spec.nodeName")
-	f("v1 Namespace", "{metadata: {name: a}}", "", `metadata.labels["kubernetes.io/metadata.name"]`, `metadata.labels["kubernetes.io/metadata.name"]`)
-	f("v1 Namespace", "{metadata: {name: a}}", "", "metadata.labels[kubernetes.io/metadata.name]", `metadata.labels["kubernetes.io/metadata.name"]`)
-	f("v1 Namespace", "{metadata: {name: a}}", "", "metadata.labels[*]", `metadata.labels["kubernetes.io/metadata.name"]`)
+	const label = `metadata.labels["kubernetes.io/metadata.name"]`
+	for _, path := range []string{label, "metadata.labels[kubernetes.io/metadata.name]", "metadata.labels[*]"} {
+		f("v1 Namespace", "{metadata: {name: a}}", "", path, label)
+	}
 	f("v1 Secret", "{stringData: {a: b}}", "", "data.a type", "type")
 	var many []string
 	for i := range addedMax + 5 {

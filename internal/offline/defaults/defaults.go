@@ -34,17 +34,8 @@ func New(release admission.Version) *Defaults {
 // kind is a kind of Kubernetes.
 type kind struct {
 	// recode decodes an object into the type of the kind and encodes it. It is nil if the type is not linked.
-	recode func(text []byte) ([]byte, error)
+	recode func(text []byte) (recoded []byte, unknown []UnknownField, err error)
 	rules  []rule
-}
-
-// typed is the recode of a kind.
-func typed[T any](text []byte) ([]byte, error) {
-	var object T
-	if err := decode(text, &object); err != nil {
-		return nil, err
-	}
-	return json.Marshal(&object)
 }
 
 // decode decodes JSON as kube-apiserver does.
@@ -63,7 +54,7 @@ func (d *Defaults) Apply(gvk schema.GroupVersionKind, text []byte) ([]byte, erro
 		return text, nil
 	}
 	if k.recode != nil {
-		if recoded, err := k.recode(text); err == nil {
+		if recoded, _, err := k.recode(text); err == nil {
 			text = recoded
 		}
 	}

@@ -61,9 +61,11 @@ func (p *Positions) read(file string) map[int]*position {
 		return documents
 	}
 	documents := make(map[int]*position)
-	if content, err := os.ReadFile(file); err == nil {
-		for _, d := range split(bytes.TrimPrefix(content, []byte("\ufeff"))) {
-			documents[d.textLine()] = &position{document: d}
+	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() { // a pipe was read to its end, and would block
+		if content, err := os.ReadFile(file); err == nil {
+			for _, d := range split(bytes.TrimPrefix(content, []byte("\ufeff"))) {
+				documents[d.textLine()] = &position{document: d}
+			}
 		}
 	}
 	if p.files == nil {

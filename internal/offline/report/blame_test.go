@@ -97,9 +97,10 @@ func TestCauses(t *testing.T) {
 			}
 		}
 	}
-	f("text", "(422): no\n  default: "+one+"\n  warning: Q: hm\n    default: "+two+"\n  audit: R: oh\n")
-	f("github", "denies Pod x::no ("+one+")\n", "warns of Pod x::hm ("+two+")\n", "audits Pod x::oh\n")
-	f("junit", "no (a is not in the manifest: it has Kubernetes&#39; default)</failure>", "warning: Q: hm (a, b are not")
+	all[0].Warnings[0].Line = 7
+	f("text", "(422): no\n  default: "+one+"\n  warning: a.yaml:7: Q: hm\n    default: "+two+"\n  audit: R: oh\n")
+	f("github", "denies Pod x::no ("+one+")\n", "::warning file=a.yaml,line=7,title=Q warns of Pod x::hm ("+two+")\n", "audits Pod x::oh\n")
+	f("junit", "no (a is not in the manifest: it has Kubernetes&#39; default)</failure>", "warning: a.yaml:7: Q: hm (a, b are not")
 	f("yaml", "  defaulted:\n  - a\n", "  rule: validations[1]\n")
 	var got struct {
 		Runs []struct{ Results []sarifResult }
@@ -111,6 +112,9 @@ func TestCauses(t *testing.T) {
 	for i, r := range got.Runs[0].Results {
 		if !reflect.DeepEqual(r.Properties, want[i]) {
 			t.Errorf("sarif: got %+v, want %+v", r.Properties, want[i])
+		}
+		if got, want := r.Locations[0].Physical.Region.StartLine, []int{1, 7, 1, 1}[i]; got != want {
+			t.Errorf("sarif: got the line %d, want %d", got, want)
 		}
 	}
 }

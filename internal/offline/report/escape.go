@@ -113,7 +113,9 @@ func cleanFindings(all []Finding) []Finding {
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].Plugin, all[i].Message = printable.Word(all[i].Plugin), printable.Lines(all[i].Message)
-		all[i].Policy, all[i].Binding, all[i].Rule = printable.Word(all[i].Policy), printable.Word(all[i].Binding), printable.Word(all[i].Rule)
+		for _, text := range [...]*string{&all[i].Policy, &all[i].Binding, &all[i].Rule} {
+			*text = printable.Word(*text)
+		}
 		all[i].Paths, all[i].Defaulted = cleanWords(all[i].Paths), cleanWords(all[i].Defaulted)
 	}
 	return all

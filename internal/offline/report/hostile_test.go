@@ -33,15 +33,17 @@ func hostileResults(t *testing.T) []*Result {
 	of := func(decision Decision) *Result {
 		texts := []string{hostile, hostile}
 		finding := []Finding{
-			{Plugin: hostile, Policy: hostile, Binding: hostile, Rule: hostile, Paths: texts, Defaulted: texts, Message: hostile}, {Message: hostile},
+			{Plugin: hostile, Policy: hostile, Binding: hostile, Rule: hostile, Paths: texts, Defaulted: texts, Message: hostile},
+			{Message: hostile, Line: 2},
 		}
 		r := &Result{
 			File: hostile, Line: 1, Operation: hostile, APIVersion: hostile, Kind: hostile, Resource: hostile, SubResource: hostile,
 			Namespace: hostile,
 			Name:      hostile, UID: hostile, User: hostile, Decision: decision,
-			Change: hostile, Policy: hostile, Binding: hostile, Rule: hostile, Paths: texts, Defaulted: texts, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
+			Change: hostile, Policy: hostile, Binding: hostile, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
 			PatchedBy: []string{"A"}, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
 		}
+		r.Rule, r.Paths, r.Defaulted = hostile, texts, texts
 		r.Recorded, r.Notes, r.Explanation = hostile, []string{hostile}, hostileExplanation()
 		if decision == Allowed || decision == Patched {
 			r.After, r.Plugin, r.Message = object(2), "", ""

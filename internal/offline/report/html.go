@@ -57,11 +57,13 @@ func digest(text string) string {
 
 func (h *htmlPage) begin() error {
 	h.began = true
+	policy := fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri 'none'; form-action 'none'",
+		digest(pageStyle), digest(pageScript))
 	_, err := fmt.Fprintf(h.w, `<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="%s">
 <meta name="referrer" content="no-referrer">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
@@ -69,7 +71,7 @@ func (h *htmlPage) begin() error {
 <style>%s</style>
 </head>
 <body>
-`, digest(pageStyle), digest(pageScript), pageStyle)
+`, policy, pageStyle)
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,8 @@ func (h *htmlPage) Write(root *Result) (err error) {
 }
 
 func newHTMLRow(r *Result) *htmlRow {
-	row := &htmlRow{Verdict: string(r.Decision), Class: "bad", Object: r.Object(), Location: r.Location(), Kind: r.Kind, Verdicts: string(r.Decision)}
+	row := &htmlRow{Verdict: string(r.Decision), Class: "bad", Object: r.Object(), Location: r.Location(), Kind: r.Kind}
+	row.Verdicts = row.Verdict
 	if row.Object == "" {
 		row.Object, row.Location = row.Location, ""
 	}
@@ -123,13 +126,24 @@ func newHTMLRow(r *Result) *htmlRow {
 		row.Lines = append(row.Lines, reason)
 	}
 	row.name(r.Plugin, r.Policy)
-	row.add("warning", "warn", "warning", r.Warnings)
+	row.add("warning", "warn", "warning", placed(r))
 	row.add("audit", "warn", "audit", r.Audits)
 	row.add("ignored failure", "warn", "", r.Ignored)
 	if r.Unchecked {
 		row.Verdicts += "\nunchecked"
 	}
 	return row
+}
+
+// placed returns the warnings of a result. The messages of those about a place in the file begin with it.
+func placed(r *Result) []Finding {
+	all := slices.Clone(r.Warnings)
+	for i := range all {
+		if f := &all[i]; f.Line > 0 {
+			f.Message = fmt.Sprintf("%s:%d: %s", r.File, f.Line, f.Message)
+		}
+	}
+	return all
 }
 
 // add adds findings. verdict is their name in the filter, empty for none.
@@ -150,7 +164,7 @@ func (row *htmlRow) add(name, class, verdict string, findings []Finding) {
 // name adds a plugin or a policy to those of the filter.
 func (row *htmlRow) name(plugin, policy string) {
 	name := titleOf(plugin, policy)
-	if known := strings.Split(row.Policies, "\n"); !slices.Contains(known, name) {
+	if known := strings.Split(row.Policies, "\n"); name != "" && !slices.Contains(known, name) {
 		row.Policies = strings.TrimPrefix(row.Policies+"\n"+name, "\n")
 	}
 }

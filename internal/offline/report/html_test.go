@@ -43,7 +43,8 @@ func elements(t *testing.T, page, name string) (all []string) {
 func htmlResults() []*Result {
 	return append(results(), &Result{
 		File: "e.yaml", Line: 1, Kind: "Pod", Name: "x", Decision: Denied, Plugin: "P", Policy: "p", Rule: "validations[1]",
-		Paths: []string{"a", "b"}, Defaulted: []string{"a"}, Message: "no", Unchecked: true, LeftOut: []Finding{{Plugin: "Q", Message: "privileged"}},
+		Paths: []string{"a", "b"}, Defaulted: []string{"a"}, Message: "no", Unchecked: true,
+		LeftOut: []Finding{{Plugin: "Q", Message: "privileged"}}, Warnings: []Finding{{Message: "unknown", Line: 3}},
 	})
 }
 
@@ -58,14 +59,14 @@ func TestHTML(t *testing.T) {
 		"failedPodExecOptions of pods/exec shop/web; c.yaml:9failed by E: down <&>",
 		"brokenstdin:3broken: cannot be read", "skippedd.yamlskipped: no object",
 		"deniedPod x; e.yaml:1denied by P p: no; rule validations[1]; names a, b; a is not in the manifest: it has Kubernetes' default" +
-			"unchecked by Q: privileged",
+			"warning: e.yaml:3: unknownunchecked by Q: privileged",
 	}
 	if got := elements(t, page, "tr")[1:]; !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, want := range []string{
 		"<p class=\"text bad\">7 objects and 1 that controllers make", `data-verdict="allowed&#10;warning"`, `data-policy="PodSecurity"`,
-		"data-verdict=\"denied&#10;unchecked\" data-policy=\"P p&#10;Q\" data-kind=\"Pod\"",
+		"data-verdict=\"denied&#10;warning&#10;unchecked\" data-policy=\"P p&#10;Q\" data-kind=\"Pod\"",
 	} {
 		if !strings.Contains(strings.ReplaceAll(page, "\n", "&#10;"), want) && !strings.Contains(page, want) {
 			t.Errorf("got no %s in\n%s", want, page)
@@ -84,13 +85,14 @@ func TestHTML(t *testing.T) {
 // TestHTMLRunsNothing requires that nothing of the input becomes an element, an attribute or a part of the script, and that
 // the policy of the page allows its style and its script only.
 func TestHTMLRunsNothing(t *testing.T) {
-	const evil = `</td></table></style><script>alert(1)</script><img src=x onerror=alert(1)>" onclick="alert(1)' {{.}} javascript:alert(1)`
-	finding := []Finding{{Plugin: evil, Policy: evil, Binding: evil, Rule: evil, Paths: []string{evil}, Defaulted: []string{evil}, Message: evil}}
+	const evil = `</td></table></style><script>alert(1)</script><img src=x onerror=alert(1)>" onclick="alert(1)' {{.}} javascript:a()`
+	all := []string{evil}
+	finding := []Finding{{Plugin: evil, Policy: evil, Binding: evil, Rule: evil, Paths: all, Defaulted: all, Message: evil, Line: 1}}
 	r := &Result{
-		File: evil, Kind: evil, Namespace: evil, Name: evil, Decision: Denied, Plugin: evil, Policy: evil, Rule: evil, Paths: []string{evil},
-		Defaulted: []string{evil}, Message: evil, Warnings: finding, Audits: finding, Ignored: finding,
+		File: evil, Kind: evil, Namespace: evil, Name: evil, Decision: Denied, Plugin: evil, Policy: evil, Rule: evil, Paths: all,
+		Defaulted: all, Message: evil, Warnings: finding, Audits: finding, Ignored: finding,
 	}
-	patched := &Result{Kind: evil, Decision: Patched, PatchedBy: []string{evil}, Patch: []byte(`[{"x":"<script>"}]`), Unchecked: true, LeftOut: finding}
+	patched := &Result{Kind: evil, Decision: Patched, PatchedBy: all, Patch: []byte(`["<script>"]`), Unchecked: true, LeftOut: finding}
 	r.Created = []*Result{patched}
 	page := write(t, "html", Options{Tool: evil, Version: evil}, []*Result{r, patched})
 	if got := elements(t, page, "script"); !slices.Equal(got, []string{pageScript}) {
@@ -104,12 +106,12 @@ func TestHTMLRunsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := []string{
-		"html", "head", "meta", "link", "title", "style", "body", "header", "h1", "p", "form", "label", "input", "select", "option", "output", "table",
-		"thead", "tbody", "tr", "th", "td", "br", "span", "code", "section", "ul", "li", "script",
+		"html", "head", "meta", "link", "title", "style", "body", "header", "h1", "p", "form", "label", "input", "select", "option",
+		"output", "table", "thead", "tbody", "tr", "th", "td", "br", "span", "code", "section", "ul", "li", "script",
 	}
 	attributes := []string{
-		"autocomplete", "charset", "class", "content", "data-kind", "data-policy", "data-verdict", "hidden", "href", "http-equiv", "id", "lang", "name",
-		"rel", "type", "value",
+		"autocomplete", "charset", "class", "content", "data-kind", "data-policy", "data-verdict", "hidden", "href", "http-equiv", "id",
+		"lang", "name", "rel", "type", "value",
 	}
 	for n := range root.Descendants() {
 		if n.Type == html.ElementNode && !slices.Contains(known, n.Data) {
@@ -141,15 +143,15 @@ const shows = (name, value) => {
   form.elements[name].value = "";
   return name + "=" + n;
 };
-document.body.dataset.probe = [before, options, shows("verdict", "denied"), shows("verdict", "warning"), shows("policy", "P p"), shows("kind", "Pod"),
-  shows("text", "SHOP web exec"), shows("text", "nothing"), form.elements.shown.value,
+document.body.dataset.probe = [before, options, shows("verdict", "denied"), shows("verdict", "warning"), shows("policy", "P p"),
+  shows("kind", "Pod"), shows("text", "SHOP web exec"), shows("text", "nothing"), form.elements.shown.value,
   document.documentElement.scrollWidth > window.innerWidth, getComputedStyle(document.getElementById("summary")).order].join(" ");
 `
 
-var picture = flag.String("picture", "", "the folder for pictures of the page of TestHTMLBrowser")
+var picture = flag.String("picture", "", "the folder for pictures of the page of TestBrowser")
 
-// TestHTMLBrowser uses the filter of the page in a browser, as wide as a screen and as a phone.
-func TestHTMLBrowser(t *testing.T) {
+// TestBrowser uses the filter of the page in a browser, as wide as a screen and as a phone.
+func TestBrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("chromium is not installed: on Debian, apt-get install chromium")
@@ -175,10 +177,11 @@ func TestHTMLBrowser(t *testing.T) {
 		}
 		return string(dom)
 	}
-	probed := strings.NewReplacer(pageScript+"</script>", pageScript+probe+"</script>", digest(pageScript), digest(pageScript+probe)).Replace(page)
+	probed := strings.NewReplacer(pageScript+"</script>", pageScript+probe+"</script>", digest(pageScript),
+		digest(pageScript+probe)).Replace(page)
 	for _, width := range []int{1100, 500} { // a window has at least 500
 		dom := run(probed, fmt.Sprintf("--window-size=%d,900", width), "--dump-dom")
-		want := `data-probe="8 ,C,D,E,P p,PodSecurity,Q verdict=2 verdict=1 policy=1 kind=3 text=1 text=0 0 of 8 shown false -2"`
+		want := `data-probe="8 ,C,D,E,P p,PodSecurity,Q verdict=2 verdict=2 policy=1 kind=3 text=1 text=0 0 of 8 shown false -2"`
 		if !strings.Contains(dom, want) {
 			_, got, _ := strings.Cut(dom, "data-probe=")
 			t.Errorf("%d pixels wide: got %.200s, want %s", width, got, want)

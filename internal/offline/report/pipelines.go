@@ -21,6 +21,7 @@ type problem struct {
 	rule    string // the plugin, the plugin and its policy, or another source
 	title   string
 	message string
+	line    int    // in the file of the object, 0 for that of the object
 	about   *about // nil if there is nothing to say
 }
 
@@ -76,7 +77,8 @@ func problems(root *Result) (all []problem) {
 		rule := r.Plugin
 		switch r.Decision {
 		case Denied:
-			denial := problem{level: levelError, rule: ruleOf(rule, r.Policy), title: titleOf(rule, r.Policy) + " denies " + object, message: r.Message}
+			title := titleOf(rule, r.Policy) + " denies " + object
+			denial := problem{level: levelError, rule: ruleOf(rule, r.Policy), title: title, message: r.Message}
 			all = append(all, denial.with(about{r.Binding, r.Rule, r.Paths, r.Defaulted}))
 		case Failed:
 			all = append(all, problem{level: levelError, rule: rule, title: rule + " cannot decide on " + object, message: r.Message})
@@ -95,11 +97,13 @@ func problems(root *Result) (all []problem) {
 		}
 		for _, w := range r.Warnings {
 			rule := cmp.Or(w.Plugin, ruleWarning)
-			warning := problem{level: levelWarning, rule: ruleOf(rule, w.Policy), title: titleOf(rule, w.Policy) + " warns of " + object, message: w.Message}
+			title := titleOf(rule, w.Policy) + " warns of " + object
+			warning := problem{level: levelWarning, rule: ruleOf(rule, w.Policy), title: title, message: w.Message, line: w.Line}
 			all = append(all, warning.with(w.about()))
 		}
 		for _, a := range r.Audits {
-			audit := problem{level: levelNote, rule: ruleOf(a.Plugin, a.Policy), title: titleOf(a.Plugin, a.Policy) + " audits " + object, message: a.Message}
+			title := titleOf(a.Plugin, a.Policy) + " audits " + object
+			audit := problem{level: levelNote, rule: ruleOf(a.Plugin, a.Policy), title: title, message: a.Message}
 			all = append(all, audit.with(a.about()))
 		}
 	})
@@ -143,8 +147,8 @@ func (g *gitHub) Write(r *Result) error {
 		at := ""
 		if r.File != "" {
 			at = "file=" + gitHubProperty.Replace(filepath.ToSlash(r.File)) + ","
-			if r.Line > 0 {
-				at += fmt.Sprintf("line=%d,", r.Line)
+			if line := cmp.Or(p.line, r.Line); line > 0 {
+				at += fmt.Sprintf("line=%d,", line)
 			}
 		}
 		if _, err := fmt.Fprintf(g.w, "::%s %stitle=%s::%s\n", command, at, gitHubProperty.Replace(p.title), gitHubData.Replace(p.message)); err != nil {
@@ -265,7 +269,7 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 		list []Finding
 	}{{"warning", r.Warnings}, {"audit", r.Audits}} {
 		for _, f := range findings.list {
-			output.WriteString(findings.name + ": " + withDefault(f.String(), f.Defaulted) + "\n")
+			output.WriteString(findings.name + ": " + withDefault(r.Reported(&f), f.Defaulted) + "\n")
 		}
 	}
 	if depth == 0 {
@@ -378,7 +382,7 @@ func (s *sarif) Write(r *Result) error {
 	for _, p := range problems(r) {
 		result := sarifResult{
 			RuleID: p.rule, RuleIndex: s.rule(p.rule), Level: string(p.level),
-			Message: sarifText{p.title + ": " + p.message}, Locations: []sarifLocation{s.location(r)}, Properties: p.about,
+			Message: sarifText{p.title + ": " + p.message}, Locations: []sarifLocation{s.location(r, p.line)}, Properties: p.about,
 		}
 		separator := ","
 		if !s.began {
@@ -438,15 +442,15 @@ func (s *sarif) rule(id string) int {
 	return s.indexes[id]
 }
 
-func (s *sarif) location(r *Result) (l sarifLocation) {
+func (s *sarif) location(r *Result, line int) (l sarifLocation) {
 	if object := r.Object(); object != "" {
 		l.Logical = []sarifLogical{{object, "resource"}}
 	}
 	if r.File != "" {
 		l.Physical = new(sarifPhysical)
 		l.Physical.Artifact.URI = (&url.URL{Path: filepath.ToSlash(r.File)}).String()
-		if r.Line > 0 {
-			l.Physical.Region = &sarifRegion{r.Line}
+		if line = cmp.Or(line, r.Line); line > 0 {
+			l.Physical.Region = &sarifRegion{line}
 		}
 	}
 	return l

@@ -109,7 +109,9 @@ type Finding struct {
 	Paths []string `json:"paths,omitempty"`
 	// Defaulted are the fields in Paths that the file does not have and that have Kubernetes' default.
 	Defaulted []string `json:"defaulted,omitempty"`
-	Message   string   `json:"message"`
+	// Line is the line of the field in the file of the object, if the finding is about the file.
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
 }
 
 // IsSame reports whether two findings have the same message.
@@ -150,6 +152,14 @@ func (r *Result) Location() string {
 		return r.File
 	}
 	return fmt.Sprintf("%s:%d", r.File, r.Line)
+}
+
+// Reported returns a finding for messages, with its place in the file if it has one.
+func (r *Result) Reported(f *Finding) string {
+	if f.Line == 0 {
+		return f.String()
+	}
+	return fmt.Sprintf("%s:%d: %s", r.File, f.Line, f)
 }
 
 // Said returns the decision with its reason, for messages.

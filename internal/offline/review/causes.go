@@ -1,6 +1,7 @@
 package review
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
@@ -23,7 +25,8 @@ type written struct {
 
 // fieldIn finds the field at the beginning of a message, as k8s.io/apimachinery pkg/util/validation/field writes it. Before
 // it there may be the object, whose name the user chose: it is quoted, so it cannot pretend to be a field.
-var fieldIn = regexp.MustCompile(`^(?:\S+ "(?:[^"\\]|\\.)*" is (?:forbidden|invalid): )?\[?([A-Za-z][\w$-]*(?:\.[A-Za-z][\w$-]*|\[[^\]\s]*\])*): ` +
+var fieldIn = regexp.MustCompile(`^(?:\S+ "(?:[^"\\]|\\.)*" is (?:forbidden|invalid): )?` +
+	`\[?([A-Za-z][\w$-]*(?:\.[A-Za-z][\w$-]*|\[[^\]\s]*\])*): ` +
 	`(?:Invalid value|Required value|Unsupported value|Duplicate value|Not found|Forbidden|Too long|Too many|Internal error)\b`)
 
 // explainCauses fills in the rules, paths and defaulted fields of what plugins said.
@@ -87,6 +90,20 @@ func oneLine(message string) string {
 		}
 		return c
 	}, message))
+}
+
+// noteUnknownFields adds kube-apiserver's warnings of fields that the kind of an object does not have.
+func (r *reviewer) noteUnknownFields(t *target, result *report.Result) {
+	for _, unknown := range defaults.Unknown(t.GroupVersionKind(), t.JSON) {
+		name := unknown.Path[strings.LastIndexByte(unknown.Path, '.')+1:]
+		f := report.Finding{
+			Paths: []string{unknown.Path}, Message: fmt.Sprintf("unknown field %q%s", unknown.Path, alike.Hint(name, unknown.Known)),
+		}
+		if line := r.positions.LineOf(t.Object, unknown.Path); line != t.Line {
+			f.Line = line
+		}
+		result.Warnings = append(result.Warnings, f)
+	}
 }
 
 // noteViolation is for admission.WithViolations.

@@ -71,6 +71,9 @@ type Options struct {
 	// TrustOwners lets Live review an owned object as its controller only.
 	TrustOwners bool
 
+	// UnknownFields makes fields that a built-in kind does not have warnings, as those of kube-apiserver.
+	UnknownFields bool
+
 	KeepObjects, KeepResponse bool // set Before and After, and Response, of the results
 	Explain                   bool // set Explanation of the results
 

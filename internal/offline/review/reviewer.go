@@ -27,13 +27,16 @@ type reviewer struct {
 	*session
 	chain *admission.Chain
 	names []string // of the plugins, by their place in the chain
+	// positions are those of unknown fields.
+	positions manifest.Positions
 
 	// The review that runs.
 	current *codec.Review
 	told    int  // how many warnings are noted
 	checked bool // by a plugin
 	result  *report.Result
-	written
+	written written
+	// violations are those of policies that validate.
 	violations []admission.Violation
 	// said are the findings about the objects for which controllers create the current one. They are not repeated.
 	said []report.Finding
@@ -131,6 +134,9 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	}
 	if object != nil && !r.NoDefaults {
 		r.written = written{t.GroupVersionKind(), t.JSON, object}
+	}
+	if object != nil && r.UnknownFields {
+		r.noteUnknownFields(t, result)
 	}
 	stored := r.ask(ctx, q, object, old, result)
 	r.written = written{}

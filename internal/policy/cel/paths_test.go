@@ -28,7 +28,8 @@ func TestPaths(t *testing.T) {
 	f("object.spec.replicas >= 2", "spec.replicas")
 	f("object.spec.?replicas.orValue(1) >= 2", "spec.replicas")
 	f("has(object.spec.paused) || oldObject.spec.x == 1 || request.name == 'a'", "spec.paused")
-	f("object.metadata.labels['app.kubernetes.io/name'] == object.metadata.name", `metadata.labels["app.kubernetes.io/name"]`, "metadata.name")
+	f("object.metadata.labels['app.kubernetes.io/name'] == object.metadata.name",
+		`metadata.labels["app.kubernetes.io/name"]`, "metadata.name")
 	f("object.spec.containers[1].image == 'a' && object.spec.containers[size(object.spec.x)].name == 'b'",
 		"spec.containers[*].name", "spec.containers[1].image", "spec.x")
 	f("object.spec.containers.all(c, c.image != '' && c.ports.exists(p, p.hostPort == object.spec.port))",

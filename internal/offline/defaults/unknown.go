@@ -1,0 +1,81 @@
+package defaults
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+)
+
+// An UnknownField is a field that an object has and that the type of its kind does not have.
+type UnknownField struct {
+	Path string // such as spec.template.spec.containers[0].imagePullPolcy
+	// Known are the fields that could be in its place.
+	Known []string
+}
+
+// Unknown returns the fields of an object that kube-apiserver drops, because its kind does not have them. Kinds have the fields
+// of the newest release. It returns none for kinds without a type, and for objects that kube-apiserver would not decode.
+func Unknown(gvk schema.GroupVersionKind, text []byte) []UnknownField {
+	if k := kinds()[gvk]; k.recode != nil {
+		if _, unknown, err := k.recode(text); err == nil {
+			return unknown
+		}
+	}
+	return nil
+}
+
+// typed is the recode of a kind. It returns at most 100 unknown fields (sigs.k8s.io/json), as many as kube-apiserver warns of.
+func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err error) {
+	var object T
+	faults, err := kjson.UnmarshalStrict(text, &object, kjson.DisallowUnknownFields)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, fault := range faults {
+		if at, ok := fault.(kjson.FieldError); ok { //nolint:errorlint // UnmarshalStrict returns it as it is
+			unknown = append(unknown, UnknownField{at.FieldPath(), fieldsBeside(reflect.TypeFor[T](), at.FieldPath())})
+		}
+	}
+	recoded, err = json.Marshal(&object)
+	return recoded, unknown, err
+}
+
+// fieldsBeside returns the names of the fields that a type has where a path ends.
+func fieldsBeside(t reflect.Type, path string) (names []string) {
+	for steps := stepsOf(path); len(steps) > 0; {
+		switch t.Kind() {
+		case reflect.Pointer:
+			t = t.Elem()
+			continue
+		case reflect.Slice, reflect.Map:
+			t, names = t.Elem(), nil
+		case reflect.Struct:
+			fields := make(map[string]reflect.Type)
+			names = fieldsOf(t, fields, nil)
+			if t = fields[steps[0]]; t == nil && len(steps) > 1 {
+				return nil
+			}
+		default:
+			return nil
+		}
+		steps = steps[1:]
+	}
+	return names
+}
+
+// fieldsOf adds the fields of a struct by their names in JSON, and appends these to names.
+func fieldsOf(t reflect.Type, into map[string]reflect.Type, names []string) []string {
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "" && field.Anonymous:
+			names = fieldsOf(field.Type, into, names)
+		case name != "" && name != "-":
+			into[name], names = field.Type, append(names, name)
+		}
+	}
+	return names
+}

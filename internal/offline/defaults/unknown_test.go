@@ -1,0 +1,63 @@
+package defaults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+func TestUnknown(t *testing.T) {
+	f := func(kind, text string, want ...string) {
+		t.Helper()
+		object, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, u := range Unknown(parse(kind), object) {
+			got = append(got, u.Path)
+			if len(u.Known) == 0 {
+				t.Errorf("%s: got no fields that could be there", u.Path)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s %s: got %q, want %q", kind, text, got, want)
+		}
+	}
+	f("v1 Pod", "{kind: Pod, apiVersion: v1, metadata: {name: a, labels: {x: z}, annotations: {spec.x: z}}, spec: {containers: [{}]}}")
+	f("v1 Pod", "{kin: Pod, metadata: {nam: a}, spec: {containers: [{}, {imagePullPolcy: Always, env: [{valu: 1}]}]}}",
+		"kin", "metadata.nam", "spec.containers[1].env[0].valu", "spec.containers[1].imagePullPolcy")
+	f("apps/v1 Deployment", "{spec: {template: {spec: {Containers: []}}, strategy: {rollingUpdate: {x: 1}}}}",
+		"spec.strategy.rollingUpdate.x", "spec.template.spec.Containers")
+	f("v1 ConfigMap", "{data: {x: z}, dat: {}}", "dat")
+	f("v1 Pod", "{spec: {x: 1, containers: 5}}") // kube-apiserver refuses it
+	f("apiextensions.k8s.io/v1 CustomResourceDefinition", "{x: 1}")
+	f("example.com/v1 Gadget", "{x: 1}")
+	var many strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&many, "x%d: 1, ", i)
+	}
+	object, _ := yaml.YAMLToJSON([]byte("{" + many.String() + "kind: Pod}"))
+	if got := len(Unknown(parse("v1 Pod"), object)); got != 100 {
+		t.Errorf("got %d of 1000 unknown fields, want 100", got)
+	}
+}
+
+// TestFieldsBeside finds the fields that somebody may have meant.
+func TestFieldsBeside(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		all := Unknown(parse("v1 Pod"), []byte(text))
+		if len(all) != 1 || !slices.Contains(all[0].Known, want) {
+			t.Errorf("%s: got %v, want one with %s", text, all, want)
+		}
+	}
+	f(`{"metdata":{}}`, "metadata")
+	f(`{"kin":"Pod"}`, "kind") // an embedded struct
+	f(`{"spec":{"containers":[{"securityContext":{"runAsNonroot":true}}]}}`, "runAsNonRoot")
+	f(`{"spec":{"volumes":[{"name":"a","configmap":{}}]}}`, "configMap") // an embedded struct in a list
+	f(`{"spec":{"volumes":[{"name":"a","configMap":{"nam":"b"}}]}}`, "name")
+}
