@@ -94,6 +94,12 @@ func TestReviewNamesDefaults(t *testing.T) {
 	reviewed(t, pod(given, given), 1, []string{"pull always"}, []string{"default:"}, "-", "--policies=pull.yaml")
 	const paths = "\"paths\": [\n        \"spec.containers[*].imagePullPolicy\"\n"
 	reviewed(t, pod(given, ""), 1, []string{`"rule": "validations[0]"`, paths}, nil, "-", "--policies=pull.yaml", "-o=json")
+	// The Pods of a workload have the defaults of its template.
+	const job = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: web}\nspec: {schedule: '* * * * *', jobTemplate: {spec: " +
+		"{template: {spec: {restartPolicy: Never, containers: [{name: a, image: 'i:v1', imagePullPolicy: Always}, {name: b, image: 'i:v1'}]}}}}}\n"
+	reviewed(t, job, 1, []string{"denied request: pull always\n      " + said}, nil, "-", "--policies=pull.yaml")
+	reviewed(t, strings.Replace(job, "'}]", "', imagePullPolicy: Never}]", 1), 1, []string{"pull always"}, []string{"default:"},
+		"-", "--policies=pull.yaml")
 	for _, action := range []string{"Warn", "Audit"} {
 		reviewed(t, pod(given, ""), 0, []string{"    " + said}, nil, "-", "--policies="+unbound(t, "pull.yaml"), "--bind-policies="+action)
 	}

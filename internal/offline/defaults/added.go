@@ -16,7 +16,7 @@ const addedMax = 20
 
 // Added returns the fields at the paths that an object has by its defaults only: given, as somebody wrote it, does not have
 // them or has null there, and now, as plugins left it, still has what it had with its defaults. A path is one of
-// report.Finding; each field of a path with [*] is returned.
+// report.Finding; each field of a path with [*] is returned. Nothing is returned of a list that plugins made longer or shorter.
 func Added(gvk schema.GroupVersionKind, given, withDefaults, now []byte, paths []string) []string {
 	var objects [3]any
 	for i, text := range [...][]byte{given, withDefaults, now} {
@@ -46,6 +46,9 @@ func added(all []string, path string, steps []string, of [3]any) []string {
 		}
 		return all
 	}
+	if list, ok := of[1].([]any); ok && (!hasElements(of[2], list) || of[0] != nil && !hasElements(of[0], list)) {
+		return all
+	}
 	for _, name := range names(of[1], steps[0]) {
 		var inner [3]any
 		for i := range of {
@@ -60,6 +63,17 @@ func added(all []string, path string, steps []string, of [3]any) []string {
 		all = added(all, next, steps[1:], inner)
 	}
 	return all
+}
+
+// hasElements reports whether a value is a list with as many elements as another one, of the same names.
+func hasElements(value any, of []any) bool {
+	list, _ := value.([]any)
+	for i := range list {
+		if i < len(of) && !reflect.DeepEqual(child(list[i], "name"), child(of[i], "name")) {
+			return false
+		}
+	}
+	return len(list) == len(of)
 }
 
 // names returns the names of the fields, or the indexes, that a step of a path stands for.

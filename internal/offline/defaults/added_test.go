@@ -55,6 +55,12 @@ func TestAdded(t *testing.T) {
 	f(pod, containers, "", "spec.containers[*].imagePullPolicy", "spec.containers[1].imagePullPolicy", "spec.containers[2].imagePullPolicy")
 	f(pod, containers, "", "spec.containers[0].imagePullPolicy spec.containers[2].imagePullPolicy spec.containers[3].imagePullPolicy",
 		"spec.containers[2].imagePullPolicy")
+	f(pod, "{spec: {containers: [{name: {x: z}}]}}", "", "spec.containers[*].imagePullPolicy", "spec.containers[0].imagePullPolicy")
+	// Plugins made the list longer, or replaced an element.
+	f(pod, containers, "{containers: [{name: x, imagePullPolicy: IfNotPresent}, {name: a}, {name: b}, {name: c}]}",
+		"spec.containers[*].imagePullPolicy spec.containers[1].imagePullPolicy")
+	f(pod, containers, "{containers: [{name: b, imagePullPolicy: IfNotPresent}, {name: a, imagePullPolicy: IfNotPresent}, {name: c}]}",
+		"spec.containers[*].imagePullPolicy")
 	f(pod, "{spec: {}}", "", "spec[ spec..x .spec spec[0 spec.nodeName")
 	const label = `metadata.labels["kubernetes.io/metadata.name"]`
 	for _, path := range []string{label, "metadata.labels[kubernetes.io/metadata.name]", "metadata.labels[*]"} {

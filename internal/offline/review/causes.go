@@ -16,11 +16,30 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
-// written is the object of a review as somebody wrote it, and with its defaults. Both are nil for an object that a
-// controller creates, and if there are no defaults.
+// written is the object of a review as somebody wrote it, and with its defaults. For a Pod that a controller creates, it is the
+// template. Both are nil for other objects that a controller creates, and if there are no defaults.
 type written struct {
 	kind                schema.GroupVersionKind
 	given, withDefaults []byte
+}
+
+// pod returns the template of Pods at a path. It has no texts if there is none.
+func (w written) pod(path string) written {
+	if path == "" || w.given == nil {
+		return written{}
+	}
+	pod := written{kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}}
+	for _, part := range [...]struct {
+		of   []byte
+		into *[]byte
+	}{{w.given, &pod.given}, {w.withDefaults, &pod.withDefaults}} {
+		var object codec.Object
+		object.Reset(part.of)
+		if template := object.Get(strings.Split(path, ".")...); template.Exists() {
+			*part.into = template.AppendJSON(nil)
+		}
+	}
+	return pod
 }
 
 // fieldIn finds the field at the beginning of a message, as k8s.io/apimachinery pkg/util/validation/field writes it. Before

@@ -36,6 +36,8 @@ type reviewer struct {
 	checked bool // by a plugin
 	result  *report.Result
 	written written
+	// writtenPod is the template of Pods in the object of the input.
+	writtenPod written
 	// violations are those of policies that validate.
 	violations []admission.Violation
 	// said are the findings about the objects for which controllers create the current one. They are not repeated.
@@ -139,7 +141,7 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 		r.noteUnknownFields(t, result)
 	}
 	stored := r.ask(ctx, q, object, old, result)
-	r.written = written{}
+	r.writtenPod, r.written = r.written.pod(r.PodTemplatePaths.Template(t.resource.GroupResource())), written{}
 	if q.Operation == codec.Delete {
 		return
 	}
@@ -215,7 +217,11 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 			Resource: metav1.GroupVersionResource(child.Kind.GroupVersion().WithResource(child.Resource)),
 			Name:     child.Name, Namespace: child.Namespace, Operation: codec.Create, UserInfo: from, DryRun: r.DryRun,
 		}
+		if q.Kind.Kind == "Pod" {
+			r.written = r.writtenPod
+		}
 		stored := r.ask(ctx, q, text, nil, result)
+		r.written = written{}
 		result.Warnings, result.Audits = without(result.Warnings, r.said), without(result.Audits, r.said)
 		if stored != nil {
 			r.children(ctx, result, child.Kind, child.Resource, stored, from)
