@@ -96,7 +96,8 @@ func TestReviewNamesDefaults(t *testing.T) {
 	reviewed(t, pod(given, ""), 1, []string{`"rule": "validations[0]"`, paths}, nil, "-", "--policies=pull.yaml", "-o=json")
 	// The Pods of a workload have the defaults of its template.
 	const job = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: web}\nspec: {schedule: '* * * * *', jobTemplate: {spec: " +
-		"{template: {spec: {restartPolicy: Never, containers: [{name: a, image: 'i:v1', imagePullPolicy: Always}, {name: b, image: 'i:v1'}]}}}}}\n"
+		"{template: {spec: {restartPolicy: Never, containers: [{name: a, image: 'i:v1', imagePullPolicy: Always}, " +
+		"{name: b, image: 'i:v1'}]}}}}}\n"
 	reviewed(t, job, 1, []string{"denied request: pull always\n      " + said}, nil, "-", "--policies=pull.yaml")
 	reviewed(t, strings.Replace(job, "'}]", "', imagePullPolicy: Never}]", 1), 1, []string{"pull always"}, []string{"default:"},
 		"-", "--policies=pull.yaml")
