@@ -60,6 +60,22 @@ func RunFastadmit(t testing.TB, command ...string) *Fastadmit {
 // ready matches the line that fastadmit prints when it is ready.
 var ready = regexp.MustCompile(`serving on (https://\S+), metrics on (http://[^\s,]+)`)
 
+// AwaitReady waits until fastadmit has read what it needs of the cluster, as the kubelet does before it lets a pod get requests.
+func (f *Fastadmit) AwaitReady(t testing.TB) {
+	t.Helper()
+	Await(t, "fastadmit to be ready", func() error {
+		response, err := http.Get(f.Metrics + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return errors.New(response.Status)
+		}
+		return nil
+	})
+}
+
 // Freeze stops the process until the test ends: the system still accepts its
 // connections.
 func (f *Fastadmit) Freeze(t testing.TB) {

@@ -54,7 +54,7 @@ func TestQuota(t *testing.T) {
 			"--enable-admission-plugins", "ResourceQuota,AlwaysDeny", "--allow-unauthenticated-writes"))
 	}
 	for _, replica := range s.replicas {
-		awaitReady(t, replica)
+		replica.AwaitReady(t)
 	}
 	hook := cluster.Webhook{URL: "https://" + s.balance(t) + "/validate/ResourceQuota", CA: s.authority.PEM, Equivalent: true, Timeout: 30}
 	for _, rule := range resourcequota.Plugin().Rules {
@@ -71,24 +71,6 @@ func TestQuota(t *testing.T) {
 	s.tookPart(t)
 	if err := s.row.Write(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// awaitReady waits until a replica knows the cluster.
-func awaitReady(t *testing.T, replica *cluster.Fastadmit) {
-	t.Helper()
-	for deadline := time.Now().Add(waitMax); ; time.Sleep(20 * time.Millisecond) {
-		response, err := http.Get(replica.Metrics + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode == http.StatusOK {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is not ready: %s", replica.URL, response.Status)
-		}
 	}
 }
 

@@ -3,10 +3,8 @@
 package scale
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -238,17 +236,7 @@ func (c *filled) start(t *testing.T, plugins string, objects map[string]*int) (*
 	begun := time.Now()
 	f := cluster.StartFastadmit(t, *binary, cluster.NewAuthority(t), "--kubeconfig="+c.Kubeconfig(t),
 		"--enable-admission-plugins="+plugins)
-	cluster.Await(t, "fastadmit to be ready", func() error {
-		answer, err := http.Get(f.Metrics + "/readyz")
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return errors.New(answer.Status)
-		}
-		return nil
-	})
+	f.AwaitReady(t)
 	took := time.Since(begun)
 	for resource, want := range objects {
 		if got := known(t, f, resource); got < *want {
