@@ -80,6 +80,20 @@ spec:
     applyConfiguration:
       expression: "Object{metadata: Object.metadata{labels: {'team': 'a'}}}"
 `
+	// noHostPath removes elements of a list.
+	noHostPath = `apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: no-host-path}
+spec:
+  autogen: {podControllers: {controllers: []}}
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  matchConditions: [{name: volumes, expression: has(object.spec.volumes)}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: "[JSONPatch{op: 'replace', path: '/spec/volumes', value: object.spec.volumes.filter(v, !has(v.hostPath))}]"
+`
 	noHostNetwork = `apiVersion: kyverno.io/v1
 kind: ClusterPolicy
 metadata: {name: no-host}
@@ -226,8 +240,35 @@ func TestEngines(t *testing.T) {
 			cluster.Await(t, requests[i].what, func() error { return says(t, server, &requests[i]) })
 		}
 	}
+	changedLists(t, kubernetes, s)
 	changes(t, s)
 	accepted(t, kubernetes)
+}
+
+// changedLists removes elements of a list of a Pod. kube-apiserver v1.37 cannot, because the policy has match conditions.
+func changedLists(t *testing.T, kubernetes, s *cluster.APIServer) {
+	t.Helper()
+	kubernetes.MustKubectl(t, "", "delete", "mutatingadmissionpolicies", "--all")
+	s.MustKubectl(t, noHostPath, "apply", "-f", "-")
+	kubernetes.MustKubectl(t, convert(t, noHostPath), "apply", "-f", "-")
+	pod := fmt.Sprintf(podText, false, "a:1") + "  volumes: [{name: a, emptyDir: {}}, {name: b, hostPath: {path: /}}]\n"
+	created := func(server *cluster.APIServer) (names, stderr string) {
+		names, stderr, _ = server.Kubectl(t, pod, "create", "--dry-run=server", "-o", "jsonpath={.spec.volumes[*].name}", "-f", "-")
+		return names, stderr
+	}
+	cluster.Await(t, "a shorter list", func() error {
+		if names, stderr := created(s); names != "a" {
+			return fmt.Errorf("got the volumes %q, %s, want a", names, stderr)
+		}
+		return nil
+	})
+	cluster.Await(t, "kube-apiserver to fail", func() error {
+		if names, stderr := created(kubernetes); !inTreeFails.MatchString(stderr) {
+			return fmt.Errorf("got the volumes %q, %s, want an error like %s", names, stderr, inTreeFails)
+		}
+		return nil
+	})
+	kubernetes.MustKubectl(t, "", "delete", "mutatingadmissionpolicy", "no-host-path")
 }
 
 // accepted has an API server without fastadmit accept what the documents in testdata are converted to.
