@@ -54,7 +54,7 @@ func blocks(t *testing.T) (all []block) {
 }
 
 // followed are the documents whose blocks package e2e/walkthrough runs.
-var followed = []string{"docs/operations.md", "docs/podsecuritypolicy.md", "docs/managed-clusters.md"}
+var followed = []string{"docs/operations.md", "docs/podsecuritypolicy.md", "docs/managed-clusters.md", "docs/migration.md"}
 
 // TestConventionsBlocks requires that a test runs each command and output in the documents, or that the block says
 // why none does, and that each message occurs in the named file. TestConventionsGenerated runs the generated blocks.

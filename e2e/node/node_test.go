@@ -95,6 +95,7 @@ func TestNode(t *testing.T) {
 	}
 	t.Run("monitored", s.monitored)
 	t.Run("workload", s.workload)
+	t.Run("migrated", s.migrated)
 	var rows []tally.Loss
 	for _, e := range events {
 		t.Run(strings.ReplaceAll(e.name, " ", "-"), func(t *testing.T) { rows = append(rows, s.try(t, &e)) })

@@ -91,12 +91,14 @@ func (a *Admin) Write(t testing.TB, name, text string) {
 	}
 }
 
-// Link lets the document's commands find a file or folder by a name.
+// Link lets the document's commands find a file or folder by a name, instead of what had the name.
 func (a *Admin) Link(t testing.TB, name, path string) {
 	t.Helper()
 	absolute, err := filepath.Abs(path)
 	if err == nil {
-		err = os.Symlink(absolute, filepath.Join(a.dir, name))
+		link := filepath.Join(a.dir, name)
+		_ = os.Remove(link) // there may be none
+		err = os.Symlink(absolute, link)
 	}
 	if err != nil {
 		t.Fatal(err)
