@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -163,7 +164,7 @@ type APIServerOptions struct {
 	// replaces.
 	On []string
 	// Release is the minor release of Kubernetes. make e2e builds the newest one, which is the zero value,
-	// and make e2e-full also those in the folder upgrade.
+	// and make e2e-full also those in the folder apiservers.
 	Release admission.Version
 	// Flags are further flags, without dashes, and other values for the default ones. Without
 	// authorization flags, everybody may do everything.
@@ -325,11 +326,7 @@ func (s *APIServer) At(t testing.TB, address string) *APIServer {
 // namespace.
 func (s *APIServer) Resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	gvk := object.GroupVersionKind()
-	mapping, err := s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) {
-		s.mapper.Reset()
-		mapping, err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	}
+	mapping, err := s.mapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -338,6 +335,27 @@ func (s *APIServer) Resource(object *unstructured.Unstructured) (dynamic.Resourc
 		return resource.Namespace(namespaceOf(object)), nil
 	}
 	return resource, nil
+}
+
+func (s *APIServer) mapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, err := s.mapper.RESTMapping(kind, versions...)
+	if meta.IsNoMatchError(err) {
+		s.mapper.Reset()
+		mapping, err = s.mapper.RESTMapping(kind, versions...)
+	}
+	return mapping, err
+}
+
+// Served returns the version in which the API server serves a kind: the given one, or else the one that it prefers.
+func (s *APIServer) Served(kind schema.GroupVersionKind) (version schema.GroupVersion, served bool) {
+	mapping, err := s.mapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		mapping, err = s.mapping(kind.GroupKind())
+	}
+	if err != nil {
+		return schema.GroupVersion{}, false
+	}
+	return mapping.GroupVersionKind.GroupVersion(), true
 }
 
 func namespaceOf(object *unstructured.Unstructured) string {

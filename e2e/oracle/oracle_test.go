@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 // World.
 var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
 
-// untested are plugins that v1.36 alone has, behind feature gates that are off. They were compared with it.
+// untested are plugins that v1.36 alone has. Package twins compares them with its API server.
 var untested = []string{"JobValidation", "PodGroupWorkloadExists"}
 
 // TestCoverage fails if a plugin is not tested.

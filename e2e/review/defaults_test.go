@@ -15,7 +15,6 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/e2e/cluster"
-	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/files"
 	"github.com/fastadmit/fastadmit/internal/offline/defaults"
@@ -64,36 +63,26 @@ func TestDefaults(t *testing.T) {
 	if given := os.Getenv(defaultsVariable); given != "" {
 		input, own = filepath.SplitList(given), false
 	}
-	releases := []string{admission.Newest().String()}
-	if os.Getenv(tally.Full) != "" {
-		releases = append(releases, "1.35", "1.36") // for which upgrade builds API servers
-	}
-	for _, release := range releases {
-		t.Run(release, func(t *testing.T) {
-			v, _, err := admission.ParseVersion(release)
-			if err != nil {
-				t.Fatal(err)
+	cluster.EachRelease(t, func(t *testing.T, release admission.Version) {
+		d := &defaulted{
+			APIServer: cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Release: release}),
+			items:     manifest.Read(input, nil, files.Everywhere),
+			defaults:  defaults.New(release),
+			taken:     make(map[string]bool),
+			unknown:   make(map[string]bool),
+		}
+		d.define(t)
+		for i := range d.items {
+			if item := &d.items[i]; item.Fault == nil {
+				d.compare(t, item, own && release == admission.Newest())
 			}
-			d := &defaulted{
-				APIServer: cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{Release: v}),
-				items:     manifest.Read(input, nil, files.Everywhere),
-				defaults:  defaults.New(v),
-				taken:     make(map[string]bool),
-				unknown:   make(map[string]bool),
-			}
-			d.define(t)
-			for i := range d.items {
-				if item := &d.items[i]; item.Fault == nil {
-					d.compare(t, item, own && v == admission.Newest())
-				}
-			}
-			t.Logf("%d manifests, %d of which kube-apiserver takes, of %d kinds: %d differ from its answer before defaults, %d after",
-				len(d.items), d.accepted, len(d.taken), d.before, d.after)
-			if d.before == 0 {
-				t.Error("got nothing to compare")
-			}
-		})
-	}
+		}
+		t.Logf("%d manifests, %d of which kube-apiserver takes, of %d kinds: %d differ from its answer before defaults, %d after",
+			len(d.items), d.accepted, len(d.taken), d.before, d.after)
+		if d.before == 0 {
+			t.Error("got nothing to compare")
+		}
+	})
 }
 
 // defaulted counts the objects that are compared.

@@ -1,13 +1,13 @@
 package twins
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const ownersPlugin = "OwnerReferencesPermissionEnforcement"
@@ -18,9 +18,11 @@ var permissionPlugins = []string{ownersPlugin, "CertificateApproval", "Certifica
 // TestPermissions is TestTwins for plugins that check permissions. Users have those of rbac.yaml.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	flags := maps.Clone(resources)
-	flags["authorization-mode"] = "RBAC"
-	tw := startWith(t, flags)
+	cluster.EachRelease(t, permissions)
+}
+
+func permissions(t *testing.T, release admission.Version) {
+	tw := start(t, release, map[string]string{"authorization-mode": "RBAC"})
 	rbac, err := tables.Read("../testdata/rbac.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -32,12 +34,12 @@ func TestPermissions(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
+	for _, p := range pluginsOf(release) {
 		if !slices.Contains(permissionPlugins, p.Name) {
 			continue
 		}
 		t.Run(p.Name, func(t *testing.T) {
-			row := tally.Row{Plugin: p.Name, Test: "twins"}
+			row := tally.Row{Plugin: p.Name, Test: ofRelease("twins", release)}
 			tw.tables(t, p, &row)
 			mustWrite(t, row)
 		})

@@ -9,13 +9,12 @@ import (
 	standards "k8s.io/pod-security-admission/test"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // standards runs Kubernetes' own tests of the Pod Security Standards, which test each check of
 // each version, against the API server with fastadmit.
 func (tw *twins) standards(t *testing.T) {
-	table := handlers.InTree(handlers.DefaultOptions())
+	table := pluginsOf(tw.release)
 	own := slices.IndexFunc(table, func(p admission.Plugin) bool { return p.Name == "PodSecurity" })
 	on := tw.withFastadmit(t, table[own])
 	standards.Run(t, standards.Options{ClientConfig: on.Config, Features: utilfeature.DefaultFeatureGate})

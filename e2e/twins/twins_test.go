@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,12 +32,12 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/imagebackend"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 // twins are two clusters.
 type twins struct {
 	etcd      *cluster.Etcd
+	release   admission.Version // of all API servers
 	flags     map[string]string // of all API servers
 	admission string            // AdmissionConfiguration for either side
 	authority *cluster.Authority
@@ -50,14 +51,6 @@ type twins struct {
 
 // given identifies an object by the UID in its case and its namespace.
 type given struct{ namespace, uid string }
-
-// resources makes API servers serve resources that plugins use and that are off by default.
-var resources = map[string]string{
-	"feature-gates": "ClusterTrustBundle=true,PodCertificateRequest=true,GenericWorkload=true," +
-		"InPlacePodVerticalScalingInitContainers=true",
-	"runtime-config": "certificates.k8s.io/v1beta1/clustertrustbundles=true," +
-		"scheduling.k8s.io/v1alpha3=true,scheduling.k8s.io/v1beta1=true",
-}
 
 // configurations are the configurations of plugins, for both sides.
 var configurations = map[string]string{
@@ -83,10 +76,9 @@ var conditions = map[string][]admissionregistrationv1.MatchCondition{
 		"oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.ownerReferences)"}},
 }
 
-func start(t *testing.T) *twins { return startWith(t, resources) }
-
-// startWith starts twins whose API servers also have these flags.
-func startWith(t *testing.T, flags map[string]string) *twins {
+// start starts twins of a release, whose API servers also have these flags.
+func start(t *testing.T, release admission.Version, flags map[string]string) *twins {
+	t.Helper()
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -99,20 +91,22 @@ func startWith(t *testing.T, flags map[string]string) *twins {
 	for name, configuration := range configurations {
 		content += fmt.Sprintf("- {name: %s, path: %q}\n", name, write(name, configuration))
 	}
-	admission := write("admission.yaml", content)
-	tw := &twins{etcd: cluster.StartEtcd(t), flags: flags, admission: admission, authority: cluster.NewAuthority(t)}
+	tw := &twins{etcd: cluster.StartEtcd(t), release: release, flags: flagsOf(release), admission: write("admission.yaml", content),
+		authority: cluster.NewAuthority(t)}
+	maps.Copy(tw.flags, flags)
 	var names []string
-	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
-		if p.LastRelease == "" {
+	for _, p := range pluginsOf(release) {
+		if p.IsIn(release) {
 			names = append(names, p.Name)
 		}
 	}
-	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a", Flags: flags})
-	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Flags: flags})
+	tw.off[0] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-off", Prefix: "a", Release: release, Flags: tw.flags})
+	tw.off[1] = tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "b", Prefix: "b", Release: release, Flags: tw.flags})
 	tw.uids = [2]map[given]string{{}, {}}
 	tw.fastadmit = cluster.StartFastadmit(t, cluster.Binary, tw.authority, "--kubeconfig", tw.off[1].Kubeconfig(t),
-		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", admission,
+		"--enable-admission-plugins", strings.Join(names, ","), "--admission-control-config-file", tw.admission,
 		"--allow-unauthenticated-writes")
+	wantRelease(t, tw.fastadmit, release)
 	return tw
 }
 
@@ -125,7 +119,7 @@ func (tw *twins) with(t *testing.T, on ...admission.Plugin) [2]*cluster.APIServe
 	}
 	flags := map[string]string{"admission-control-config-file": tw.admission}
 	maps.Copy(flags, tw.flags)
-	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Flags: flags})
+	a := tw.etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "a-on", Prefix: "a", On: names, Release: tw.release, Flags: flags})
 	return [2]*cluster.APIServer{a, tw.withFastadmit(t, on...)}
 }
 
@@ -169,27 +163,29 @@ func rules(of []admission.Rule) []admissionregistrationv1.RuleWithOperations {
 // policyPlugins are on in both clusters, and do nothing without policies.
 var policyPlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
 
-// TestTwins compares every plugin that Kubernetes still has. It does so in two parts at once, each
+// TestTwins compares every plugin that the release has. It does so in two parts at once, each
 // with twins of its own, because most of its time passes in waiting for API servers.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	const parts = 2
-	for part := range parts {
-		t.Run(fmt.Sprint(part), func(t *testing.T) {
-			t.Parallel()
-			tw := start(t)
-			for i, p := range handlers.InTree(handlers.DefaultOptions()) {
-				if i%parts == part {
-					tw.plugin(t, p)
+	cluster.EachRelease(t, func(t *testing.T, release admission.Version) {
+		for part := range parts {
+			t.Run(fmt.Sprint(part), func(t *testing.T) {
+				t.Parallel()
+				tw := start(t, release, nil)
+				for i, p := range pluginsOf(release) {
+					if i%parts == part {
+						tw.plugin(t, p)
+					}
 				}
-			}
-			if part == 0 {
-				t.Run("Workloads", tw.workloads)
-			} else {
-				t.Run("Standards", tw.standards)
-			}
-		})
-	}
+				if part == 0 {
+					t.Run("Workloads", tw.workloads)
+				} else if release == admission.Newest() { // the tests know the checks of their own release
+					t.Run("Standards", tw.standards)
+				}
+			})
+		}
+	})
 }
 
 // plugin compares one plugin.
@@ -197,8 +193,12 @@ func (tw *twins) plugin(t *testing.T, p admission.Plugin) {
 	if slices.Contains(slices.Concat(permissionPlugins, policyPlugins, cluster.WebhookPlugins), p.Name) {
 		return // see TestPermissions and TestPolicies; without the webhook plugins, an API server calls nobody
 	}
-	row := tally.Row{Plugin: p.Name, Test: "twins"}
-	if p.LastRelease != "" {
+	row := tally.Row{Plugin: p.Name, Test: ofRelease("twins", tw.release)}
+	switch {
+	case p.IsIn(tw.release):
+	case tw.release != admission.Newest():
+		return
+	default:
 		row.Skipped = []string{"Kubernetes removed the plugin after " + p.LastRelease}
 		mustWrite(t, row)
 		return
@@ -224,6 +224,7 @@ func (tw *twins) tables(t *testing.T, p admission.Plugin, row *tally.Row) {
 	if p.Name == "EventRateLimit" {
 		cases = append(cases, burst()...)
 	}
+	cases = tw.served(t, cases)
 	groups := alike(cases)
 	// A namespace for each case, so that nothing has to be deleted in it.
 	for _, i := range slices.Concat(groups...) {
@@ -235,13 +236,30 @@ func (tw *twins) tables(t *testing.T, p admission.Plugin, row *tally.Row) {
 			on := tw.with(t, p)
 			for _, i := range same {
 				row.Cases++
-				if difference := compare(t, on, [2]*tables.Case{tw.on(t, 0, &cases[i]), tw.on(t, 1, &cases[i])}); difference != "" {
+				if difference := tw.compare(t, on, [2]*tables.Case{tw.on(t, 0, &cases[i]), tw.on(t, 1, &cases[i])}); difference != "" {
 					t.Errorf("%s: %s", cases[i].About, difference)
 					row.Different = append(row.Different, cases[i].About)
 				}
 			}
 		})
 	}
+}
+
+// served returns the cases whose kinds the release serves, in versions that it serves. The newest release serves all.
+func (tw *twins) served(t *testing.T, all []tables.Case) (cases []tables.Case) {
+	t.Helper()
+	for i := range all {
+		c := &all[i]
+		missing := slices.DeleteFunc(append(c.GivenObjects(), c.Old(), c.New()), func(object *unstructured.Unstructured) bool {
+			return object == nil || subject(object) != object || serve(tw.off[0], object)
+		})
+		if len(missing) > 0 && tw.release != admission.Newest() {
+			t.Logf("%s: Kubernetes %s does not serve %s", c.About, tw.release, missing[0].GroupVersionKind().GroupKind())
+			continue
+		}
+		cases = append(cases, *c)
+	}
+	return cases
 }
 
 // alike groups cases that share their given objects. They can share an API server, whose start is
@@ -317,6 +335,9 @@ func (tw *twins) await(t *testing.T) {
 				break
 			}
 			list, err := tw.off[1].Dynamic.Resource(kind.GroupVersionResource()).List(context.Background(), metav1.ListOptions{})
+			if apierrors.IsNotFound(err) { // the release does not serve the kind
+				break
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -460,8 +481,11 @@ func remove(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructure
 	}
 }
 
+// claimDifference is what NodeRestriction's message about a PersistentVolumeClaim says of how two objects differ.
+var claimDifference = regexp.MustCompile(`(status\.quantity and status\.conditions: ).*?(","reason")`)
+
 // compare sends the case to both and describes the difference.
-func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) string {
+func (tw *twins) compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) string {
 	t.Helper()
 	var results [2]string
 	for i, s := range on {
@@ -480,6 +504,9 @@ func compare(t *testing.T, on [2]*cluster.APIServer, cases [2]*tables.Case) stri
 			results[i] += "\nstored " + cluster.Shown(stored, err, c.New().GetGenerateName())
 		}
 		results[i] += "\n" + home(s, c)
+		if !tw.release.Has("1.34") { // the difference had another format, see docs/versions.md
+			results[i] = claimDifference.ReplaceAllString(results[i], "$1$2")
+		}
 	}
 	if results[0] == results[1] {
 		return ""

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tally"
 	"github.com/fastadmit/fastadmit/internal/seed"
@@ -44,9 +45,15 @@ type hookTwins struct {
 // gets the same configurations as custom resources.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
-	tw := &hookTwins{policyTwins: policyTwins{groups: webhookGroups, annotations: shownHookAnnotations}, backend: startHooks(t)}
+	cluster.EachRelease(t, compareWebhooks)
+}
+
+func compareWebhooks(t *testing.T, release admission.Version) {
+	tw := &hookTwins{policyTwins: policyTwins{release: release, groups: webhookGroups, annotations: shownHookAnnotations},
+		backend: startHooks(t)}
 	etcd, authority := cluster.StartEtcd(t), cluster.NewAuthority(t)
 	for i, o := range []cluster.APIServerOptions{{Name: "in-tree", Prefix: "a"}, {Name: "with-fastadmit", Prefix: "b"}} {
+		o.Release = release
 		tw.on[i] = etcd.StartAPIServer(t, o)
 		tw.connect(t, i)
 	}
@@ -58,6 +65,7 @@ func TestWebhooks(t *testing.T) {
 		"--allow-unauthenticated-writes",
 		"--admission-control-config-file", cluster.WriteFile(t, "fastadmit.yaml", []byte(webhookConfiguration)),
 		"--enable-admission-plugins", strings.Join(append(cluster.WebhookPlugins, "AlwaysDeny"), ","))
+	wantRelease(t, tw.fastadmit, release)
 	marker, hook := cluster.Webhook{URL: tw.fastadmit.URL, CA: authority.PEM}, hookRules()
 	hook.CA = authority.PEM
 	hook.URL = tw.fastadmit.URL + "/mutate/MutatingAdmissionWebhook"
@@ -88,7 +96,7 @@ func (tw *hookTwins) compared(t *testing.T) {
 		tw.apply(t, own)
 	}
 	tw.awaitHooks(t)
-	row := tally.Row{Plugin: "webhooks", Test: "generated twins"}
+	row := tally.Row{Plugin: "webhooks", Test: ofRelease("generated twins", tw.release)}
 	// One scenario after another, so that the API servers have read the objects of a scenario
 	// before: they also send objects from their caches to webhooks, which may be older.
 	for i, left := 0, true; left; i++ {

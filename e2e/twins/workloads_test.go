@@ -16,7 +16,6 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tables"
 	"github.com/fastadmit/fastadmit/e2e/tally"
-	"github.com/fastadmit/fastadmit/handlers"
 )
 
 const (
@@ -34,8 +33,8 @@ func (tw *twins) workloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	var about []admission.Plugin
-	for _, p := range handlers.InTree(handlers.DefaultOptions()) {
-		if p.LastRelease == "" && p.Name != "ImagePolicyWebhook" &&
+	for _, p := range pluginsOf(tw.release) {
+		if p.IsIn(tw.release) && p.Name != "ImagePolicyWebhook" &&
 			slices.ContainsFunc(p.Rules, func(r admission.Rule) bool { return slices.Contains(r.Resources, "pods") }) {
 			about = append(about, p)
 		}
@@ -57,7 +56,7 @@ func (tw *twins) workloads(t *testing.T) {
 		}
 	}
 	on := tw.with(t, about...)
-	row := tally.Row{Plugin: "all about pods", Test: "workloads"}
+	row := tally.Row{Plugin: "all about pods", Test: ofRelease("workloads", tw.release)}
 	for _, s := range on {
 		s.StartControllerManager(t, "deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller",
 			"job-controller", "cronjob-controller", "replicationcontroller-controller")

@@ -1,6 +1,5 @@
 // Package upgrade upgrades a control plane of two API servers over three minor releases, while one process of fastadmit
 // runs and Pods are created through it. No request may be lost, and what plugins decide must follow the control plane.
-// The folders hold the modules from which the older API servers are built.
 package upgrade
 
 import (

@@ -1,5 +1,5 @@
 // A module of its own, because no two releases of Kubernetes can be in one.
-module github.com/fastadmit/fastadmit/e2e/upgrade/v1.36
+module github.com/fastadmit/fastadmit/e2e/apiservers/v1.36
 
 go 1.26.0
 
