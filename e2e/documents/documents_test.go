@@ -108,7 +108,7 @@ func scripts(t *testing.T) (all []script) {
 }
 
 // checkout returns a folder with the files of the repository, in which scripts may write, and bin/ with a program of each
-// name that writes its arguments into the file calls and does nothing else.
+// name that writes its arguments into the file calls and does nothing else, and mkdir.
 func checkout(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -128,6 +128,13 @@ func checkout(t *testing.T) string {
 		}
 	}
 	if err := os.Mkdir(filepath.Join(folder, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mkdir, err := exec.LookPath("mkdir") // what is written there needs the folder
+	if err == nil {
+		err = os.Symlink(mkdir, filepath.Join(folder, "bin", "mkdir"))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	const recorder = "#!/bin/sh\n" + `printf '%s\0' "$PWD" "$#" "${0##*/}" "$@" >>"$CALLS"` + "\n"
