@@ -20,7 +20,11 @@ const (
 func Hint(name string, known []string) string {
 	// cobra suggests names of subcommands by itself.
 	command := &cobra.Command{SuggestionsMinimumDistance: distanceMax}
+	length := len(strings.ToLower(name)) // cobra compares names in lower case
 	for _, k := range known {
+		if length > len(strings.ToLower(k))+distanceMax {
+			continue // its distance is at least this; to compare a long name takes time for each of its letters and of the known one's
+		}
 		command.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 	}
 	names := command.SuggestionsFor(name)

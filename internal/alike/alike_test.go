@@ -1,6 +1,9 @@
 package alike
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestHint(t *testing.T) {
 	known := []string{"AlwaysPullImages", "AlwaysDeny", "PodSecurity", "PodNodeSelector", "Priority",
@@ -16,6 +19,15 @@ func TestHint(t *testing.T) {
 	f("PodNodeSelectr", ", did you mean PodNodeSelector?")
 	f("podsecurity", ", did you mean PodSecurity?")
 	f("Pod", ", did you mean PodSecurity or PodNodeSelector or PodTolerationRestriction?")
+	f("PodSecurityxxx", ", did you mean PodSecurity?")
 	f("Nothing", "")
 	f("", "")
+}
+
+// TestHintOfLongName has a name that whoever wrote a manifest chose. Comparing it would allocate for each of its letters.
+func TestHintOfLongName(t *testing.T) {
+	name := strings.Repeat("a", 1<<14)
+	if got := testing.AllocsPerRun(1, func() { Hint(name, []string{"replicas", "selector"}) }); got > 1000 {
+		t.Errorf("got %v allocations, want few", got)
+	}
 }
