@@ -78,6 +78,23 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestIsSame has findings that two policies and two bindings make with the same message.
+func TestIsSame(t *testing.T) {
+	all := []Finding{
+		{Plugin: "P", Message: "no"}, {Plugin: "Q", Message: "no"}, {Plugin: "P", Message: "yes"},
+		{Plugin: "P", Policy: "p", Message: "no"}, {Plugin: "P", Policy: "q", Message: "no"},
+		{Plugin: "P", Policy: "q", Binding: "b", Message: "no"},
+	}
+	for i, a := range all {
+		for j, b := range all {
+			b.Rule, b.Paths = "r", []string{"spec"}
+			if got := a.IsSame(b); got != (i == j) {
+				t.Errorf("%+v and %+v: got %v", a, b, got)
+			}
+		}
+	}
+}
+
 // TestCauses has findings of which the rule and the fields are known, in all formats that show them.
 func TestCauses(t *testing.T) {
 	const one, two = "a is not in the manifest: it has Kubernetes' default", "a, b are not in the manifest: they have Kubernetes' defaults"

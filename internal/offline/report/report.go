@@ -114,9 +114,9 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// IsSame reports whether two findings have the same message.
+// IsSame reports whether two findings have the same message of the same plugin, policy and binding.
 func (f Finding) IsSame(other Finding) bool {
-	return f.Plugin == other.Plugin && f.Message == other.Message
+	return f.Plugin == other.Plugin && f.Policy == other.Policy && f.Binding == other.Binding && f.Message == other.Message
 }
 
 // Default says which of a finding's fields have Kubernetes' default, "" if none does.
