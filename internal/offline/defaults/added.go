@@ -14,21 +14,31 @@ import (
 // addedMax is the maximum number of fields that Added returns: more than a message should list.
 const addedMax = 20
 
-// Added returns the fields at the paths that an object has by its defaults only: given, as somebody wrote it, does not have
-// them or has null there, and now, as plugins left it, still has what it had with its defaults. A path is one of
-// report.Finding; each field of a path with [*] is returned. Nothing is returned of a list that plugins made longer or shorter.
-func Added(gvk schema.GroupVersionKind, given, withDefaults, now []byte, paths []string) []string {
-	var objects [3]any
+// Changes are an object as somebody wrote it, with its defaults, and as plugins left it. All are nil if one is not JSON.
+type Changes struct {
+	of       [3]any
+	isSecret bool
+}
+
+// NewChanges returns the changes of an object, which it decodes.
+func NewChanges(gvk schema.GroupVersionKind, given, withDefaults, now []byte) *Changes {
+	c := &Changes{isSecret: gvk == schema.GroupVersionKind{Version: "v1", Kind: "Secret"}}
 	for i, text := range [...][]byte{given, withDefaults, now} {
-		if decode(text, &objects[i]) != nil {
-			return nil
+		if decode(text, &c.of[i]) != nil {
+			return &Changes{}
 		}
 	}
-	isSecret := gvk == schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	return c
+}
+
+// Added returns the fields at the paths that the object has by its defaults only: somebody did not write them or wrote
+// null there, and plugins left what the object had with its defaults. A path is one of report.Finding; each field of a path
+// with [*] is returned. Nothing is returned of a list that plugins made longer or shorter.
+func (c *Changes) Added(paths []string) []string {
 	var all []string
 	for _, path := range paths {
-		if steps := stepsOf(path); len(steps) > 0 && (!isSecret || steps[0] != "data") { // a Secret's data is of its stringData
-			all = added(all, "", steps, objects)
+		if steps := stepsOf(path); len(steps) > 0 && (!c.isSecret || steps[0] != "data") { // a Secret's data is of its stringData
+			all = added(all, "", steps, c.of)
 		}
 	}
 	slices.Sort(all)

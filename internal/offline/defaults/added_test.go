@@ -40,7 +40,7 @@ func TestAdded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := Added(parse(kind), given, withDefaults, now, strings.Fields(paths)); !slices.Equal(got, want) {
+		if got := NewChanges(parse(kind), given, withDefaults, now).Added(strings.Fields(paths)); !slices.Equal(got, want) {
 			t.Errorf("%s %s: got %q, want %q", text, paths, got, want)
 		}
 	}
@@ -74,10 +74,11 @@ func TestAdded(t *testing.T) {
 	text := "{spec: {containers: [" + strings.Join(many, ", ") + "]}}"
 	given, _ := yaml.YAMLToJSON([]byte(text))
 	withDefaults, _ := d.Apply(parse(pod), given)
-	if got := Added(parse(pod), given, withDefaults, withDefaults, []string{"spec.containers[*].imagePullPolicy"}); len(got) != addedMax {
+	unchanged := NewChanges(parse(pod), given, withDefaults, withDefaults)
+	if got := unchanged.Added([]string{"spec.containers[*].imagePullPolicy"}); len(got) != addedMax {
 		t.Errorf("got %d fields, want %d", len(got), addedMax)
 	}
-	if got := Added(parse(pod), []byte("{"), withDefaults, withDefaults, []string{"spec.restartPolicy"}); got != nil {
+	if got := NewChanges(parse(pod), []byte("{"), withDefaults, withDefaults).Added([]string{"spec.restartPolicy"}); got != nil {
 		t.Errorf("got %q of a text that is not JSON", got)
 	}
 }

@@ -50,15 +50,15 @@ var fieldIn = regexp.MustCompile(`^(?:\S+ "(?:[^"\\]|\\.)*" is (?:forbidden|inva
 
 // explainCauses fills in the rules, paths and defaulted fields of what plugins said.
 func (r *reviewer) explainCauses(review *codec.Review, result *report.Result) {
-	var now []byte // the object after mutation, as soon as it is needed
+	var changes *defaults.Changes // as soon as they are needed, once for all findings
 	defaulted := func(paths []string) []string {
 		if r.written.given == nil || len(paths) == 0 {
 			return nil
 		}
-		if now == nil {
-			now = review.Object.Root().AppendJSON(nil)
+		if changes == nil {
+			changes = defaults.NewChanges(r.written.kind, r.written.given, r.written.withDefaults, review.Object.Root().AppendJSON(nil))
 		}
-		return defaults.Added(r.written.kind, r.written.given, r.written.withDefaults, now, paths)
+		return changes.Added(paths)
 	}
 	if result.Decision == report.Denied {
 		f := report.Finding{Plugin: result.Plugin, Policy: result.Policy, Binding: result.Binding, Message: result.Message}
@@ -88,9 +88,11 @@ func (r *reviewer) explainCause(f *report.Finding) {
 		}
 		return
 	}
+	said := oneLine(f.Message)
 	for i := range r.violations {
 		v := &r.violations[i]
-		if v.Policy != f.Policy || v.Binding != f.Binding || !strings.HasSuffix(oneLine(f.Message), ": "+oneLine(v.Message)) {
+		before, ok := strings.CutSuffix(said, v.Message)
+		if !ok || !strings.HasSuffix(before, ": ") || v.Policy != f.Policy || v.Binding != f.Binding {
 			continue
 		}
 		if f.Rule != "" && f.Rule != v.Rule { // two rules have the same message
@@ -126,4 +128,7 @@ func (r *reviewer) noteUnknownFields(t *target, result *report.Result) {
 }
 
 // noteViolation is for admission.WithViolations.
-func (r *reviewer) noteViolation(v admission.Violation) { r.violations = append(r.violations, v) }
+func (r *reviewer) noteViolation(v admission.Violation) {
+	v.Message = oneLine(v.Message)
+	r.violations = append(r.violations, v)
+}

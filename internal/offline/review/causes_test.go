@@ -33,13 +33,16 @@ func TestFieldIn(t *testing.T) {
 
 // TestRules finds the rule of what policies say.
 func TestRules(t *testing.T) {
-	r := reviewer{violations: []admission.Violation{
+	var r reviewer
+	for _, v := range []admission.Violation{
 		{Policy: "p", Binding: "b", Rule: "validations[0]", Message: "no", Paths: []string{"spec.a"}},
 		{Policy: "p", Binding: "b", Rule: "validations[0]", Message: "no", Paths: []string{"spec.a"}}, // for another parameter
 		{Policy: "p", Binding: "b", Rule: "validations[1]", Message: "same"},
 		{Policy: "p", Binding: "b", Rule: "validations[2]", Message: "same", Paths: []string{"spec.b"}},
 		{Policy: "p", Binding: "b", Rule: "validations[3]", Message: "two\nlines"},
-	}}
+	} {
+		r.noteViolation(v)
+	}
 	f := func(policy, binding, message, rule string, paths ...string) {
 		t.Helper()
 		finding := report.Finding{Plugin: "Test", Policy: policy, Binding: binding, Message: message}

@@ -38,7 +38,7 @@ type reviewer struct {
 	written written
 	// writtenPod is the template of Pods in the object of the input.
 	writtenPod written
-	// violations are those of policies that validate.
+	// violations are those of policies that validate, with messages of one line.
 	violations []admission.Violation
 	// said are the findings about the objects for which controllers create the current one. They are not repeated.
 	said []report.Finding

@@ -28,11 +28,15 @@ func (c *Compiler) Paths(x *Expression) []string {
 	slices.Sort(r.paths)
 	r.paths = slices.Compact(r.paths)
 	all := slices.DeleteFunc(slices.Clone(r.paths), func(path string) bool {
-		return path == "" || slices.ContainsFunc(r.paths, func(other string) bool {
-			return strings.HasPrefix(other, path+".") || strings.HasPrefix(other, path+"[")
-		})
+		return path == "" || isPrefix(path+".", r.paths) || isPrefix(path+"[", r.paths)
 	})
 	return all[:min(len(all), pathsMax)]
+}
+
+// isPrefix reports whether one of the sorted texts begins with a prefix. An expression may name thousands of fields.
+func isPrefix(prefix string, sorted []string) bool {
+	first, _ := slices.BinarySearch(sorted, prefix)
+	return first < len(sorted) && strings.HasPrefix(sorted[first], prefix)
 }
 
 // A pathReader collects the paths in an expression.

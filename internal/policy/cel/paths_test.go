@@ -44,6 +44,7 @@ func TestPaths(t *testing.T) {
 	f("object.spec.other.all(x, variables.loop && x.b == 1)", "spec.list[*].a", "spec.other[*].b")
 	f("{object.spec.b: object.spec.a}.size() == [object.spec.c].size()", "spec.a", "spec.b", "spec.c")
 	f("object.spec.__namespace__ == 1 && object == oldObject", "spec.namespace")
+	f("object.spec.a == 1 || object.spec['a-b'] == 1 || object.spec.a.c == 1", "spec.a-b", "spec.a.c") // sorted between both
 	f("object != null")
 	f("1 + 1") // not of the wanted type
 	f("object.spec.replicas >=")
