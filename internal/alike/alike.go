@@ -18,15 +18,18 @@ const (
 // Hint returns a suggestion of up to three known names that are similar to name, such as
 // ", did you mean a or b?". It returns "" if there are none.
 func Hint(name string, known []string) string {
-	// cobra suggests names of subcommands by itself.
-	command := &cobra.Command{SuggestionsMinimumDistance: distanceMax}
-	length := len(strings.ToLower(name)) // cobra compares names in lower case
+	var near []*cobra.Command // cobra suggests names of subcommands by itself, and compares them in lower case
 	for _, k := range known {
-		if length > len(strings.ToLower(k))+distanceMax {
-			continue // its distance is at least this; to compare a long name takes time for each of its letters and of the known one's
+		// The distance is at least that of the lengths. To compare takes time for each letter of one and of the other.
+		if len(strings.ToLower(name)) <= len(strings.ToLower(k))+distanceMax {
+			near = append(near, &cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 		}
-		command.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 	}
+	if len(near) == 0 {
+		return ""
+	}
+	command := &cobra.Command{SuggestionsMinimumDistance: distanceMax}
+	command.AddCommand(near...)
 	names := command.SuggestionsFor(name)
 	if i := slices.IndexFunc(names, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
 		names = names[i : i+1]
