@@ -96,7 +96,7 @@ var layers = []string{
 	"codec",
 	"internal/alike", "internal/allocs", "internal/discovery", "internal/files", "internal/memory", "internal/protobuf",
 	"internal/quantity",
-	"internal/schedulingv1alpha2", "internal/seed", "internal/socket", "internal/strictyaml", "internal/testserver",
+	"internal/schedulingv1alpha2", "internal/seed", "internal/socket", "internal/strictyaml", "internal/testbrowser", "internal/testserver",
 	"internal/wake",
 	"internal/workload",
 	"corpus", // recordings and no code

@@ -1,17 +1,15 @@
 package report
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"github.com/fastadmit/fastadmit/internal/testbrowser"
 )
 
 // elements returns the texts of all elements with a name.
@@ -152,31 +150,8 @@ var picture = flag.String("picture", "", "the folder for pictures of the page of
 
 // TestBrowser uses the filter of the page in a browser, as wide as a screen and as a phone.
 func TestBrowser(t *testing.T) {
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed: on Debian, apt-get install chromium")
-	}
-	if testing.Short() {
-		t.Skip("a browser takes seconds to start")
-	}
+	run := testbrowser.Start(t)
 	page := write(t, "html", tool, htmlResults())
-	file := filepath.Join(t.TempDir(), "page.html")
-	run := func(content string, flags ...string) string {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		flags = append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-			"--enable-logging=stderr", "--log-level=0", "--user-data-dir="+t.TempDir(), "file://"+file)
-		cmd := exec.CommandContext(t.Context(), browser, flags...)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		dom, err := cmd.Output()
-		if err != nil || strings.Contains(stderr.String(), "CONSOLE") {
-			t.Fatalf("%v: %s", err, &stderr)
-		}
-		return string(dom)
-	}
 	probed := strings.NewReplacer(pageScript+"</script>", pageScript+probe+"</script>", digest(pageScript),
 		digest(pageScript+probe)).Replace(page)
 	for _, width := range []int{1100, 500} { // a window has at least 500

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/server/status"
+	"github.com/fastadmit/fastadmit/internal/testbrowser"
 )
 
 var update = flag.Bool("update", false, "write the picture of the page for the documents")
@@ -310,32 +309,9 @@ document.body.dataset.probe = heights.join(" ") + " wide=" + (document.documentE
 
 // TestBrowser looks at the page in a browser, as wide as a screen and as a phone. With -update, it takes the picture for the documents.
 func TestBrowser(t *testing.T) {
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed: on Debian, apt-get install chromium")
-	}
-	if testing.Short() {
-		t.Skip("a browser takes seconds to start")
-	}
+	run := testbrowser.Start(t)
 	p, metrics := example()
 	page := write(t, p, metrics)
-	file := filepath.Join(t.TempDir(), "page.html")
-	run := func(content string, flags ...string) string {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		flags = append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-			"--enable-logging=stderr", "--log-level=0", "--user-data-dir="+t.TempDir(), "file://"+file)
-		cmd := exec.CommandContext(t.Context(), browser, flags...)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		dom, err := cmd.Output()
-		if err != nil || strings.Contains(stderr.String(), "CONSOLE") {
-			t.Fatalf("%v: %s", err, &stderr)
-		}
-		return string(dom)
-	}
 	for _, width := range []int{1100, 500} { // a window has at least 500
 		dom := run(strings.Replace(page, "</body>", probe+"</body>", 1), fmt.Sprintf("--window-size=%d,900", width), "--dump-dom")
 		want := `data-probe="checks=true registrations=true certificates=true plugins=true endpoints=true policies=true ` +
