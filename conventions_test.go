@@ -65,6 +65,36 @@ func TestConventionsModules(t *testing.T) {
 	}
 }
 
+// TestConventionsVersions checks that modules require what they share in the same version. A package of two
+// versions, and all that import it, would be compiled twice, which for Kubernetes' libraries takes minutes.
+func TestConventionsVersions(t *testing.T) {
+	requirement := regexp.MustCompile(`(?m)^\s*(?:require )?([a-z][^\s/]*\.[^\s]+) (v[0-9][^\s]*)(?: // indirect)?$`)
+	of := func(file string) map[string]string {
+		versions := make(map[string]string)
+		for _, found := range requirement.FindAllStringSubmatch(read(t, file), -1) {
+			versions[found[1]] = found[2]
+		}
+		return versions
+	}
+	shared := of("go.mod")
+	for _, name := range files(t) {
+		// Other modules compile nothing of Kubernetes, or another release.
+		if !strings.HasSuffix(name, "/go.mod") || strings.Count(name, "/") > 1 && strings.HasPrefix(name, "e2e/") {
+			continue
+		}
+		versions := of(name)
+		if versions["k8s.io/client-go"] == "" {
+			continue
+		}
+		for module, version := range shared {
+			if got := versions[module]; got != "" && got != version && module != "github.com/google/cel-go" { // it moves with Kubernetes alone
+				t.Errorf("%s: got %s %s, go.mod has %s: run go get with the newer one in both folders, then go mod tidy",
+					name, module, got, version)
+			}
+		}
+	}
+}
+
 func TestConventionsUnsafe(t *testing.T) {
 	only := []string{"codec/unsafe.go", "internal/server/conn_header.go", "internal/socket/socket_raw.go"}
 	for _, s := range sources(t) {
