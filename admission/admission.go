@@ -117,9 +117,9 @@ type File struct {
 	// policies may have parameters, and a binding may name a policy that does not
 	// exist. Both are errors in the files of a folder in the configuration.
 	FromAPI bool
-	// Reads is true for the translation of a policy of Kyverno that reads other objects of the cluster. They are
-	// among Setup.Params.
-	Reads bool
+	// Functions is true for the translation of a policy of Kyverno whose expressions call functions of Kyverno. Reads is
+	// true if they also read other objects of the cluster, which are among Setup.Params.
+	Functions, Reads bool
 }
 
 // ParamKind is a kind whose objects policies may use as parameters or read.

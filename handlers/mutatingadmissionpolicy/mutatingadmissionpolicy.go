@@ -45,8 +45,8 @@ type plugin struct {
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
-	source, err := policy.NewSource(policy.MutatingKind, setup, func(p *admissionregistrationv1.MutatingAdmissionPolicy, reads bool) (*mutator, error) {
-		return newMutator(p, reads, &setup)
+	source, err := policy.NewSource(policy.MutatingKind, setup, func(p *admissionregistrationv1.MutatingAdmissionPolicy, kyverno bool) (*mutator, error) {
+		return newMutator(p, kyverno, &setup)
 	})
 	if err != nil {
 		return admission.Handler{}, err

@@ -56,10 +56,11 @@ type memory interface {
 	Keeps(n int) error
 }
 
-// newMutator compiles a policy. If reads is true, its expressions can read other objects. The error joins the errors of all expressions.
-func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, reads bool, setup *admission.Setup) (*mutator, error) {
+// newMutator compiles a policy. If kyverno is true, its expressions have Kyverno's functions.
+// The error joins the errors of all expressions.
+func newMutator(p *admissionregistrationv1.MutatingAdmissionPolicy, kyverno bool, setup *admission.Setup) (*mutator, error) {
 	spec := &p.Spec
-	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Resources: reads}
+	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Kyverno: kyverno}
 	c := policy.NewSpecCompiler(spec.Variables, all, setup)
 	policy.CountConditionErrors(c.Compiler, policy.MutatingKind.Name, setup.Metrics)
 	m := &mutator{

@@ -43,8 +43,8 @@ type plugin struct {
 }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
-	source, err := policy.NewSource(policy.ValidatingKind, setup, func(p *admissionregistrationv1.ValidatingAdmissionPolicy, reads bool) (*validator, error) {
-		return newValidator(p, reads, &setup)
+	source, err := policy.NewSource(policy.ValidatingKind, setup, func(p *admissionregistrationv1.ValidatingAdmissionPolicy, kyverno bool) (*validator, error) {
+		return newValidator(p, kyverno, &setup)
 	})
 	if err != nil {
 		return admission.Handler{}, err

@@ -39,10 +39,11 @@ type annotation struct {
 	key string
 }
 
-// newValidator compiles a policy. If reads is true, its expressions can read other objects. The error joins the errors of all expressions.
-func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, reads bool, setup *admission.Setup) (*validator, error) {
+// newValidator compiles a policy. If kyverno is true, its expressions have Kyverno's functions.
+// The error joins the errors of all expressions.
+func newValidator(p *admissionregistrationv1.ValidatingAdmissionPolicy, kyverno bool, setup *admission.Setup) (*validator, error) {
 	spec := &p.Spec
-	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Resources: reads}
+	all := cel.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Kyverno: kyverno}
 	c := policy.NewSpecCompiler(spec.Variables, all, setup)
 	policy.CountConditionErrors(c.Compiler, policy.ValidatingKind.Name, setup.Metrics)
 	v := &validator{

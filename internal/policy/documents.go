@@ -30,8 +30,7 @@ type Documents[P, B metav1.Object] struct {
 
 	exceptions []*ExceptionDocument // sorted by name
 
-	from  map[metav1.Object]*admission.File
-	reads map[metav1.Object]bool // the policy can read other objects; see Compile
+	from map[metav1.Object]*admission.File
 }
 
 // From wraps an error in a *admission.FileError with the file of a policy or a binding. It
@@ -155,7 +154,7 @@ func ReadValidating(manifests []admission.File) (*Validating, error) {
 func ReadMutating(manifests []admission.File) (*Mutating, error) { return MutatingKind.Read(manifests) }
 
 func (r *reader[P, B]) readAll(manifests []admission.File) error {
-	r.from, r.reads = make(map[metav1.Object]*admission.File), make(map[metav1.Object]bool)
+	r.from = make(map[metav1.Object]*admission.File)
 	read := documents.Reader{APIVersions: apiVersions, Kinds: []string{r.Name, r.Name + bindingSuffix}, Add: r.add}
 	if r.hasExceptions {
 		read.Own = map[string]string{ExceptionKind: ExceptionVersion}
@@ -223,7 +222,7 @@ func (r *reader[P, B]) addPolicy(file *admission.File, content []byte) []error {
 	if errs := documents.Decode(content, policy); errs != nil {
 		return errs
 	}
-	r.Policies, r.from[policy], r.reads[policy] = append(r.Policies, policy), file, file.Reads
+	r.Policies, r.from[policy] = append(r.Policies, policy), file
 	errs := documents.Named(r.Name, policy.GetName(), r.checkPolicy(policy))
 	if r.paramKind(policy) != nil && !file.FromAPI {
 		errs = append(errs, fmt.Errorf("%s %q: spec.paramKind is not supported for static manifests", r.Name, policy.GetName()))

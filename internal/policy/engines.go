@@ -226,7 +226,7 @@ func (f *foreign[P, B, E]) translate(documents []foreignDocument, now time.Time)
 	for i := range documents {
 		texts[i] = documents[i].text
 	}
-	result := translate.Translate(texts, translate.Options{Now: now, Cluster: true, Reads: true})
+	result := translate.Translate(texts, translate.Options{Now: now, Cluster: true, Functions: true, Reads: true})
 	f.ends = result.Ends
 	outcomes := make([]outcome, len(documents))
 	known := make(map[[sha256.Size]byte]*foreignPolicy[E])
@@ -302,7 +302,7 @@ func (f *foreign[P, B, E]) compiled(p *translate.Policy, known map[[sha256.Size]
 	if err != nil {
 		return new(foreignPolicy[E]), err
 	}
-	key := sha256.Sum256(slices.Concat(append(texts, fmt.Appendf(nil, "%s %v", p.Fault, p.Ignores))...))
+	key := sha256.Sum256(slices.Concat(append(texts, fmt.Appendf(nil, "%s %v %v", p.Fault, p.Ignores, p.Functions))...))
 	c := f.known[key]
 	if c == nil {
 		c = f.compileForeign(p)
@@ -342,7 +342,7 @@ func (f *foreign[P, B, E]) compileForeign(p *translate.Policy) *foreignPolicy[E]
 		fault = errors.New(p.Fault)
 	}
 	c := &foreignPolicy[E]{reads: p.Reads}
-	compile := func(document P) (E, error) { return f.compile(document, len(p.Reads) > 0) }
+	compile := func(document P) (E, error) { return f.compile(document, p.Functions) }
 	if c.policy, c.paramKind, c.err = compileChecked(f.kind, document, fault, compile); c.policy != nil {
 		c.policy.bound, c.policy.err = newBoundBy(bindings), c.err
 		c.policy.Ignores = c.err != nil && p.Ignores

@@ -35,7 +35,7 @@ func translated(manifests []admission.File, kind string) (all []admission.File, 
 	if texts == nil {
 		return all, nil
 	}
-	result := translate.Translate(texts, translate.Options{Now: time.Now()})
+	result := translate.Translate(texts, translate.Options{Now: time.Now(), Functions: true})
 	for _, problem := range result.Problems {
 		if !problem.IsNote {
 			errs = append(errs, &admission.FileError{File: from[problem.Document].Name, Err: problem})
@@ -52,7 +52,7 @@ func translated(manifests []admission.File, kind string) (all []admission.File, 
 			continue
 		}
 		for _, text := range objects {
-			all = append(all, admission.File{Name: file.Name, Content: text, FromAPI: file.FromAPI})
+			all = append(all, admission.File{Name: file.Name, Content: text, FromAPI: file.FromAPI, Functions: p.Functions})
 		}
 	}
 	return all, errs

@@ -53,9 +53,9 @@ type Binding struct {
 	revision   string // of a custom resource
 }
 
-// A Compile compiles the expressions of a policy. If reads is true, the policy is a translation, and its expressions
-// can read other objects of the cluster; see cel.Declarations.
-type Compile[P metav1.Object, E any] func(document P, reads bool) (E, error)
+// A Compile compiles the expressions of a policy. If kyverno is true, the policy is a translation, and its expressions
+// have Kyverno's functions; see cel.Declarations.
+type Compile[P metav1.Object, E any] func(document P, kyverno bool) (E, error)
 
 // NewSet compiles documents; compile compiles the expressions of one policy. The error
 // joins all errors. Even then, the Set contains all policies. As in kube-apiserver, an
@@ -74,11 +74,11 @@ func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile Compi
 	for _, document := range documents.Policies {
 		p, err := newPolicy[E](document)
 		var compileErr error
-		p.Evaluator, compileErr = compile(document, documents.reads[document])
+		p.Evaluator, compileErr = compile(document, documents.from[document].Functions)
 		if err := errors.Join(err, compileErr); err != nil {
 			errs = append(errs, documents.From(document, fmt.Errorf("%s %q: %w", kindOf(document), p.Name, err)))
 		}
-		if documents.reads[document] {
+		if documents.from[document].Reads {
 			p.reads = new(reads) // NewSource knows of what
 		}
 		p.bound = newBoundBy(bindings[p.Name])

@@ -179,7 +179,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 		return nil, nil, err
 	}
 	o.KeepObjects, o.KeepResponse, o.Old, o.NoDefaults, o.Explain = true, true, s.Old, s.NoDefaults, s.Explain
-	r.policies.AllowReads(s.Reads)
+	r.policies.Allow(s.Functions, s.Reads)
 	others, errs := r.usePolicies(s.Policies, s.State, s.Objects)
 	if errs != nil {
 		return nil, nil, errors.Join(errs...)

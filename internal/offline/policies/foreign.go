@@ -76,7 +76,7 @@ func (s *Set) AddForeign(items []manifest.Item, reads bool) (found int, errs []e
 			found++
 		}
 	}
-	t := Translate(items, translate.Options{Now: time.Now(), Reads: reads})
+	t := Translate(items, translate.Options{Now: time.Now(), Functions: true, Reads: reads})
 	s.notes = append(s.notes, t.Notes...)
 	s.AddTranslation(&t)
 	return found, t.Errors

@@ -102,6 +102,7 @@ type Set struct {
 	exceptions []document
 	params     []admission.ParamKind
 	reads      []translate.Read // what Kubernetes' policies read that somebody else translated
+	functions  bool             // these call functions of Kyverno
 	notes      []string         // of translations, exceptions, rules and parameters
 	enables    bool
 	applied    bool // to any plugin
@@ -123,7 +124,10 @@ func (d *document) isBinding() bool { return d.item.Kind == d.binding() }
 
 // file is the document as plugins get it.
 func (s *Set) file(d *document) admission.File {
-	return admission.File{Name: d.item.String(), Content: d.text, FromAPI: true, Reads: len(s.reads) > 0 || len(d.reads()) > 0}
+	return admission.File{
+		Name: d.item.String(), Content: d.text, FromAPI: true,
+		Functions: s.functions || d.origin.policy != nil && d.origin.policy.Functions, Reads: len(s.reads) > 0 || len(d.reads()) > 0,
+	}
 }
 
 // reads returns what a translation reads from the cluster.
@@ -138,8 +142,9 @@ func (d *document) String() string {
 	return fmt.Sprintf("%s: %s %q", d.item.Source, d.item.Kind, d.item.Metadata.Name)
 }
 
-// AllowReads is for policies that are the result of Translate: those that Add adds may read this. Call it before UseParams.
-func (s *Set) AllowReads(reads []translate.Read) { s.reads = reads }
+// Allow is for policies that are the result of Translate: those that Add adds may read this, and call functions of Kyverno
+// if functions is true. Call it before UseParams.
+func (s *Set) Allow(functions bool, reads []translate.Read) { s.functions, s.reads = functions, reads }
 
 // Add adds the policies and bindings in items and returns their number. It ignores other
 // items.

@@ -28,7 +28,7 @@ func (n *Note) String() string { return fmt.Sprintf("%s: %s", n.Source, n.Text) 
 func (s *Set) checked() (all []*document) {
 	for i := range s.documents {
 		d := &s.documents[i]
-		if s.applied && d.kind.policy == engine.ValidatingKind.Name && !d.isBinding() && d.origin.object == nil && !s.file(d).Reads {
+		if s.applied && d.kind.policy == engine.ValidatingKind.Name && !d.isBinding() && d.origin.object == nil && !s.file(d).Functions {
 			all = append(all, d)
 		}
 	}

@@ -137,7 +137,7 @@ func (k *kyvernoConversion) translate() error {
 				"without it", item.Source, exception.Spec.ExpiresAt)
 		}
 	}
-	ours := policies.Translate(k.items, translate.Options{Now: time.Now(), Reads: true})
+	ours := policies.Translate(k.items, translate.Options{Now: time.Now(), Functions: true, Reads: true})
 	if len(ours.Policies) != len(k.policies) {
 		return k.document.Errorf("policies", "a suite reads %d policies in these files, this test %d", len(ours.Policies), len(k.policies))
 	}

@@ -195,7 +195,7 @@ func (k *kyvernoRun) load() (err error) {
 			k.foreign = append(k.foreign, i)
 		}
 	}
-	translated := policies.Translate(k.items, translate.Options{Uncovered: true, Reads: true})
+	translated := policies.Translate(k.items, translate.Options{Uncovered: true, Functions: true, Reads: true})
 	k.policies = translated.Policies
 	return errors.Join(translated.Errors...)
 }

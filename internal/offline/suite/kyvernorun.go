@@ -45,8 +45,9 @@ func (k *kyvernoRun) evaluation(ctx context.Context, r *Runner, operation codec.
 func (e *evaluation) run(ctx context.Context, r *Runner, operation codec.Operation) error {
 	var probes, mutating trial
 	var reads []translate.Read
+	functions := false
 	for _, p := range e.policies {
-		reads = append(reads, p.Reads...)
+		reads, functions = append(reads, p.Reads...), functions || p.Functions
 		source := e.items[e.documents(p)].Source
 		var err error
 		if p.Mutating != nil {
@@ -67,7 +68,7 @@ func (e *evaluation) run(ctx context.Context, r *Runner, operation codec.Operati
 	probes.probes = e.trial.probes
 	ask := func(items []manifest.Item, objects []manifest.Item) ([]*report.Result, error) {
 		results, _, err := r.Review(ctx, &Setup{
-			Policies: slices.Clone(items), Reads: reads, State: slices.Clone(e.state), Objects: slices.Clone(objects), Tree: e.tree, User: e.user,
+			Policies: slices.Clone(items), Functions: functions, Reads: reads, State: slices.Clone(e.state), Objects: slices.Clone(objects), Tree: e.tree, User: e.user,
 			Namespace: "default", Operation: operation, GuessKinds: true, NoDefaults: true,
 		})
 		return results, errors.Join(err, unreviewed(results))

@@ -24,8 +24,10 @@ import (
 // Setup contains the plugins, policies, cluster and request of a case.
 type Setup struct {
 	Policies, State, Objects, Old []manifest.Item
-	// Reads is what Policies read that were translated from those of another engine.
-	Reads []translate.Read
+	// Functions is true if Policies that were translated from those of another engine call its functions. Reads is what
+	// they read.
+	Functions bool
+	Reads     []translate.Read
 
 	BindPolicies              string
 	EnableAdmissionPlugins    []string

@@ -31,9 +31,9 @@ type Declarations struct {
 	Authorizer bool // authorizer
 	// PatchTypes declares the types Object and JSONPatch, and jsonpatch.escapeKey.
 	PatchTypes bool
-	// Resources declares Kyverno's variable resource: its functions read other objects of the cluster. Only
-	// policies that are translated from Kyverno's have it.
-	Resources bool
+	// Kyverno declares functions of Kyverno. Only policies that are translated from Kyverno's have them. Those of the
+	// variable resource read other objects of the cluster, if Cluster.Resources lets the policy.
+	Kyverno bool
 }
 
 const variablesTypeName = "kubernetes.variables"
@@ -97,8 +97,8 @@ func newEnv(d Declarations, v admission.Version, variables *apiservercel.DeclTyp
 			cel.Variable("authorizer", library.AuthorizerType),
 			cel.Variable("authorizer.requestResource", library.ResourceCheckType))
 	}
-	if d.Resources {
-		options = append(options, resourceOptions...)
+	if d.Kyverno {
+		options = append(append(options, resourceOptions...), kyvernoOptions...)
 	}
 	set, err := baseOf(v).Extend(environment.VersionedOptions{
 		IntroducedVersion: always,

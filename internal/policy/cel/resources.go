@@ -75,12 +75,13 @@ var resourceOptions = func() []cel.EnvOption {
 // optionsOf returns the options of a program for an expression.
 func optionsOf(env *cel.Env, checked *cel.Ast, v admission.Version) []cel.ProgramOption {
 	var costs []interpreter.CostTrackerOption
-	if env.HasFunction("Get") {
+	if env.HasFunction("Get") { // Declarations.Kyverno
 		for _, overload := range []string{"Get", "get", "List", "list", "List_labels", "list_labels"} {
 			costs = append(costs, interpreter.OverloadCostTracker("resource_"+overload, func(args []ref.Val, _ ref.Val) *uint64 {
 				return new(args[0].(*resourceVal).cost)
 			}))
 		}
+		costs = append(costs, hashCosts...)
 	}
 	return append(calls.Options(env, checked, v), cel.CostTrackerOptions(costs...))
 }

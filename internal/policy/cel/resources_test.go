@@ -57,8 +57,8 @@ func (r readable) List(_ context.Context, of Resource, namespace string, labels 
 func evaluateReading(t *testing.T, r readable, expression string) (got string, cost int64) {
 	t.Helper()
 	c := NewCompiler(true)
-	c.AddVariable("list", "resource.List('v1', 'configmaps', 'shop').items", Declarations{Resources: true})
-	x := c.Compile(expression, Declarations{Resources: true}, Any)
+	c.AddVariable("list", "resource.List('v1', 'configmaps', 'shop').items", Declarations{Kyverno: true})
+	x := c.Compile(expression, Declarations{Kyverno: true}, Any)
 	if x.Err != nil {
 		t.Fatal(x.Err)
 	}
@@ -103,7 +103,7 @@ func TestResources(t *testing.T) {
 	if x := NewCompiler(false).Compile("resource.List('v1', 'pods', '') == null", Declarations{}, Bool); x.Err == nil {
 		t.Error("an expression of Kubernetes reads objects")
 	}
-	if x := NewCompiler(false).Compile("resource.List('v1') == null", Declarations{Resources: true}, Bool); x.Err == nil {
+	if x := NewCompiler(false).Compile("resource.List('v1') == null", Declarations{Kyverno: true}, Bool); x.Err == nil {
 		t.Error("a call without a namespace compiles")
 	}
 }
@@ -116,8 +116,8 @@ func TestExplainHidesResources(t *testing.T) {
 		"resource.List('v1', 'configmaps', 'shop').items.all(i, i.data.long == 'x')",
 	} {
 		c := NewCompiler(true)
-		c.AddVariable("got", "resource.Get('v1', 'configmaps', 'shop', 'a').data", Declarations{Resources: true})
-		x := c.Compile(text, Declarations{Resources: true}, Bool)
+		c.AddVariable("got", "resource.Get('v1', 'configmaps', 'shop', 'a').data", Declarations{Kyverno: true})
+		x := c.Compile(text, Declarations{Kyverno: true}, Bool)
 		if x.Err != nil {
 			t.Fatal(x.Err)
 		}

@@ -66,8 +66,8 @@ func forget(key string) {
 const variablesSharedMax = 64
 
 // share finds the expressions that are equal to a compiled one. It does nothing if the value may
-// depend on more than the review: on a parameter, on what the API server answers, or on the
-// variables of the policy as a map. Nor are values shared whose memory depends on the evaluation
+// depend on more than the review: on a parameter, on what the API server answers, on the time, or on
+// the variables of the policy as a map. Nor are values shared whose memory depends on the evaluation
 // (those of mutations).
 func (c *Compiler) share(e *Expression, d Declarations, checked *ast.AST) {
 	if d.PatchTypes || len(c.variables) > variablesSharedMax {
@@ -82,9 +82,11 @@ func (c *Compiler) share(e *Expression, d Declarations, checked *ast.AST) {
 				maps++
 			case name == "namespaceObject":
 				usesNamespace = true
-			case name == "params", name == resourceName && d.Resources, strings.HasPrefix(name, "authorizer"):
+			case name == "params", name == resourceName && d.Kyverno, strings.HasPrefix(name, "authorizer"):
 				known = false
 			}
+		case ast.CallKind:
+			known = known && x.AsCall().FunctionName() != timeNow
 		case ast.SelectKind:
 			if s := x.AsSelect(); s.Operand().AsIdent() == "variables" && !s.IsTestOnly() { // "" if it is no identifier
 				maps--

@@ -36,10 +36,15 @@ var (
 	imageCall = regexp.MustCompile(`(^|[^.\w])(parseImageReference|image)\(`)
 	// imageMethod matches a method of an image. Kubernetes has no methods with these names.
 	imageMethod = regexp.MustCompile(`\.(registry|repository|identifier|tag|digest|containsDigest)\(\s*\)`)
-	noMacro     = regexp.MustCompile(`(^|[^.\w])((?:resource|http|globalContext|generator)\.[A-Za-z]+|image\.[gG]etMetadata|` +
-		`time\.(?:now|truncate|toCron)|json\.(?:un)?marshal|yaml\.parse|x509\.decode|(?:hash\.)?(?:sha1|sha256|md5)|random|` +
-		`gzip\.(?:de)?compress|(?:transform\.)?listObjToMap|verifyImageSignatures|verifyAttestationSignatures)\(`)
-	isRead = regexp.MustCompile(`^resource\.(?:[gG]et|[lL]ist)$`)
+	// kyvernoCall matches a call of a function that has no macro.
+	kyvernoCall = regexp.MustCompile(`(^|[^.\w])((?:resource|http|globalContext|generator)\s*\.\s*[A-Za-z]+|image\s*\.\s*[gG]etMetadata|` +
+		`time\s*\.\s*(?:now|truncate|toCron)|json\s*\.\s*(?:un)?marshal|yaml\s*\.\s*parse|x509\s*\.\s*decode|` +
+		`(?:hash\s*\.\s*)?(?:sha1|sha256|md5)|(?:random\s*\.\s*)?random|gzip\s*\.\s*(?:de)?compress|` +
+		`(?:transform\s*\.\s*)?listObjToMap|verifyImageSignatures|verifyAttestationSignatures)\s*\(`)
+	// isRead matches those that Options.Reads translates, isFunction those that Options.Functions does.
+	isRead     = regexp.MustCompile(`^resource\.(?:[gG]et|[lL]ist)$`)
+	isFunction = regexp.MustCompile(`^(?:(?:hash\.)?(?:sha1|sha256|md5)|time\.(?:now|truncate|toCron))$`)
+	spaces     = regexp.MustCompile(`\s+`)
 )
 
 // functionReasons say why functions have no translation, by library.
@@ -49,29 +54,60 @@ var functionReasons = map[string]string{
 	"globalContext": "expressions of Kubernetes read no other objects of the cluster: put what the policy needs into parameters (paramKind, paramRef)",
 	"http":          "expressions of Kubernetes ask no servers: put what the policy needs into parameters, or keep Kyverno for it",
 	"image":         "expressions of Kubernetes ask no registries: keep Kyverno for it",
+	"generator":     "it creates objects: keep Kyverno for it, or a controller",
+	"random": "the same request would be answered differently each time, also when it is sent again, tested or replayed: " +
+		"make the value from the object or from request, or keep Kyverno for it",
+	"gzip":                        "a short text of a user may become a very long one: have the data in the object without compression, or keep Kyverno for it",
+	"verifyImageSignatures":       signatureReason,
+	"verifyAttestationSignatures": signatureReason,
 }
 
-// expand replaces functions of Kyverno by the expressions in macros. It returns an error for Kyverno's
-// other functions. If images is true, it also replaces methods of images by fields of the map that the
-// macro image returns. If reads is true, calls that read objects stay.
-func expand(expression string, images, reads bool) (string, error) {
-	var unknown string
+const (
+	signatureReason = "it verifies signatures, for which it asks registries: keep Kyverno for it, or an ImagePolicyWebhook"
+	functionReason  = "Kubernetes' expressions have no such function: write the rule without it, or "
+	keepReason      = functionReason + "keep Kyverno for it"
+	evaluateReason  = functionReason + "have fastadmit evaluate the document itself (--policies, staticManifestsDir or policies.read)"
+)
+
+// expand replaces functions of Kyverno by the expressions in macros. It returns an error for functions that have none,
+// apart from those that the options translate: they stay, and functions is true. If images is true, it also replaces
+// methods of images by fields of the map that the macro image returns.
+func (t *translator) expand(expression string, images bool) (expanded string, functions bool, err error) {
+	unknown := ""
 	stretches(expression, func(code string) string {
-		for _, found := range noMacro.FindAllStringSubmatch(code, -1) {
-			if !reads || !isRead.MatchString(found[2]) {
-				unknown = found[2]
+		for _, found := range kyvernoCall.FindAllStringSubmatch(code, -1) {
+			name := spaces.ReplaceAllString(found[2], "")
+			if t.Reads && isRead.MatchString(name) || t.Functions && isFunction.MatchString(name) {
+				functions = true
+			} else {
+				unknown = name
 			}
 		}
 		return code
 	})
 	if unknown != "" {
-		library, _, _ := strings.Cut(unknown, ".")
-		reason := functionReasons[library]
-		if reason == "" {
-			reason = "Kubernetes' expressions have no such function: write the rule without it, or keep Kyverno for it"
-		}
-		return expression, fmt.Errorf("the function %s of Kyverno has no translation: %s", unknown, reason)
+		return expression, false, refusedFunction(unknown)
 	}
+	expanded, err = writeOut(expression, images)
+	return expanded, functions, err
+}
+
+// refusedFunction returns the error about a function.
+func refusedFunction(name string) error {
+	library, _, _ := strings.Cut(name, ".")
+	reason := functionReasons[library]
+	switch {
+	case reason != "":
+	case isFunction.MatchString(name):
+		reason = evaluateReason
+	default:
+		reason = keepReason
+	}
+	return fmt.Errorf("the function %s of Kyverno has no translation: %s", name, reason)
+}
+
+// writeOut writes the macros of an expression out, and the methods of images if images is true.
+func writeOut(expression string, images bool) (string, error) {
 	for from, calls := 0, 0; ; calls++ {
 		at := findCall(expression, from)
 		if at == nil {

@@ -78,7 +78,7 @@ func (t *translator) validatingPolicy(h *head) {
 		actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
 	for _, v := range t.variants(h, p, textually) {
-		reads := t.adapt(h, &v.spec)
+		functions, reads := t.adapt(h, &v.spec)
 		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 			TypeMeta: validatingType, ObjectMeta: metadata(h, v.name),
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
@@ -90,7 +90,7 @@ func (t *translator) validatingPolicy(h *head) {
 		if v.rule == "" && hasWorkloads(p.Spec.MatchConstraints) {
 			leaveToAutogen(&policy.ObjectMeta)
 		}
-		translated := &Policy{Document: h.index, Rule: v.rule, Validating: policy, Moved: v.moved, Reads: reads}
+		translated := &Policy{Document: h.index, Rule: v.rule, Validating: policy, Moved: v.moved, Functions: functions, Reads: reads}
 		if bound {
 			b := binding(v.name, v.name, actions)
 			b.Spec.ParamRef = params.ref
@@ -133,7 +133,7 @@ func (t *translator) mutatingPolicy(h *head) {
 		}
 	}
 	for _, v := range t.variants(h, p, ofTemplates) {
-		reads := t.adapt(h, &v.spec)
+		functions, reads := t.adapt(h, &v.spec)
 		if v.spec.ReinvocationPolicy == "" {
 			v.spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 		}
@@ -145,7 +145,7 @@ func (t *translator) mutatingPolicy(h *head) {
 				ParamKind: params.kind,
 			},
 		}
-		translated := &Policy{Document: h.index, Rule: v.rule, Mutating: policy, Moved: v.moved, Reads: reads}
+		translated := &Policy{Document: h.index, Rule: v.rule, Mutating: policy, Moved: v.moved, Functions: functions, Reads: reads}
 		if bound {
 			translated.MutatingBindings = []*admissionregistrationv1.MutatingAdmissionPolicyBinding{{
 				TypeMeta: mutatingBindingType, ObjectMeta: metav1.ObjectMeta{Name: v.name},
@@ -220,32 +220,33 @@ var (
 const conditionNameBytesMax = 63 // the limit for the name part of a qualified name in Kubernetes
 
 // adapt rewrites names, expressions and messages that Kyverno accepts and Kubernetes does not. It also
-// adds the namespace of the policy and its exceptions. It returns what the expressions read.
-func (t *translator) adapt(h *head, spec *celSpec) []Read {
+// adds the namespace of the policy and its exceptions. It returns whether the
+// expressions call functions of Kyverno, and what they read.
+func (t *translator) adapt(h *head, spec *celSpec) (functions bool, reads []Read) {
 	if h.Metadata.Namespace != "" && strings.HasPrefix(h.Kind, "Namespaced") {
 		inNamespace(spec.MatchConstraints, h.Metadata.Namespace)
 	}
 	t.except(h, spec)
 	spec.MatchConditions = conditionNames(spec.MatchConditions)
-	reads := t.reads(h, spec)
+	reads = t.reads(h, spec)
 	hasImages := false
 	eachExpression(spec, func(_ string, expression *string) {
 		hasImages = hasImages || imageCall.MatchString(*expression)
 	})
 	eachExpression(spec, func(field string, expression *string) {
 		*expression = plain(*expression)
-		expanded, err := expand(*expression, hasImages, t.Reads)
+		expanded, calls, err := t.expand(*expression, hasImages)
 		if err != nil {
 			t.refuse(h, field, "%v", err)
 		}
-		*expression = expanded
+		*expression, functions = expanded, functions || calls
 	})
 	t.lax(h, spec, func(field string) string { return field })
 	for i := range spec.Validations {
 		v := &spec.Validations[i]
 		v.Message = oneLine(v.Message)
 	}
-	return reads
+	return functions, reads
 }
 
 func oneLine(message string) string {

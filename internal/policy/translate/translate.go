@@ -59,9 +59,10 @@ type Options struct {
 	// Uncovered translates the policies that are switched off for admission as well. Tests of
 	// them run nevertheless.
 	Uncovered bool
-	// Reads translates policies of Kyverno that read other objects with resource.Get and resource.List. Only
-	// fastadmit evaluates these translations, with what Policy.Reads names.
-	Reads bool
+	// Functions translates policies of Kyverno that call its functions, such as sha256. Reads also translates those
+	// that read other objects with resource.Get and resource.List, with what Policy.Reads names. Only fastadmit evaluates
+	// these translations.
+	Functions, Reads bool
 }
 
 // A Policy is the translation of a document, of one of its rules, or of a variant for workloads.
@@ -78,7 +79,9 @@ type Policy struct {
 	ValidatingBindings []*admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	MutatingBindings   []*admissionregistrationv1.MutatingAdmissionPolicyBinding
 
-	// Reads are the objects that the policy reads. If there are any, its expressions have Kyverno's variable resource.
+	// Functions is true if the expressions call functions of Kyverno that Kubernetes does not have.
+	Functions bool
+	// Reads are the objects that the policy reads.
 	Reads []Read
 
 	// Fault says why the policy cannot be evaluated, "" if it can. The rules and selectors of

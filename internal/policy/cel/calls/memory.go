@@ -2,7 +2,6 @@ package calls
 
 import (
 	"math"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -91,6 +90,9 @@ var makes = map[string]func(args []ref.Val) made{
 	"getEscapedPath":        escapedPath,
 	"getQuery":              query,
 	"group":                 checked,
+	"hash.md5":              digested,
+	"hash.sha1":             digested,
+	"hash.sha256":           digested,
 	"indexOf":               inRunes,
 	"int":                   parsed,
 	"ip":                    parsed,
@@ -107,6 +109,7 @@ var makes = map[string]func(args []ref.Val) made{
 	"lists.range":           ranged,
 	"lowerAscii":            recased,
 	"masked":                checked,
+	"md5":                   digested,
 	"name":                  checked,
 	"namespace":             checked,
 	"path":                  checked,
@@ -116,6 +119,8 @@ var makes = map[string]func(args []ref.Val) made{
 	"reverse":               relisted,
 	"semver":                version,
 	"serviceAccount":        checked,
+	"sha1":                  digested,
+	"sha256":                digested,
 	"slice":                 sliced,
 	"sort":                  sorted,
 	"split":                 pieces,
@@ -443,6 +448,11 @@ func validated(args []ref.Val) made {
 
 func checked([]ref.Val) made { return made{result: checkBytes} }
 
+// digested is the memory of a digest in hexadecimal, 64 characters at most, and of a copy of the text.
+func digested(args []ref.Val) made {
+	return made{result: valueBytes + textBytes, passing: lengthOf(args[0])}
+}
+
 // selected is the memory of a selector, in which two characters may be a requirement.
 func selected(args []ref.Val) made {
 	n := 0
@@ -456,28 +466,6 @@ func version(args []ref.Val) made {
 	s, _ := args[0].(types.String)
 	parts := versionPartBytes * (strings.Count(string(s), ".") + 3)
 	return made{result: parts + 2*len(s), passing: parts + messageBytes*len(s)}
-}
-
-func urlOf(args []ref.Val) made {
-	n := lengthOf(args[0])
-	return made{result: mapBytes + 3*n, passing: mapBytes + messageBytes*n}
-}
-
-func escapedPath(args []ref.Val) made {
-	u, ok := args[0].Value().(*url.URL)
-	if !ok {
-		return made{}
-	}
-	return made{result: 3 * len(u.Path), passing: 3 * len(u.Path)}
-}
-
-func query(args []ref.Val) made {
-	u, ok := args[0].Value().(*url.URL)
-	if !ok {
-		return made{}
-	}
-	n := strings.Count(u.RawQuery, "&") + 1
-	return made{result: mapBytes + queryBytes*n + len(u.RawQuery), passing: queryBytes*n + len(u.RawQuery)}
 }
 
 // quantities is the memory of the sum or difference of quantities, whose exponents may differ
