@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -74,11 +75,12 @@ func NewSet[P, B metav1.Object, E any](documents *Documents[P, B], compile Compi
 	for _, document := range documents.Policies {
 		p, err := newPolicy[E](document)
 		var compileErr error
-		p.Evaluator, compileErr = compile(document, documents.from[document].Functions)
+		file := cmp.Or(documents.from[document], &admission.File{}) // tests have documents without files
+		p.Evaluator, compileErr = compile(document, file.Functions)
 		if err := errors.Join(err, compileErr); err != nil {
 			errs = append(errs, documents.From(document, fmt.Errorf("%s %q: %w", kindOf(document), p.Name, err)))
 		}
-		if documents.from[document].Reads {
+		if file.Reads {
 			p.reads = new(reads) // NewSource knows of what
 		}
 		p.bound = newBoundBy(bindings[p.Name])

@@ -38,8 +38,8 @@ func TestFunctions(t *testing.T) {
 	f("resource.Get('v1', 'pods', object.a, object.b) == null", translate.Options{Functions: true, Reads: true}, true, "")
 	f("resource.Get('v1', 'pods', object.a, object.b) == null", evaluated, false, "expressions of Kubernetes read no other objects")
 	for call, reason := range map[string]string{
-		"json.unmarshal('a')": "json.unmarshal of Kyverno has no translation: Kubernetes' expressions have no such function: write the rule " +
-			"without it, or keep Kyverno for it",
+		"json.unmarshal('a')": "json.unmarshal of Kyverno has no translation: Kubernetes' expressions have no such function: " +
+			"write the rule without it, or keep Kyverno for it",
 		"random()":                      "random of Kyverno has no translation: the same request would be answered differently each time",
 		"random.random('a')":            "random.random of Kyverno has no translation: the same request would be answered differently",
 		"gzip.decompress(a)":            "a short text of a user may become a very long one",
