@@ -18,6 +18,11 @@ spec:
     expression: sha256(object.spec.containers[0].image) == 'e98de8e3a54bcb921de9cc72741522823cb30ef9dda17cfd228416ead4ce3760'
   - message: it is too late
     expression: time.now() < timestamp('9999-01-01T00:00:00Z') && time.toCron(time.truncate(time.now(), duration('1h'))).startsWith('0 ')
+  - message: the name is not that of itself
+    expression: >-
+      json.unmarshal('{"a":[1]}').a == yaml.parse('a:\n- 1').a &&
+      json.marshal(listObjToMap([object.metadata], [object.metadata], 'name', 'name')) ==
+      '{"' + object.metadata.name + '":"' + object.metadata.name + '"}'
 `
 
 const kyvernoHashes = `apiVersion: policies.kyverno.io/v1

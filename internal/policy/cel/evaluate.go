@@ -161,6 +161,10 @@ func (e *Evaluation) ResolveName(name string) (any, bool) {
 		return requestResource, true
 	case resourceName:
 		return resourceOf(e)
+	case "json":
+		return jsonLibrary, true
+	case "yaml":
+		return yamlLibrary, true
 	case calls.LimitsName:
 		return &e.limits, true
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/fastadmit/fastadmit/corpus"
 )
 
-func newInput(t *testing.T, ctx context.Context) *Input {
+func newInput(t testing.TB, ctx context.Context) *Input {
 	t.Helper()
 	review := new(codec.Review)
 	if err := review.Decode(corpus.MustRead("pods-create-v1-1.json")); err != nil {

@@ -3,7 +3,6 @@ package cel
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -81,13 +80,14 @@ func optionsOf(env *cel.Env, checked *cel.Ast, v admission.Version) []cel.Progra
 				return new(args[0].(*resourceVal).cost)
 			}))
 		}
-		costs = append(costs, hashCosts...)
+		costs = append(append(costs, hashCosts...), dataCosts...)
 	}
 	return append(calls.Options(env, checked, v), cel.CostTrackerOptions(costs...))
 }
 
 // A resourceVal is the value of the variable resource in an evaluation.
 type resourceVal struct {
+	kyvernoLibrary
 	of   *Evaluation
 	from Resources
 	cost uint64 // of the last call
@@ -99,7 +99,7 @@ func resourceOf(e *Evaluation) (any, bool) {
 		return nil, false
 	}
 	from := e.Cluster.Resources()
-	return &resourceVal{of: e, from: from}, from != nil
+	return &resourceVal{kyvernoLibrary: kyvernoLibrary{is: resourceType}, of: e, from: from}, from != nil
 }
 
 // getResource is resource.Get(apiVersion, resource, namespace, name).
@@ -201,28 +201,3 @@ func (r *resourceVal) value(before []byte, all []Readable, after []byte) ref.Val
 		return limits.Take(more)
 	})
 }
-
-// ConvertToNative implements ref.Val.
-func (r *resourceVal) ConvertToNative(t reflect.Type) (any, error) {
-	return nil, fmt.Errorf("type conversion error from '%s' to '%v'", resourceType, t)
-}
-
-// ConvertToType implements ref.Val.
-func (r *resourceVal) ConvertToType(t ref.Type) ref.Val {
-	if t == types.TypeType {
-		return resourceType
-	}
-	return types.NewErr("type conversion error from '%s' to '%s'", resourceType, t)
-}
-
-// Equal implements ref.Val.
-func (r *resourceVal) Equal(other ref.Val) ref.Val {
-	o, ok := other.(*resourceVal)
-	return types.Bool(ok && o.of == r.of)
-}
-
-// Type implements ref.Val.
-func (r *resourceVal) Type() ref.Type { return resourceType }
-
-// Value implements ref.Val.
-func (r *resourceVal) Value() any { return r }

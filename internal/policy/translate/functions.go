@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -38,13 +39,14 @@ var (
 	imageMethod = regexp.MustCompile(`\.(registry|repository|identifier|tag|digest|containsDigest)\(\s*\)`)
 	// kyvernoCall matches a call of a function that has no macro.
 	kyvernoCall = regexp.MustCompile(`(^|[^.\w])((?:resource|http|globalContext|generator)\s*\.\s*[A-Za-z]+|image\s*\.\s*[gG]etMetadata|` +
-		`time\s*\.\s*(?:now|truncate|toCron)|json\s*\.\s*(?:un)?marshal|yaml\s*\.\s*parse|x509\s*\.\s*decode|` +
+		`time\s*\.\s*(?:now|truncate|toCron)|json\s*\.\s*(?:un)?marshal|yaml\s*\.\s*parse|x509\s*\.\s*decode|base64\s*\.\s*(?:de|en)code|` +
 		`(?:hash\s*\.\s*)?(?:sha1|sha256|md5)|(?:random\s*\.\s*)?random|gzip\s*\.\s*(?:de)?compress|` +
 		`(?:transform\s*\.\s*)?listObjToMap|verifyImageSignatures|verifyAttestationSignatures)\s*\(`)
 	// isRead matches those that Options.Reads translates, isFunction those that Options.Functions does.
 	isRead     = regexp.MustCompile(`^resource\.(?:[gG]et|[lL]ist)$`)
-	isFunction = regexp.MustCompile(`^(?:(?:hash\.)?(?:sha1|sha256|md5)|time\.(?:now|truncate|toCron))$`)
-	spaces     = regexp.MustCompile(`\s+`)
+	isFunction = regexp.MustCompile(`^(?:(?:hash\.)?(?:sha1|sha256|md5)|time\.(?:now|truncate|toCron)|json\.(?:un)?marshal|yaml\.parse|` +
+		`x509\.decode|base64\.(?:de|en)code|(?:transform\.)?listObjToMap)$`)
+	spaces = regexp.MustCompile(`\s+`)
 )
 
 // functionReasons say why functions have no translation, by library.
@@ -64,9 +66,8 @@ var functionReasons = map[string]string{
 
 const (
 	signatureReason = "it verifies signatures, for which it asks registries: keep Kyverno for it, or an ImagePolicyWebhook"
-	functionReason  = "Kubernetes' expressions have no such function: write the rule without it, or "
-	keepReason      = functionReason + "keep Kyverno for it"
-	evaluateReason  = functionReason + "have fastadmit evaluate the document itself (--policies, staticManifestsDir or policies.read)"
+	evaluateReason  = "Kubernetes' expressions have no such function: write the rule without it, or have fastadmit evaluate the document " +
+		"itself (--policies, staticManifestsDir or policies.read)"
 )
 
 // expand replaces functions of Kyverno by the expressions in macros. It returns an error for functions that have none,
@@ -95,15 +96,7 @@ func (t *translator) expand(expression string, images bool) (expanded string, fu
 // refusedFunction returns the error about a function.
 func refusedFunction(name string) error {
 	library, _, _ := strings.Cut(name, ".")
-	reason := functionReasons[library]
-	switch {
-	case reason != "":
-	case isFunction.MatchString(name):
-		reason = evaluateReason
-	default:
-		reason = keepReason
-	}
-	return fmt.Errorf("the function %s of Kyverno has no translation: %s", name, reason)
+	return fmt.Errorf("the function %s of Kyverno has no translation: %s", name, cmp.Or(functionReasons[library], evaluateReason))
 }
 
 // writeOut writes the macros of an expression out, and the methods of images if images is true.
