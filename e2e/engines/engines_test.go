@@ -144,7 +144,7 @@ spec:
   matchConstraints:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
   validations:
-  - expression: resource.Get('v1', 'configmaps', object.metadata.namespace, json.unmarshal(json.marshal('for-')) + object.metadata.name) != null
+  - expression: resource.Get('v1', 'configmaps', object.metadata.namespace, json.unmarshal('"for-"') + object.metadata.name) != null
     message: it has no ConfigMap
   - expression: resource.List('v1', 'configmaps', object.metadata.namespace).items.all(c, c.?data.orValue({}).size() == 0)
     message: a ConfigMap has data
