@@ -3,7 +3,6 @@ package cel
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -60,24 +59,23 @@ func readTestdata(t *testing.T, name string) []byte {
 }
 
 // evaluateKyverno returns the text that an expression about an object results in, with closures or cel-go's interpreter.
-func evaluateKyverno(t testing.TB, object, expression string, interpreted bool) (string, error) {
+func evaluateKyverno(t *testing.T, object, expression string, interpreted bool) (string, error) {
 	t.Helper()
+	c := aboutObject(interpreted)
+	got, _, err := evaluateWith(t, c, readable{objects: map[string]string{"shop/object": object}}, ofObject(expression))
+	return got, err
+}
+
+// aboutObject returns a Compiler whose variable object is an object of the cluster, and ofObject an expression about it.
+func aboutObject(interpreted bool) *Compiler {
 	c := NewCompiler(true)
 	c.InterpreterOnly = interpreted
 	c.AddVariable("object", "resource.Get('v1', 'configmaps', 'shop', 'object')", Declarations{Kyverno: true})
-	x := c.Compile(strings.ReplaceAll(expression, "object", "variables.object"), Declarations{Kyverno: true}, Any)
-	if x.Err != nil {
-		t.Fatal(x.Err)
-	}
-	in := newInput(t, t.Context())
-	defer in.Release()
-	in.Cluster = readable{objects: map[string]string{"shop/object": object}}
-	e := c.Begin(in, celconfig.RuntimeCELCostBudget)
-	value, err, fatal := e.Evaluate(x)
-	if err := errors.Join(err, fatal); err != nil {
-		return "", err
-	}
-	return fmt.Sprint(value.Value()), nil
+	return c
+}
+
+func ofObject(expression string) string {
+	return strings.ReplaceAll(expression, "object", "variables.object")
 }
 
 // TestKyvernoBounds gives the functions texts that are long, deep, or grow: they end with an error or in linear cost.
@@ -144,9 +142,8 @@ func BenchmarkKyverno(b *testing.B) {
 	for _, expression := range []string{"json.unmarshal(object.json)", "json.marshal(object)", "yaml.parse(object.block)",
 		"x509.decode(object.cert)", "listObjToMap(object.list, object.list, 'k', 'v')", "base64.decode('aGk=')"} {
 		b.Run(strings.Split(expression, "(")[0], func(b *testing.B) {
-			c := NewCompiler(true)
-			c.AddVariable("object", "resource.Get('v1', 'configmaps', 'shop', 'object')", Declarations{Kyverno: true})
-			x := c.Compile(strings.ReplaceAll(expression, "object", "variables.object"), Declarations{Kyverno: true}, Any)
+			c := aboutObject(false)
+			x := c.Compile(ofObject(expression), Declarations{Kyverno: true}, Any)
 			in := newInput(b, b.Context())
 			in.Cluster = readable{objects: map[string]string{"shop/object": string(text)}}
 			for b.Loop() {

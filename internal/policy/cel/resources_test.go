@@ -58,6 +58,16 @@ func evaluateReading(t *testing.T, r readable, expression string) (got string, c
 	t.Helper()
 	c := NewCompiler(true)
 	c.AddVariable("list", "resource.List('v1', 'configmaps', 'shop').items", Declarations{Kyverno: true})
+	got, cost, err := evaluateWith(t, c, r, expression)
+	if err != nil {
+		return err.Error(), cost
+	}
+	return got, cost
+}
+
+// evaluateWith returns the value of an expression that c compiles with Kyverno's functions, and its cost.
+func evaluateWith(t *testing.T, c *Compiler, r readable, expression string) (got string, cost int64, _ error) {
+	t.Helper()
 	x := c.Compile(expression, Declarations{Kyverno: true}, Any)
 	if x.Err != nil {
 		t.Fatal(x.Err)
@@ -68,9 +78,9 @@ func evaluateReading(t *testing.T, r readable, expression string) (got string, c
 	e := c.Begin(in, celconfig.RuntimeCELCostBudget)
 	value, err, fatal := e.Evaluate(x)
 	if err := errors.Join(err, fatal); err != nil {
-		return err.Error(), in.Spent
+		return "", in.Spent, err
 	}
-	return fmt.Sprint(value.Value()), in.Spent
+	return fmt.Sprint(value.Value()), in.Spent, nil
 }
 
 // TestResources reads objects with Kyverno's functions.

@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// dataBytes is the memory of decoded JSON for each byte: each map of one entry takes some 340, and 6 in the text.
+	// dataBytes is the memory of decoded JSON for each byte of its text: a map of one entry takes some 340, its text 6.
 	dataBytes = 64
-	// nodeBytes is the memory of YAML for each byte while it is parsed: each node of two bytes takes some 200 twice.
+	// nodeBytes is the memory of parsing YAML for each byte of its text: a node takes some 200 in each of the two
+	// parsers, its text 2.
 	nodeBytes = 200
-	// certificateBytes is that of a certificate: fields repeat parts of it in base64, and an extension of 9 bytes
-	// becomes a map.
+	// certificateBytes is the memory of a decoded certificate for each byte of its text: fields repeat parts of it in
+	// base64, and an extension of 9 bytes becomes a map.
 	certificateBytes = 128
 	// quotedBytes is how many bytes a byte may become in JSON, and scalarBytes are those of a value that is no text.
 	quotedBytes, scalarBytes = 6, 40
-	// nativeBytes is the memory of the decoded value that is written, for each byte that is written.
+	// nativeBytes is the memory of the Go value that encoding/json writes, for each byte that it writes.
 	nativeBytes = 10
 )
 
