@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // The headers are those that a real kube-apiserver sends, byte for byte.
@@ -327,11 +329,6 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func TestRunCannotConnect(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
 	f := func(target Target, want string) {
 		t.Helper()
 		_, err := Run(t.Context(), Config{Target: target, Load: Load{Count: 1}, Mix: pod(t, "v1")})
@@ -339,7 +336,7 @@ func TestRunCannotConnect(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	f(Target{URL: "https://" + ln.Addr().String()}, "connection refused")
+	f(Target{URL: "https://" + testserver.FreeAddress(t)}, "connection refused")
 	stranger := newWebhook(t, allow)
 	stranger.TLS = nil
 	f(stranger, "certificate signed by unknown authority")

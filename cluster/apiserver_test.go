@@ -74,7 +74,7 @@ var testKinds = map[string]*Kind{"namespaces": Namespaces.Kind, "configmaps": co
 func newAPIServer(t *testing.T) *apiServer {
 	a := &apiServer{
 		t:       t,
-		addr:    "127.0.0.1:0",
+		addr:    testserver.FreeAddress(t),
 		codecs:  serializer.NewCodecFactory(newScheme(slices.Collect(maps.Values(testKinds))...)),
 		changed: make(chan struct{}),
 		version: 10,
@@ -85,13 +85,12 @@ func newAPIServer(t *testing.T) *apiServer {
 	return a
 }
 
-// start listens, at the same address as before if there was one.
+// start listens, each time at the same address.
 func (a *apiServer) start() {
 	ln, err := net.Listen("tcp", a.addr)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.addr = ln.Addr().String()
 	a.server = testserver.Unstarted(a.t, a)
 	a.server.Listener.Close()
 	a.server.Listener = ln

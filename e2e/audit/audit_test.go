@@ -30,6 +30,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 var (
@@ -65,7 +66,7 @@ func startProxy(t *testing.T, s *cluster.APIServer, etcd *cluster.Etcd) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := cluster.FreeAddress(t)
+	address := testserver.FreeAddress(t)
 	p := &proxy{url: "http://" + address, compact: etcd.Compact}
 	reverse := &httputil.ReverseProxy{
 		Transport: transport,

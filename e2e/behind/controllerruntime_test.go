@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // prefix is the prefix of the labels and annotations that controllerruntime reads.
@@ -78,7 +79,7 @@ func webhooks(url string, ca []byte) configurations {
 func TestControllerRuntime(t *testing.T) {
 	etcd, authority := cluster.StartEtcd(t), cluster.NewAuthority(t)
 	first := etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "itself", Prefix: "itself"})
-	address := cluster.FreeAddress(t)
+	address := testserver.FreeAddress(t)
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)

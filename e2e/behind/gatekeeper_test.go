@@ -13,6 +13,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/tally"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // templates require labels and a registry.
@@ -177,12 +178,12 @@ func TestGatekeeper(t *testing.T) {
 	}
 	etcd, authority := cluster.StartEtcd(t), cluster.NewAuthority(t)
 	first := etcd.StartAPIServer(t, cluster.APIServerOptions{Name: "itself", Prefix: "itself"})
-	address := cluster.FreeAddress(t)
+	address := testserver.FreeAddress(t)
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, metrics, err := net.SplitHostPort(cluster.FreeAddress(t))
+	_, metrics, err := net.SplitHostPort(testserver.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func TestGatekeeper(t *testing.T) {
 	first.AwaitCRDs(t)
 	cluster.Start(t, "gatekeeper", nil, cluster.Built("gatekeeper"), "--kubeconfig", first.Kubeconfig(t), "--debug-use-fake-pod",
 		"--disable-cert-rotation",
-		"--cert-dir", certificate(t, authority, host), "--host", host, "--port", port, "--health-addr", cluster.FreeAddress(t),
+		"--cert-dir", certificate(t, authority, host), "--host", host, "--port", port, "--health-addr", testserver.FreeAddress(t),
 		"--prometheus-port", metrics,
 		"--operation", "webhook", "--operation", "mutation-webhook", "--operation", "generate", "--exempt-namespace", "gatekeeper-system")
 	first.MustKubectl(t, mutations+"---\n"+templates, "create", "-f", "-")

@@ -21,13 +21,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // TestForged registers a fastadmit that writes to the cluster with a path token,
 // and sends it reviews that no API server sent.
 func TestForged(t *testing.T) {
 	s := cluster.StartEtcd(t).StartAPIServer(t, cluster.APIServerOptions{})
-	address := cluster.FreeAddress(t)
+	address := testserver.FreeAddress(t)
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)

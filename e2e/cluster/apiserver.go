@@ -32,6 +32,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // lessGC returns GOGC for Kubernetes' processes. The script run sets it where nothing is measured.
@@ -50,7 +51,7 @@ type Etcd struct {
 // StartEtcd starts one.
 func StartEtcd(t testing.TB) *Etcd {
 	t.Helper()
-	client, peer := FreeAddress(t), "http://"+FreeAddress(t)
+	client, peer := testserver.FreeAddress(t), "http://"+testserver.FreeAddress(t)
 	e := &Etcd{url: "http://" + client}
 	p := startIn(t, lessGC(), "etcd", nil, Built("etcd"),
 		"--data-dir", t.TempDir(), "--log-level", "warn",
@@ -185,7 +186,7 @@ func (e *Etcd) StartAPIServer(t testing.TB, o APIServerOptions) *APIServer {
 	if o.Release != admission.Newest() {
 		s.binary = Built("apiserver-v" + o.Release.String())
 	}
-	host, port, err := net.SplitHostPort(FreeAddress(t))
+	host, port, err := net.SplitHostPort(testserver.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

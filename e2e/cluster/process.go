@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -185,27 +184,6 @@ func tail(log string) string {
 		lines = lines[max(0, len(lines)-20):]
 	}
 	return strings.Join(lines, "\n")
-}
-
-// taken are the addresses that FreeAddress has returned.
-var taken sync.Map
-
-// FreeAddress returns an address and port of this machine where nobody listens,
-// for what cannot pick one itself. Nobody else gets the same one before something listens there:
-// each test process has an IP address of its own, which no connection comes from either.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	process := os.Getpid() // at most 22 bits
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 64+process>>16, process>>8&255, process&255))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = l.Close()
-		if _, again := taken.LoadOrStore(l.Addr().String(), true); !again {
-			return l.Addr().String()
-		}
-	}
 }
 
 // WriteFile writes a file that lives as long as the test and returns its path.

@@ -13,6 +13,7 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/prometheus"
 	"github.com/fastadmit/fastadmit/e2e/walkthrough"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // watched lets a real Prometheus scrape the pods and the API server, with the alerts as its rules.
@@ -147,7 +148,7 @@ scrape_configs:
   authorization: {credentials: %q}
   static_configs: [{targets: [%q]}]
 `, alerts, s.kubeconfig, cluster.Token, strings.TrimPrefix(s.Config.Host, "https://")))
-	address := cluster.FreeAddress(t)
+	address := testserver.FreeAddress(t)
 	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", t.TempDir(),
 		"--web.listen-address", address)
 	p := prometheus.Server("http://" + address)

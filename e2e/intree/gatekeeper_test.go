@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // Gatekeeper's constraint has the expressions of the policy that validates; its
@@ -59,7 +60,7 @@ func (s *stand) startGatekeeper(t *testing.T, authority *cluster.Authority) *clu
 	}
 	s.MustKubectl(t, kinds, "create", "-f", "-")
 	s.AwaitCRDs(t)
-	address := cluster.FreeAddress(t)
+	address := testserver.FreeAddress(t)
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -71,13 +72,13 @@ func (s *stand) startGatekeeper(t *testing.T, authority *cluster.Authority) *clu
 			t.Fatal(err)
 		}
 	}
-	_, metrics, err := net.SplitHostPort(cluster.FreeAddress(t))
+	_, metrics, err := net.SplitHostPort(testserver.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	process := cluster.Start(t, "gatekeeper", nil, cluster.Built("gatekeeper"), "--kubeconfig", s.Kubeconfig(t), "--debug-use-fake-pod",
 		"--disable-cert-rotation",
-		"--cert-dir", certificates, "--host", host, "--port", port, "--health-addr", cluster.FreeAddress(t), "--prometheus-port", metrics,
+		"--cert-dir", certificates, "--host", host, "--port", port, "--health-addr", testserver.FreeAddress(t), "--prometheus-port", metrics,
 		"--operation", "webhook", "--operation", "mutation-webhook", "--operation", "generate", "--exempt-namespace", "gatekeeper-system")
 	return &cluster.Fastadmit{Process: process, URL: "https://" + address}
 }

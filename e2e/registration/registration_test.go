@@ -20,6 +20,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/handlers"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // enabled is what most of the tests register: a plugin that mutates, and one
@@ -270,7 +271,7 @@ kind: Configuration
 enableAdmissionPlugins: [AlwaysPullImages]
 plugins: [{name: AlwaysPullImages, namespaceSelector: {matchLabels: {tenant: 'yes'}}}]
 `))
-	s.apply(t, cluster.Manifests(t, "--config", config, "--url", "https://"+cluster.FreeAddress(t)))
+	s.apply(t, cluster.Manifests(t, "--config", config, "--url", "https://"+testserver.FreeAddress(t)))
 	cluster.Await(t, "the webhook", func() error {
 		_, err := s.pod("tenant")
 		return cluster.WantError(err, `failed calling webhook "mutate-fail.fastadmit.io"`)
@@ -296,7 +297,7 @@ registration:
   objectSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}
   matchConditions: [{name: no-pods, expression: 'request.resource.resource != "pods"'}]
   admissionReviewVersions: [v1beta1, v1]
-`, cluster.FreeAddress(t)))
+`, testserver.FreeAddress(t)))
 	s.apply(t, cluster.Manifests(t, "--config", config))
 	cluster.Await(t, "the webhook", func() error {
 		return cluster.WantError(s.service("tenant"), `failed calling webhook "validate-fail.admission.example.com"`)

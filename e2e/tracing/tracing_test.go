@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // spans is a batch of spans as OTLP writes it in JSON.
@@ -47,7 +48,7 @@ func (all attributes) get(key string) string {
 // service.
 func collector(t *testing.T) (address string, received func() (byID map[string]span, of map[string][]string)) {
 	t.Helper()
-	address = cluster.FreeAddress(t)
+	address = testserver.FreeAddress(t)
 	var out cluster.Buffer
 	cluster.Start(t, "collector", &out, cluster.Built("collector"), address)
 	cluster.Await(t, "the collector", func() error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 // A balancer is the load balancer of a control plane: it connects to the API servers in turns.
@@ -22,7 +23,7 @@ type balancer struct {
 // newBalancer starts one, which ends with the test.
 func newBalancer(t *testing.T) *balancer {
 	t.Helper()
-	ln, err := net.Listen("tcp", cluster.FreeAddress(t))
+	ln, err := net.Listen("tcp", testserver.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

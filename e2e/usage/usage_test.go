@@ -18,6 +18,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/e2e/cluster"
 	"github.com/fastadmit/fastadmit/e2e/walkthrough"
+	"github.com/fastadmit/fastadmit/internal/testserver"
 )
 
 const (
@@ -151,7 +152,7 @@ func startPrometheus(t *testing.T) string {
 	data, config := t.TempDir(), cluster.WriteFile(t, "prometheus.yaml", []byte("global: {}"))
 	walkthrough.Run(t, nil, walkthrough.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet",
 		cluster.WriteFile(t, "samples", samples()), data)
-	address := cluster.FreeAddress(t)
+	address := testserver.FreeAddress(t)
 	cluster.Start(t, "prometheus", nil, walkthrough.Tool(t, "prometheus"), "--config.file", config, "--storage.tsdb.path", data,
 		"--storage.tsdb.retention.time", "60d", "--web.listen-address", address)
 	url := "http://" + address

@@ -1,11 +1,16 @@
-// Package testserver starts HTTP servers of tests whose handlers wait for the end of a request.
+// Package testserver starts HTTP servers of tests whose handlers wait for the end of a request,
+// and has addresses for servers that must know their port before they listen.
 package testserver
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
+	"sync"
 	"testing"
 )
 
@@ -46,4 +51,30 @@ func (s *Server) Close() {
 	s.end()
 	s.CloseClientConnections()
 	s.Server.Close()
+}
+
+// taken are the addresses that FreeAddress has returned.
+var taken sync.Map
+
+// FreeAddress returns an address and port of this machine where nobody listens, for what
+// must know its port before it listens. On Linux nobody else gets the same one before
+// something listens there: each test process has an IP address of its own, which no
+// connection comes from either. Other systems have 127.0.0.1 only.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	own := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		process := os.Getpid() // at most 22 bits
+		own = fmt.Sprintf("127.%d.%d.%d", 64+process>>16, process>>8&255, process&255)
+	}
+	for {
+		l, err := net.Listen("tcp", own+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+		if _, again := taken.LoadOrStore(l.Addr().String(), true); !again {
+			return l.Addr().String()
+		}
+	}
 }

@@ -251,19 +251,14 @@ func TestManagedPathToken(t *testing.T) {
 // which is ADDRESS in the configuration.
 func serveRegistered(t *testing.T, config string) (*running, *registry) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ln.Addr().String()
-	ln.Close()
+	address := testserver.FreeAddress(t)
 	text, err := os.ReadFile(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	servertest.WriteFile(t, config, strings.ReplaceAll(string(text), "ADDRESS", address))
-	_, port, _ := net.SplitHostPort(address)
+	host, port, _ := net.SplitHostPort(address)
 	api := &registry{objects: make(map[string]json.RawMessage), changed: make(chan struct{})}
-	return serve(t, nil, "--config="+config, "--kubeconfig="+api.start(t), "--secure-port="+port,
+	return serve(t, nil, "--config="+config, "--kubeconfig="+api.start(t), "--bind-address="+host, "--secure-port="+port,
 		"--cert-secret-name=certificate", "--cert-secret-namespace=fastadmit"), api
 }
