@@ -114,6 +114,11 @@ kubernetes: ## move all modules and what is generated to VERSION of Kubernetes' 
 	e2e/run review -run TestBuiltIn -update
 	$(MAKE) docs
 
+.PHONY: e2e-build
+e2e-build: ## build Kubernetes, etcd and older releases of plugins for e2e, as far as they are not there
+	$(call tools,deploy/)
+	e2e/run build
+
 .PHONY: e2e
 e2e: ## test fastadmit with a real kube-apiserver and etcd, which it builds
 	$(call tools,deploy/)

@@ -10,7 +10,7 @@ import (
 
 func denyExec(name string) suite {
 	return suite{
-		name: name, generate: (*generator).connection, denies: true, removed: "../.cache/kubernetes-v1.20",
+		name: name, generate: (*generator).connection, denies: true, removed: "../.cache/kubernetes-v1.19",
 		variants: []variant{{options: handlers.DefaultOptions(), world: (*generator).podsToConnectTo}},
 	}
 }

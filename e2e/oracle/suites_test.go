@@ -190,7 +190,7 @@ func suites() []suite {
 		prioritySuite(),
 		runtimeClassSuite(),
 		{name: "ResourceQuota", generate: (*generator).quota, variants: quotaVariants(), denies: true, changes: true, background: true},
-		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.29"},
+		{name: "SecurityContextDeny", generate: (*generator).pod, variants: one, denies: true, removed: "../.cache/kubernetes-v1.26"},
 		serviceAccount(),
 		{name: "StorageObjectInUseProtection", generate: (*generator).storage, variants: one, changes: true},
 		taintNodesByCondition(),

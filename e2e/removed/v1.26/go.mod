@@ -1,4 +1,4 @@
-// A module of its own: the plugins that v1.26 was the last release to have.
+// A module of its own: the plugins that v1.26 or v1.29 was the last release to have.
 module github.com/fastadmit/fastadmit/e2e/removed/v1.26
 
 go 1.26.0

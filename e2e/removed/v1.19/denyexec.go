@@ -1,18 +1,11 @@
-// The command v1.20 answers AdmissionReviews as the admission plugin DenyEscalatingExec or
-// DenyExecOnPrivileged of Kubernetes v1.20 would, the last release that had them. Its argument is
-// the plugin's name. It uses the pods among the objects, and writes the Status alone. Package
-// removed says what it reads and writes.
 package main
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log"
 	"net/http"
 	"net/url"
-	"os"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,29 +22,8 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func newPlugin(arguments []string) (*exec.DenyExec, error) {
-	if len(arguments) == 1 {
-		switch arguments[0] {
-		case exec.DenyEscalatingExec:
-			return exec.NewDenyEscalatingExec(), nil
-		case exec.DenyExecOnPrivileged:
-			return exec.NewDenyExecOnPrivileged(), nil
-		}
-	}
-	return nil, fmt.Errorf("got arguments %q, want %s or %s", arguments, exec.DenyEscalatingExec, exec.DenyExecOnPrivileged)
-}
-
-func run(arguments []string) error {
-	plugin, err := newPlugin(arguments)
-	if err != nil {
-		return err
-	}
+// runDenyExec writes the Status of each request to a pod. It uses the pods among the objects.
+func runDenyExec(plugin *exec.DenyExec) error {
 	client := fake.NewSimpleClientset()
 	client.PrependReactor("get", "pods", refuse)
 	plugin.SetExternalKubeClientSet(client)
@@ -66,7 +38,7 @@ func run(arguments []string) error {
 		return client.Tracker().Add(pod)
 	}
 	return removed.Serve(know, func(r *admissionv1.AdmissionRequest, _ string) (any, error) {
-		return ask(plugin, r), nil
+		return askDenyExec(plugin, r), nil
 	})
 }
 
@@ -89,8 +61,8 @@ var errUnsent = errors.New("not sent")
 
 func (unsent) RoundTrip(*http.Request) (*http.Response, error) { return nil, errUnsent }
 
-// ask asks the plugin, which does not look at the object.
-func ask(plugin *exec.DenyExec, r *admissionv1.AdmissionRequest) *metav1.Status {
+// askDenyExec asks the plugin, which does not look at the object.
+func askDenyExec(plugin *exec.DenyExec, r *admissionv1.AdmissionRequest) *metav1.Status {
 	if !plugin.Handles(admission.Operation(r.Operation)) {
 		return nil
 	}

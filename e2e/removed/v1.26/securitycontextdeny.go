@@ -1,19 +1,14 @@
-// The command v1.29 answers AdmissionReviews as the admission plugin SecurityContextDeny of
-// Kubernetes v1.29 would, the last release that had it. It writes the Status alone. Package removed
-// says what it reads and writes.
 package main
 
 import (
 	"context"
 	"encoding/json"
-	"log"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -23,17 +18,15 @@ import (
 	"github.com/fastadmit/fastadmit/e2e/removed"
 )
 
-func main() {
-	utilruntime.ErrorHandlers = nil
+// runSecurityContextDeny writes the Status of each request.
+func runSecurityContextDeny() error {
 	plugin := scdeny.NewSecurityContextDeny()
-	if err := removed.Serve(nil, func(r *admissionv1.AdmissionRequest, _ string) (any, error) {
-		return ask(plugin, r)
-	}); err != nil {
-		log.Fatal(err)
-	}
+	return removed.Serve(nil, func(r *admissionv1.AdmissionRequest, _ string) (any, error) {
+		return askSecurityContextDeny(plugin, r)
+	})
 }
 
-func ask(plugin *scdeny.Plugin, r *admissionv1.AdmissionRequest) (*metav1.Status, error) {
+func askSecurityContextDeny(plugin *scdeny.Plugin, r *admissionv1.AdmissionRequest) (*metav1.Status, error) {
 	if !plugin.Handles(admission.Operation(r.Operation)) {
 		return nil, nil
 	}
