@@ -78,7 +78,8 @@ func (s *stand) startGatekeeper(t *testing.T, authority *cluster.Authority) *clu
 	}
 	process := cluster.Start(t, "gatekeeper", nil, cluster.Built("gatekeeper"), "--kubeconfig", s.Kubeconfig(t), "--debug-use-fake-pod",
 		"--disable-cert-rotation",
-		"--cert-dir", certificates, "--host", host, "--port", port, "--health-addr", testserver.FreeAddress(t), "--prometheus-port", metrics,
+		"--cert-dir", certificates, "--host", host, "--port", port, "--health-addr", testserver.FreeAddress(t),
+		"--prometheus-port", metrics,
 		"--operation", "webhook", "--operation", "mutation-webhook", "--operation", "generate", "--exempt-namespace", "gatekeeper-system")
 	return &cluster.Fastadmit{Process: process, URL: "https://" + address}
 }
