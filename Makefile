@@ -78,7 +78,7 @@ test-browser: ## look at the pages of fastadmit in chromium, which it installs i
 
 .PHONY: check
 linted := . ./deploy ./bench/compare ./adapters/controllerruntime ./adapters/controllerruntime/clusterapi ./adapters/volumelabels \
-	./admission/admissiontest/envtest
+	./admission/admissiontest/envtest ./e2e
 # With Go's own value, a quarter of golangci-lint's work is to collect garbage.
 check: export GOGC := 200
 check: export GOMEMLIMIT := 5GiB
@@ -90,9 +90,8 @@ check: ## check formatting, vet, linters, vulnerabilities, conventions
 	@# In one run, the modules that share the versions of Kubernetes' libraries: each run would read these libraries.
 	rm -f bin/go.work && GOWORK=$$PWD/bin/go.work go work init $(linted)
 	GOWORK=$$PWD/bin/go.work bin/tools/golangci-lint run $(addsuffix /...,$(linted))
-	@# The other modules that .ci/run tests: e2e has Kubernetes' libraries in place of v0.0.0.
 	@linter=$$PWD/bin/tools/golangci-lint; lint() { echo "golangci-lint in $$1"; (cd "$$1" && "$$linter" run ./...); }; \
-	for module in tools tools/release e2e; do lint $$module; done
+	for module in tools tools/release; do lint $$module; done
 	@# govulncheck exits with 3 if it finds vulnerabilities, and with 1 if it cannot reach its database.
 	bin/tools/govulncheck ./... || [ $$? -ne 3 ]
 	@# The platforms of make release: code for one platform must not break the others.
