@@ -324,7 +324,7 @@ func (tw *policyTwins) apply(t *testing.T, own *scenario) {
 		for side, s := range tw.on {
 			errs[side] = create(s, tw.document(side, &own.Documents[i]))
 		}
-		if errs[0] != nil && errs[1] == nil && tw.lacksSemver(errs[0]) {
+		if errs[0] != nil && errs[1] == nil && tw.lacksFunction(errs[0]) {
 			tw.remove(t, 1, &own.Documents[i])
 			continue
 		}
@@ -338,11 +338,16 @@ func (tw *policyTwins) apply(t *testing.T, own *scenario) {
 	}
 }
 
-var noSemver = regexp.MustCompile(`undeclared reference to '(semver|isSemver)'`)
+// newFunctions match errors about what a minor release evaluates, and refuses in policies that are written.
+var newFunctions = map[int]*regexp.Regexp{
+	33: regexp.MustCompile(`undeclared reference to '(semver|isSemver)'`),
+	34: regexp.MustCompile(`undeclared reference to '(range|distinct|flatten|slice|sort|sortBy|reverse)'`),
+}
 
-// lacksSemver reports whether kube-apiserver refuses a policy because of the library semver, as docs/versions.md says.
-func (tw *policyTwins) lacksSemver(err error) bool {
-	return !tw.release.Has("1.34") && noSemver.MatchString(err.Error())
+// lacksFunction reports whether kube-apiserver refuses a policy because of a new function, as docs/versions.md says.
+func (tw *policyTwins) lacksFunction(err error) bool {
+	functions := newFunctions[tw.release.Minor()]
+	return functions != nil && functions.MatchString(err.Error())
 }
 
 // remove deletes a policy or a binding on one side.
@@ -443,7 +448,7 @@ func sortManagers(object *unstructured.Unstructured) {
 	managers := object.GetManagedFields()
 	slices.SortStableFunc(managers, func(a, b metav1.ManagedFieldsEntry) int {
 		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(string(a.Operation), string(b.Operation)),
-			strings.Compare(a.Subresource, b.Subresource))
+			strings.Compare(a.Subresource, b.Subresource), strings.Compare(a.APIVersion, b.APIVersion))
 	})
 	if managers != nil {
 		object.SetManagedFields(managers)
