@@ -26,13 +26,13 @@ const fileBytesMax = 512 << 20
 
 // A file is one to read.
 type file struct {
-	name     string
-	tree     files.Tree
-	hidden   bool   // it, or a folder below the one that was named, begins with a dot
-	inFolder bool   // a folder was named
-	chart    string // the folder of the Helm chart that it is a part of, "" for none
-	content  []byte
-	err      error
+	name    string
+	tree    files.Tree
+	hidden  bool   // it, or a folder below the one that was named, begins with a dot
+	root    string // the folder that was named, "" for none
+	chart   string // the folder of the Helm chart that it is a part of, "" for none
+	content []byte
+	err     error
 }
 
 // Read reads objects from files, from folders and their subfolders, and from stdin, if it is
@@ -44,7 +44,8 @@ type file struct {
 // returns the Tree for a path; what leads out of it is an Item with a Fault.
 //
 // In a folder, the templates and values of a Helm chart are no objects, and neither is a
-// kustomization: an Item with an *UnrenderedError says so, one for all of them.
+// kustomization: an Item with an *UnrenderedError says so, one for all of them. An Item with an
+// *OtherFilesError stands for all files of a folder that have nothing for kubectl.
 func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []Item {
 	var all []file
 	for _, path := range paths {
@@ -70,6 +71,12 @@ func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []
 			items[i] = source.replace(items[i], noted)
 		}
 	}
+	others := make(map[string]*OtherFilesError)
+	for i := range all {
+		if f := &all[i]; f.root != "" && len(items[i]) > 0 && !slices.ContainsFunc(items[i], isForKubectl) {
+			items[i] = noteOther(f, others)
+		}
+	}
 	return slices.Concat(items...)
 }
 
@@ -79,7 +86,7 @@ func (f *file) unrendered() *UnrenderedError {
 	switch name := filepath.Base(f.name); {
 	case f.chart != "":
 		return &UnrenderedError{Folder: f.chart, What: "a Helm chart", Command: "helm template"}
-	case f.inFolder && slices.Contains(kustomizations, name):
+	case f.root != "" && slices.Contains(kustomizations, name):
 		return NewKustomizationError(f.name)
 	}
 	return nil
@@ -142,11 +149,45 @@ func (e *UnrenderedError) replace(items []Item, noted map[string]*UnrenderedErro
 	return rest
 }
 
-// setCharts sets chart of the files of a folder.
+// An OtherFilesError means that files of a folder are for other programs: in none of them does a document
+// have an apiVersion or a kind. kubectl refuses such files.
+type OtherFilesError struct {
+	Files int
+	First string // the name of the first one
+}
+
+func (e *OtherFilesError) Error() string {
+	if e.Files == 1 {
+		return e.First + " has no manifest: no apiVersion, no kind"
+	}
+	return fmt.Sprintf("%d files have no manifests: no apiVersion, no kind; the first one is %s", e.Files, e.First)
+}
+
+// noteOther counts a file, and returns an item if it is the first one of the folder that was named.
+func noteOther(f *file, others map[string]*OtherFilesError) (item []Item) {
+	noted := others[f.root]
+	if noted == nil {
+		noted = &OtherFilesError{First: f.name}
+		others[f.root], item = noted, []Item{faulty(Source{File: f.root}, noted)}
+	}
+	noted.Files++
+	return item
+}
+
+// isForKubectl reports whether an item is an object or something that was meant to be one.
+func isForKubectl(item Item) bool {
+	if item.Fault == nil {
+		return true
+	}
+	none, ok := errors.AsType[*NoObjectError](item.Fault)
+	return !ok || *none != NoObjectError{}
+}
+
+// setCharts sets chart and root of the files of a folder.
 func setCharts(all []file, root string) {
 	charts := make(map[string]bool)
 	for i := range all {
-		if all[i].inFolder = true; filepath.Base(all[i].name) == "Chart.yaml" {
+		if all[i].root = root; filepath.Base(all[i].name) == "Chart.yaml" {
 			charts[filepath.Dir(all[i].name)] = true
 		}
 	}
@@ -226,8 +267,9 @@ func isNoObject(item Item) bool { return item.Fault != nil && item.Fault.IsNoObj
 // one.
 func (e *Error) IsNoObject() bool {
 	_, ok := errors.AsType[*NoObjectError](e)
+	_, other := errors.AsType[*OtherFilesError](e)
 	unrendered, isSource := errors.AsType[*UnrenderedError](e)
-	return ok || isSource && !unrendered.Templates
+	return ok || other || isSource && !unrendered.Templates
 }
 
 // isFile says whether an entry of a folder is a file, or a link to one.

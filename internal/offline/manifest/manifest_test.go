@@ -174,7 +174,7 @@ DIR/plain.txt:1 v1 Pod/plain`, "DIR", dir)
 	}
 	write("e/x.yaml", "x: y")
 	got = shown(Read([]string{"."}, nil, files.TreeOf))
-	if want := `x.yaml:1: not a Kubernetes object: got kind "" and apiVersion "", want both`; got != want {
+	if want := ".: x.yaml has no manifest: no apiVersion, no kind"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fastadmit/fastadmit/internal/files"
@@ -44,7 +46,7 @@ func TestUnrendered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	objects, unrendered, others := map[string]bool{}, map[string]int{}, 0
+	objects, unrendered, rest := map[string]bool{}, map[string]int{}, 0
 	for _, item := range Read([]string{dir}, nil, files.TreeOf) {
 		if item.Fault == nil {
 			objects[item.Metadata.Name] = true
@@ -55,7 +57,7 @@ func TestUnrendered(t *testing.T) {
 			unrendered[folder]++
 			continue
 		}
-		others++
+		rest++
 	}
 	if len(objects) != 3 || !objects["real"] || !objects["overlaid"] || !objects["hidden"] {
 		t.Errorf("got the objects %v, want real, overlaid and hidden", objects)
@@ -63,10 +65,48 @@ func TestUnrendered(t *testing.T) {
 	if len(unrendered) != 2 || unrendered["chart"] != 1 || unrendered["overlay"] != 1 {
 		t.Errorf("got %v, want one for chart and one for overlay", unrendered)
 	}
-	if others != 3 { // twice.yaml, overlay/broken.yaml, base/notes.yaml
-		t.Errorf("got %d other faults, want 3", others)
+	if rest != 3 { // twice.yaml, overlay/broken.yaml, and one for base/notes.yaml
+		t.Errorf("got %d other faults, want 3", rest)
 	}
 	if items := Read([]string{filepath.Join(dir, "chart", "values.yaml")}, nil, files.TreeOf); len(items) != 1 || !isNoObject(items[0]) {
 		t.Errorf("a file that is named: got %v, want that it is no object", items)
+	}
+}
+
+// TestOtherFiles reads folders with files for other programs. One item stands for those of a folder; what lacks only one of
+// apiVersion and kind, or stands beside an object, is a fault of its own.
+func TestOtherFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"a/package.json": `{"name":"web"}`, "a/b/patch.json": `[{"op":"remove"}]`, "a/compose.yaml": "services: {}\n---\nx: y\n",
+		"a/pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\nnotes: x\n", "a/half.yaml": "kind: Pod\n",
+		"b/only.yaml": "x: y\n", "b/empty.yaml": "# nothing\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	var got []string
+	for _, item := range Read([]string{"a", "b", "a/package.json"}, nil, files.TreeOf) {
+		if item.Fault == nil {
+			got = append(got, item.Metadata.Name)
+			continue
+		}
+		if !item.Fault.IsNoObject() {
+			t.Errorf("%v: got an object", item.Fault)
+		}
+		got = append(got, item.Fault.Error())
+	}
+	want := []string{
+		"a: 3 files have no manifests: no apiVersion, no kind; the first one is a/b/patch.json",
+		`a/half.yaml:1: not a Kubernetes object: got kind "Pod" and apiVersion "", want both`,
+		"p", `a/pod.yaml:5: not a Kubernetes object: got kind "" and apiVersion "", want both`,
+		"b: b/only.yaml has no manifest: no apiVersion, no kind",
+		`a/package.json:1: not a Kubernetes object: got kind "" and apiVersion "", want both`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

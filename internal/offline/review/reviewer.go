@@ -460,6 +460,9 @@ func (s *session) skips(item *manifest.Item, err error) bool {
 	if _, unrendered := errors.AsType[*manifest.UnrenderedError](err); unrendered {
 		return true
 	}
+	if _, other := errors.AsType[*manifest.OtherFilesError](err); other {
+		return true
+	}
 	all := slices.Contains(s.SkipUnknown, SkipAllUnknown)
 	if _, none := errors.AsType[*manifest.NoObjectError](err); none {
 		return all
