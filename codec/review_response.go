@@ -44,6 +44,7 @@ type Response struct {
 
 	warnings        []string
 	warningRunes    int
+	allWarnings     bool // however long
 	annotations     []annotation
 	annotationBytes int // of the values, as JSON
 
@@ -79,12 +80,13 @@ func (r *Response) reset() {
 	clear(r.annotations)
 	r.Allowed, r.Status, r.DeniedBy, r.Patch = false, Status{}, "", resetArena(r.Patch)
 	r.warnings, r.warningRunes, r.annotations, r.annotationBytes = r.warnings[:0], 0, r.annotations[:0], 0
+	r.allWarnings = false
 	r.saved = saved{}
 }
 
 // Warn adds a warning, which kubectl shows to the user. Control characters become
 // spaces, because kube-apiserver would drop the warning. A duplicate is ignored,
-// and so is a warning that would make all warnings longer than 4096 characters.
+// and so is what would make all warnings longer than 4096 characters, unless KeepAllWarnings was called.
 func (r *Response) Warn(text string) {
 	text = strings.TrimSpace(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
@@ -92,16 +94,22 @@ func (r *Response) Warn(text string) {
 		}
 		return c
 	}, text))
+	if slices.Contains(r.warnings, text) { // before it is cut
+		return
+	}
 	left := warningRunesMax - r.warningRunes
-	if n := utf8.RuneCountInString(text); n > left {
+	if n := utf8.RuneCountInString(text); n > left && !r.allWarnings {
 		text = string([]rune(text)[:left])
 	}
-	if text == "" || slices.Contains(r.warnings, text) {
+	if text == "" {
 		return
 	}
 	r.warningRunes += utf8.RuneCountInString(text)
 	r.warnings = append(r.warnings, text)
 }
+
+// KeepAllWarnings lifts the limit of the length of all warnings, for a response that kube-apiserver does not get.
+func (r *Response) KeepAllWarnings() { r.allWarnings = true }
 
 // Warnings returns the warnings added so far. It is valid until the Review is
 // released.

@@ -213,6 +213,7 @@ func TestWarn(t *testing.T) {
 	f([]string{"\x00a\u0085b\x7f\u009f"}, "a b")
 	f([]string{"a\xffb"}, "a\ufffdb")
 	f([]string{long(4095), "x", "y"}, long(4095), "x")
+	f([]string{long(3000), long(3000), "x"}, long(3000), "x")
 	f([]string{long(4095), "xy"}, long(4095), "x")
 	f([]string{long(4096), "x"}, long(4096))
 	f([]string{long(4097), "x"}, long(4096))

@@ -47,6 +47,10 @@ func (r *recorder) chain(t *testing.T) *admission.Chain {
 					review.Object.SetString("new", "data")
 				case "old":
 					review.Response.Warn("it is old")
+				case "long":
+					for _, letter := range []string{"a", "b", "c"} {
+						review.Response.Warn(strings.Repeat(letter, 2000))
+					}
 				}
 				return admission.Allowed()
 			}}, nil
@@ -116,6 +120,23 @@ func TestDecisions(t *testing.T) {
 	if len(got) != 2 || !strings.Contains(got[0], "broken: not a Kubernetes object") || !strings.Contains(got[1],
 		"X x: broken: unknown kind") {
 		t.Errorf("without SkipUnknown: got %q", got)
+	}
+}
+
+// TestAllWarnings has more warnings than kube-apiserver takes of a webhook.
+func TestAllWarnings(t *testing.T) {
+	for _, keepResponse := range []bool{false, true} {
+		r, warnings := new(recorder), 0
+		o := Options{Chain: r.chain(t), Resources: discovery.NewTable(nil), Namespace: "ns", KeepResponse: keepResponse}
+		err := Run(t.Context(), o, items(configMap("long", "")), func(result *report.Result) error {
+			for _, w := range result.Warnings {
+				warnings += len(w.Message)
+			}
+			return nil
+		})
+		if want := map[bool]int{false: 6000, true: 4096}[keepResponse]; err != nil || warnings != want {
+			t.Errorf("got %d characters, %v, want %d", warnings, err, want)
+		}
 	}
 }
 

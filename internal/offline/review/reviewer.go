@@ -331,6 +331,9 @@ func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Resul
 		result.Decision, result.Message = report.Broken, err.Error()
 		return nil
 	}
+	if !r.KeepResponse {
+		review.Response.KeepAllWarnings()
+	}
 	Describe(review, result)
 	if r.Selects != nil {
 		if selected, err := r.Selects(ctx, review); err != nil || !selected {
