@@ -339,6 +339,8 @@ func compareObject(t *testing.T, in, out *cluster.APIServer, object *unstructure
 		return
 	}
 	n.objects++
+	withNamespace(t, in, object.GetNamespace())
+	withNamespace(t, out, object.GetNamespace())
 	var want, got answer
 	for range 10 {
 		want, got = answerOf(t, in, object, dropped), answerOf(t, out, object, dropped)
@@ -375,11 +377,13 @@ func compareObject(t *testing.T, in, out *cluster.APIServer, object *unstructure
 type answer struct {
 	text                  string
 	said, changed, denied bool
+	policies              []string // what policies say
+	object                *unstructured.Unstructured
+	err                   error
 }
 
 func answerOf(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructured, dropped []string) (a answer) {
 	t.Helper()
-	withNamespace(t, s, object.GetNamespace())
 	var warnings cluster.Warnings
 	resource, err := s.WithWarnings(t, &warnings).Resource(object)
 	if err != nil {
@@ -390,8 +394,8 @@ func answerOf(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructu
 		return slices.ContainsFunc(dropped, func(text string) bool { return strings.Contains(w, text) })
 	})
 	slices.Sort(warnings)
-	a.said = slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "AdmissionPolicy '") })
-	a.denied = err != nil
+	a.policies = slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return !isOfPolicy(w) })
+	a.said, a.denied, a.object, a.err = len(a.policies) > 0, err != nil, created, err
 	if err != nil {
 		a.text = cluster.Shown(nil, err, "")
 	} else {
@@ -409,3 +413,5 @@ func answerOf(t *testing.T, s *cluster.APIServer, object *unstructured.Unstructu
 	a.text += "\n" + strings.Join(warnings, "\n")
 	return a
 }
+
+func isOfPolicy(message string) bool { return strings.Contains(message, "AdmissionPolicy '") }
