@@ -294,6 +294,16 @@ func stored(object *unstructured.Unstructured) string {
 	for _, path := range serverSet {
 		unstructured.RemoveNestedField(object.Object, path...)
 	}
+	if object.GetKind() == "Service" { // the addresses are those of the cluster
+		for _, field := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
+			unstructured.RemoveNestedField(object.Object, "spec", field)
+		}
+		ports, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "ports")
+		list, _ := ports.([]any)
+		for _, port := range list {
+			delete(port.(map[string]any), "nodePort")
+		}
+	}
 	if object.GetKind() == "Job" {
 		unstructured.RemoveNestedField(object.Object, "metadata", "labels")
 		unstructured.RemoveNestedField(object.Object, "spec", "selector")

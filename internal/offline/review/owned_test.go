@@ -41,9 +41,9 @@ func TestResultsOwnTheirMemory(t *testing.T) {
 		}
 		r := (&session{Options: &Options{Chain: chain, KeepObjects: true}}).newReviewer()
 		result, body := new(report.Result), bodyOf(`\u0061`, `CRE\u0041TE`)
-		r.answer(t.Context(), body, result)
+		r.answer(t.Context(), body, schema.GroupVersionKind{}, result)
 		clear(body)
-		r.answer(t.Context(), bodyOf(`\u0062`, `UPD\u0041TE`), new(report.Result))
+		r.answer(t.Context(), bodyOf(`\u0062`, `UPD\u0041TE`), schema.GroupVersionKind{}, new(report.Result))
 		want = `{"operation":"CREATE","apiVersion":"v-a","kind":"k-a","resource":"r-a","subResource":"s-a",` +
 			`"namespace":"n-a","name":"m-a",` + want + `}`
 		if got, err := json.Marshal(result); err != nil || string(got) != want {

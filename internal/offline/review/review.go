@@ -4,10 +4,13 @@
 package review
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,6 +19,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
@@ -389,6 +393,34 @@ func (s *session) prepare(gvk schema.GroupVersionKind, namespaced bool, namespac
 		return text, nil
 	}
 	return s.defaults.Apply(gvk, text)
+}
+
+// setDefaults sets the defaults of an object that plugins changed, as kube-apiserver does before it validates the object.
+func (s *session) setDefaults(object *codec.Object, kind schema.GroupVersionKind) error {
+	if s.NoDefaults || kind.Empty() {
+		return nil
+	}
+	text := object.Root().AppendJSON(nil)
+	defaulted, err := s.defaults.Apply(kind, text)
+	if err != nil || bytes.Equal(text, defaulted) {
+		return err
+	}
+	var before, after map[string]json.RawMessage
+	decode := kjson.UnmarshalCaseSensitivePreserveInts
+	if err := errors.Join(decode(text, &before), decode(defaulted, &after)); err != nil {
+		return err
+	}
+	for key := range before {
+		if after[key] == nil {
+			object.Remove(key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if !bytes.Equal(before[key], after[key]) {
+			object.Set(string(after[key]), key)
+		}
+	}
+	return object.Err()
 }
 
 // put prepares an object and lets plugins see it in the cluster.

@@ -47,6 +47,8 @@ func (r *recorder) chain(t *testing.T) *admission.Chain {
 					review.Object.SetString("new", "data")
 				case "old":
 					review.Response.Warn("it is old")
+				case "volume":
+					review.Object.Set(`[{"name":"v","configMap":{"name":"m"}}]`, "spec", "volumes")
 				case "long":
 					for _, letter := range []string{"a", "b", "c"} {
 						review.Response.Warn(strings.Repeat(letter, 2000))
@@ -120,6 +122,24 @@ func TestDecisions(t *testing.T) {
 	if len(got) != 2 || !strings.Contains(got[0], "broken: not a Kubernetes object") || !strings.Contains(got[1],
 		"X x: broken: unknown kind") {
 		t.Errorf("without SkipUnknown: got %q", got)
+	}
+}
+
+// TestDefaultsOfChanges has a plugin that adds a volume, whose mode has a default.
+func TestDefaultsOfChanges(t *testing.T) {
+	const mode = `"defaultMode":420`
+	for _, none := range []bool{false, true} {
+		o := Options{Chain: new(recorder).chain(t), Resources: discovery.NewTable(nil), Namespace: "ns", KeepObjects: true, NoDefaults: none}
+		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: volume}\nspec: {containers: [{name: c, image: a}]}\n"
+		err := Run(t.Context(), o, items(pod), func(result *report.Result) error {
+			if strings.Contains(string(result.After), mode) == none || strings.Contains(string(result.Patch), mode) {
+				t.Errorf("without defaults %t: got %s, patched by %s", none, result.After, result.Patch)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -288,7 +288,7 @@ func (r *reviewer) ask(ctx context.Context, q *request, object, old []byte, resu
 	if r.KeepObjects {
 		result.Before = orElse(object, old)
 	}
-	return r.answer(ctx, body, result)
+	return r.answer(ctx, body, schema.GroupVersionKind(q.Kind), result)
 }
 
 // recorded has an AdmissionReview of the input reviewed.
@@ -301,7 +301,7 @@ func (r *reviewer) recorded(ctx context.Context, t *target, result *report.Resul
 			return
 		}
 	}
-	r.answer(ctx, body, result)
+	r.answer(ctx, body, schema.GroupVersionKind{}, result)
 }
 
 // DryRun makes the request of an AdmissionReview a dry run.
@@ -322,8 +322,8 @@ func DryRun(document []byte) ([]byte, error) {
 }
 
 // answer runs the plugins, mutating ones first, and fills in the result. It returns the
-// object as it would be stored, nil if it would not be.
-func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Result) []byte {
+// object as it would be stored, nil if it would not be. What plugins add gets the defaults of the kind, if there is one.
+func (r *reviewer) answer(ctx context.Context, body []byte, kind schema.GroupVersionKind, result *report.Result) []byte {
 	review := codec.Acquire()
 	defer review.Release()
 	r.current, r.result, r.told, r.checked = review, result, 0, false
@@ -349,6 +349,7 @@ func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Resul
 	}
 	r.violations = nil
 	ctx = admission.WithViolations(ctx, r.noteViolation)
+	var patch []byte // of the plugins only
 	for _, phase := range [...]admission.Phase{admission.Mutate, admission.Validate} {
 		_, err := r.chain.Review(ctx, review, phase)
 		r.noteWarnings("")
@@ -359,7 +360,15 @@ func (r *reviewer) answer(ctx context.Context, body []byte, result *report.Resul
 		if !review.Response.Allowed {
 			break
 		}
+		if phase == admission.Mutate && len(review.Response.Patch) > 0 {
+			patch = bytes.Clone(review.Response.Patch)
+			if err := r.setDefaults(&review.Object, kind); err != nil {
+				fail(result, err)
+				return nil
+			}
+		}
 	}
+	review.Response.Patch = append(review.Response.Patch[:0], patch...)
 	r.conclude(review, result)
 	if !review.Response.Allowed || review.Operation() == codec.Delete {
 		return nil
