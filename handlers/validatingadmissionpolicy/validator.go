@@ -21,10 +21,10 @@ import (
 type validator struct {
 	compiler        *cel.Compiler
 	ignoresErrors   bool
+	hasMessages     bool // some validation has a messageExpression
 	matchConditions []*cel.Expression
 	validations     []validation
 	annotations     []annotation
-	hasMessages     bool // some validation has a messageExpression
 }
 
 type validation struct {

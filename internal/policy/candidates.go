@@ -207,16 +207,22 @@ func (x *Index[E]) Find(d *Dispatch) []Candidate[*Policy[E]] {
 
 // boundBy are the bindings of a policy, sorted by name.
 type boundBy struct {
+	// only is the one binding that there is, if it matches whenever the policy does and has no parameters, as most have. nil otherwise.
+	only  *Binding
 	all   []*Binding
 	index *match.Index
 }
 
-func newBoundBy(all []*Binding) *boundBy {
+func newBoundBy(all []*Binding) boundBy {
 	entries := make([]match.Entry, len(all))
 	for i, b := range all {
 		if b.err == nil { // a nil Matcher is always called, and fails then
 			entries[i] = b.matcher.entry()
 		}
 	}
-	return &boundBy{all, match.NewIndex(entries)}
+	bound := boundBy{all: all, index: match.NewIndex(entries)}
+	if len(all) == 1 && all[0].err == nil && all[0].matchesAll && all[0].paramRef == nil {
+		bound.only = all[0]
+	}
+	return bound
 }

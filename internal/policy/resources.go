@@ -53,7 +53,7 @@ type compiledPolicy[E any] struct {
 	err       error // why it is invalid
 
 	bound    bool // a binding names it
-	bindings *boundBy
+	bindings boundBy
 	enforced bool   // requests are evaluated with it, and with all of its bindings
 	revision string // of it and its bindings, as reports have it
 
@@ -141,8 +141,8 @@ func (r *resources[P, B, E]) refresh(ctx context.Context) (Set[E], error) {
 }
 
 // boundBy returns the bindings of the policy for dispatch. It makes them anew only if they changed.
-func (c *compiledPolicy[E]) boundBy(all []*Binding) *boundBy {
-	if c.bindings == nil || !slices.Equal(c.bindings.all, all) {
+func (c *compiledPolicy[E]) boundBy(all []*Binding) boundBy {
+	if c.bindings.index == nil || !slices.Equal(c.bindings.all, all) {
 		c.bindings = newBoundBy(all)
 	}
 	return c.bindings

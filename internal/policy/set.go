@@ -20,23 +20,23 @@ type Set[E any] []*Policy[E]
 
 // A Policy is a compiled policy with its bindings.
 type Policy[E any] struct {
+	// Each evaluation reads these fields. They are together, because thousands of policies do not fit into a processor's cache.
+	Evaluator    E
+	metrics      *policyMetrics
+	bound        boundBy
+	reads        *reads                 // of a translated policy, nil if it cannot read other objects
+	err          error                  // why the policy fails on every request that it matches
+	workloadPods admission.WorkloadPods // the annotation, empty for none
+
 	Name string
 	// Ignores is true if failurePolicy is Ignore: the policy has no effect if it cannot
 	// be evaluated.
-	Ignores   bool
-	Evaluator E
+	Ignores bool
 
-	workloadPods admission.WorkloadPods // the annotation, empty for none
-
-	matcher   *Matcher
-	paramKind *admissionregistrationv1.ParamKind
-	params    Params // objects of the cluster for a custom resource, the given objects for a policy in a file
-	reads     *reads // of a translated policy, nil if it cannot read other objects
-	bound     *boundBy
-	err       error // why the policy fails on every request that it matches
-	metrics   *policyMetrics
-
-	compileErr error // compilation errors; such an expression fails when it is evaluated
+	matcher    *Matcher
+	paramKind  *admissionregistrationv1.ParamKind
+	params     Params // objects of the cluster for a custom resource, the given objects for a policy in a file
+	compileErr error  // compilation errors; such an expression fails when it is evaluated
 }
 
 // A Binding determines for which requests and with which parameters a policy is evaluated.
@@ -175,6 +175,9 @@ func Evaluate[E any](c *Candidate[*Policy[E]], d *Dispatch, h Handles[E]) *admis
 		return nil
 	}
 	d.reads = p.reads
+	if b := p.bound.only; b != nil {
+		return h.Evaluate(p, b, withoutParams)
+	}
 	for _, place := range p.bound.index.Find(d.Ctx, d.Review, &d.sent, d) {
 		b := p.bound.all[place]
 		params, matches, err := b.collect(d, p.params, p.paramKind)
