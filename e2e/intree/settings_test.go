@@ -229,8 +229,8 @@ plugins:
 	s.constrain(t)
 	return programs{
 		fastadmit: serve(string(text), withAnnotations(1)), second: serve(string(text)+warns, withAnnotations(20)),
-		validating: start("controllerruntime", "--work=policy"),
-		mutating:   start("controllerruntime", "--work=mutate"),
+		validating: start("controllerruntime", "--scenario=policy"),
+		mutating:   start("controllerruntime", "--scenario=mutate"),
 		gatekeeper: gatekeeper,
 		authority:  authority,
 	}

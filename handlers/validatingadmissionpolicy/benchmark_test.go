@@ -2,6 +2,7 @@ package validatingadmissionpolicy
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
+	"github.com/fastadmit/fastadmit/bench/growth"
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/corpus"
 )
@@ -123,12 +125,18 @@ func handlerOf(b *testing.B, manifest string) admission.Handler {
 	return admissiontest.ManifestsHandler(b, Plugin(), []admission.File{{Name: "all.yaml", Content: []byte(manifest)}}, namespace)
 }
 
-// benchmarkValidate measures the validation of the recorded Pod, from the body of the review to the result.
-func benchmarkValidate(b *testing.B, manifest string) {
+// benchmarkValidate measures the validation of the recorded Pod, from the body of the review to the result. before is called
+// before each review, and is not measured. It may be nil.
+func benchmarkValidate(b *testing.B, manifest string, before func()) {
 	body := corpus.MustRead("pods-create-v1-1.json")
 	handler := handlerOf(b, manifest)
 	b.ReportAllocs()
 	for b.Loop() {
+		if before != nil {
+			b.StopTimer()
+			before()
+			b.StartTimer()
+		}
 		review := codec.Acquire()
 		if err := review.Decode(body); err != nil {
 			b.Fatal(err)
@@ -141,12 +149,12 @@ func benchmarkValidate(b *testing.B, manifest string) {
 }
 
 // BenchmarkValidate has ten policies.
-func BenchmarkValidate(b *testing.B) { benchmarkValidate(b, policiesOf(10, "pods")) }
+func BenchmarkValidate(b *testing.B) { benchmarkValidate(b, policiesOf(10, "pods"), nil) }
 
 // BenchmarkScale has many policies and bindings, of which all or only a few match.
 func BenchmarkScale(b *testing.B) {
 	f := func(name, manifest string) {
-		b.Run(name, func(b *testing.B) { benchmarkValidate(b, manifest) })
+		b.Run(name, func(b *testing.B) { benchmarkValidate(b, manifest, nil) })
 	}
 	for _, n := range [...]int{1, 100, 1000} {
 		f(fmt.Sprint("matching=", n), policiesOf(n, "pods"))
@@ -159,9 +167,30 @@ func BenchmarkScale(b *testing.B) {
 // BenchmarkLibrary has different policies with equal parts.
 func BenchmarkLibrary(b *testing.B) {
 	for _, n := range [...]int{1, 100, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkValidate(b, libraryOf(n)) })
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkValidate(b, libraryOf(n), nil) })
 	}
 }
+
+// BenchmarkDifferent has policies with an expression each. Other work uses the processor's cache between two
+// reviews if cold is true, as kube-apiserver does on the same machine.
+func BenchmarkDifferent(b *testing.B) {
+	other := make([]byte, 96<<20)
+	work := growth.Works()[0]
+	for _, n := range [...]int{100, 1000, 10_000} {
+		manifest := growthNames.ReplaceAllString(string(work.Manifest(n)), "$0.static.k8s.io")
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkValidate(b, manifest, nil) })
+		b.Run(fmt.Sprint(n, "/cold"), func(b *testing.B) {
+			benchmarkValidate(b, manifest, func() {
+				for i := 0; i < len(other); i += 64 {
+					other[i]++
+				}
+			})
+		})
+	}
+}
+
+// growthNames are the names of policies. Those in files end with .static.k8s.io.
+var growthNames = regexp.MustCompile(`(?:name|policyName): (?:policy|binding)-\d+`)
 
 // BenchmarkStart compiles a thousand policies, each with another expression.
 func BenchmarkStart(b *testing.B) {
