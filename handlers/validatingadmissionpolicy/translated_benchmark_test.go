@@ -52,7 +52,7 @@ spec: {match: {kinds: [{apiGroups: [""], kinds: [Pod]}]}, parameters: {names: [a
 func BenchmarkTranslated(b *testing.B) {
 	const n = len(expressions)
 	f := func(name, manifest string) {
-		b.Run(name, func(b *testing.B) { benchmarkValidate(b, manifest) })
+		b.Run(name, func(b *testing.B) { benchmarkValidate(b, manifest, nil) })
 	}
 	f("kubernetes", policiesOf(n, "pods"))
 	f("kyverno", kyvernoOf(n))

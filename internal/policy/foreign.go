@@ -70,10 +70,12 @@ func divide(content []byte) (rest []byte, foreign [][]byte) {
 			}
 			return rest, foreign
 		}
-		text, err := yaml.YAMLToJSONStrict(document)
-		if err == nil && translate.IsForeign(typeOf(text)) {
-			foreign = append(foreign, text)
-			continue
+		if translate.MayBeForeign(document) {
+			text, err := yaml.YAMLToJSONStrict(document)
+			if err == nil && translate.IsForeign(typeOf(text)) {
+				foreign = append(foreign, text)
+				continue
+			}
 		}
 		rest = fmt.Appendf(rest, "---\n%s\n", document)
 	}

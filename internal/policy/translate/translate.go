@@ -9,6 +9,7 @@
 package translate
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -43,6 +44,13 @@ var reports = []string{"UpdateRequest", "ClusterEphemeralReport", "EphemeralRepo
 // these do. Translate translates them or returns an error that says why it cannot.
 func IsForeign(kind schema.GroupVersionKind) bool {
 	return slices.Contains(foreign, kind.Group) && !slices.Contains(reports, kind.Kind)
+}
+
+// MayBeForeign reports whether IsForeign may be true for the kind of a YAML document. It does not parse the document: it looks for the
+// names of groups, and for escapes, by which a document can write them otherwise.
+func MayBeForeign(document []byte) bool {
+	return bytes.IndexByte(document, '\\') >= 0 ||
+		slices.ContainsFunc(foreign, func(group string) bool { return bytes.Contains(document, []byte(group)) })
 }
 
 // Options configure a translation.

@@ -473,3 +473,17 @@ func TestDenyAndWarn(t *testing.T) {
 		t.Errorf("got %s\n%s", objects, problems)
 	}
 }
+
+func TestMayBeForeign(t *testing.T) {
+	for text, want := range map[string]bool{
+		"apiVersion: kyverno.io/v1\nkind: ClusterPolicy\n":                                               true,
+		"apiVersion: \"kyverno\\u002eio/v1\"\nkind: ClusterPolicy\n":                                     true,
+		`{"apiVersion":"constraints.gatekeeper.sh/v1beta1","kind":"Labels"}`:                             true,
+		"apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\n":                 false,
+		"apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy # not kyverno's\n": false,
+	} {
+		if got := translate.MayBeForeign([]byte(text)); got != want {
+			t.Errorf("%s: got %t, want %t", text, got, want)
+		}
+	}
+}
