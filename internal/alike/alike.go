@@ -28,9 +28,13 @@ func Hint(name string, known []string) string {
 	if len(near) == 0 {
 		return ""
 	}
-	command := &cobra.Command{SuggestionsMinimumDistance: distanceMax}
+	command := new(cobra.Command)
 	command.AddCommand(near...)
-	names := command.SuggestionsFor(name)
+	var names []string
+	for distance := 1; distance <= distanceMax && len(names) == 0; distance++ { // the nearest only
+		command.SuggestionsMinimumDistance = distance
+		names = command.SuggestionsFor(name)
+	}
 	if i := slices.IndexFunc(names, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
 		names = names[i : i+1]
 	}

@@ -22,8 +22,12 @@ func TestHint(t *testing.T) {
 	f("podsecurity", ", did you mean PodSecurity?")
 	f("Pod", ", did you mean PodSecurity or PodNodeSelector or PodTolerationRestriction?")
 	f("PodSecurityxxx", ", did you mean PodSecurity?")
+	f("Priorit", ", did you mean Priority?")
 	f("Nothing", "")
 	f("", "")
+	known = []string{"rules", "tls", "nodes", "pods", "podtemplates"}
+	f("tlss", ", did you mean tls?") // rules has three letters that differ
+	f("pod", ", did you mean pods or podtemplates?")
 }
 
 // TestHintOfLongName has a name that whoever wrote a manifest chose. Comparing it would allocate for each of its letters.

@@ -90,7 +90,7 @@ func TestAuditPolicies(t *testing.T) {
 	f(1, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml")
 	f(0, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml", "--exit-zero")
 	f(1, "3 objects: 2 allowed, 1 denied", "--policies=policy.yaml", "--operation=UPDATE")
-	f(1, `<failure type="ValidatingAdmissionPolicy" message="denied by ValidatingAdmissionPolicy (422 Invalid): `+
+	f(1, `<failure type="ValidatingAdmissionPolicy/replicas.example.com" message="denied by ValidatingAdmissionPolicy (422 Invalid): `+
 		`deployments.apps &#34;web5&#34; is forbidden`, "--policies=policy.yaml", "-o", "junit")
 	// Parameters come from the files alone.
 	servertest.WriteFile(t, "policy.yaml", limitReplicas)

@@ -80,16 +80,16 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 	return others, errs
 }
 
-// notePolicies prints which policies are not evaluated, if any could be, which exceptions lift nothing, and errors in
-// expressions that types show.
+// notePolicies prints which policies are not evaluated, if any could be, which exceptions lift nothing, names in rules that Kubernetes does
+// not have, and errors in expressions that types show.
 func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *admission.Chain) {
 	for _, note := range r.policyNotes(chain) {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(note))
 	}
-	printTypeNotes(w, r.policies.TypeNotes(ctx))
+	printFieldNotes(w, r.policies.FieldNotes(ctx))
 }
 
-func printTypeNotes(w io.Writer, notes []policies.Note) {
+func printFieldNotes(w io.Writer, notes []policies.Note) {
 	for i := range notes {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(notes[i].String()))
 	}

@@ -163,6 +163,9 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	ports.Ready = append(append([]server.Check{o.cluster.check(), o.served.check(), o.emulated.check()}, reloader.checks()...), certificates.checks(ports.Webhooks.Addr())...)
 	ports.Describe = o.managed.describe
 	started()
+	if !o.callers.Authenticates() {
+		log.Warn("callers are not authenticated: everybody who reaches the port gets answers; SECURITY.md lists what authenticates them")
+	}
 	server.NewLog(stdout).Info(fmt.Sprintf("serving on https://%s, %s, %s", ports.Webhooks.Addr(), about, certificates.about))
 	err = o.server.Serve(ctx, ports)
 	o.stopPlugins(background)

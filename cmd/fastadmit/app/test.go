@@ -32,8 +32,8 @@ type testOptions struct {
 	verbose  bool
 	convert  bool
 	skip     bool
-	version  string                // that is emulated, empty for that of the configuration
-	types    policies.AllTypeNotes // of all cases
+	version  string                 // that is emulated, empty for that of the configuration
+	notes    policies.AllFieldNotes // of all cases
 }
 
 const testVersionUsage = "minor release of Kubernetes to behave as, as 1.34; if empty, that of the configuration of a suite, or the newest without one"
@@ -119,7 +119,7 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 	if len(outcomes) == 0 {
 		return failed(fmt.Errorf("there is nothing to run: no case matches --run=%s", t.run))
 	}
-	printTypeNotes(cmd.ErrOrStderr(), t.types.Sorted())
+	printFieldNotes(cmd.ErrOrStderr(), t.notes.Sorted())
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	err = errors.Join(suite.Write(out, t.output, "fastadmit test", t.verbose, outcomes), out.Flush())
 	switch summary := suite.Count(outcomes); {
@@ -193,7 +193,7 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	if err := r.prepare(ctx, o); err != nil {
 		return nil, nil, err
 	}
-	t.types.Add(ctx, &r.policies)
+	t.notes.Add(ctx, &r.policies)
 	if s.GuessKinds {
 		guessKinds(o.Resources, s.Objects)
 	}

@@ -103,7 +103,7 @@ type Set struct {
 	params     []admission.ParamKind
 	reads      []translate.Read // what Kubernetes' policies read that somebody else translated
 	functions  bool             // these call functions of Kyverno
-	notes      []string         // of translations, exceptions, rules and parameters
+	notes      []string         // of translations, exceptions and parameters
 	enables    bool
 	applied    bool // to any plugin
 
@@ -163,7 +163,6 @@ func (s *Set) Add(items []manifest.Item) (added int) {
 			d.policy = policyOf(item)
 		}
 		s.documents = append(s.documents, d)
-		s.noteRules(&d)
 		added++
 	}
 	return added
@@ -283,7 +282,7 @@ func (s *Set) unbound() (all []*document) {
 
 // Notes returns a sentence for each policy without a binding and each binding without a
 // policy. Plugins do not evaluate them, as in kube-apiserver. Before Apply, it returns only
-// the notes of translations, exceptions, rules and parameters.
+// the notes of translations, exceptions and parameters.
 func (s *Set) Notes() (all []string) {
 	all = append(all, s.notes...)
 	if !s.applied {

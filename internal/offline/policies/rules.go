@@ -8,6 +8,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/discovery"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
 // resourceRule is the part of a rule of a policy that names resources.
@@ -16,9 +17,9 @@ type resourceRule struct {
 	Resources []string `json:"resources"`
 }
 
-// noteRules notes groups and resources of a policy's rules that Kubernetes does not have: most likely they are misspelt, and
+// ruleNotes notes groups and resources of a policy's rules that Kubernetes does not have: most likely they are misspelt, and
 // kube-apiserver accepts them. A group that is not Kubernetes' own may have any resource.
-func (s *Set) noteRules(d *document) {
+func (d *document) ruleNotes(positions *manifest.Positions) (notes []Note) {
 	var policy struct {
 		Spec struct {
 			MatchConstraints struct {
@@ -27,19 +28,23 @@ func (s *Set) noteRules(d *document) {
 		} `json:"spec"`
 	}
 	if d.isBinding() || decode(d.text, &policy) != nil {
-		return
+		return nil
 	}
 	builtIn := discovery.BuiltIn()
 	for i := range policy.Spec.MatchConstraints.ResourceRules {
-		rule := &policy.Spec.MatchConstraints.ResourceRules[i]
-		for _, wrong := range rule.wrong(builtIn) {
-			s.notes = append(s.notes, fmt.Sprintf("%s: spec.matchConstraints.resourceRules[%d].%s", d, i, wrong))
+		for _, w := range policy.Spec.MatchConstraints.ResourceRules[i].wrong(builtIn) {
+			field := fmt.Sprintf("spec.matchConstraints.resourceRules[%d].%s", i, w.field)
+			notes = append(notes, d.note(positions, field, w.message))
 		}
 	}
+	return notes
 }
 
+// A wrongName is a name in a rule that Kubernetes does not have.
+type wrongName struct{ field, message string }
+
 // wrong returns what Kubernetes does not have.
-func (r *resourceRule) wrong(builtIn map[string][]string) (all []string) {
+func (r *resourceRule) wrong(builtIn map[string][]string) (all []wrongName) {
 	var known []string // the resources of the rule's groups
 	for i, group := range r.APIGroups {
 		if resources, ok := builtIn[group]; ok {
@@ -47,7 +52,7 @@ func (r *resourceRule) wrong(builtIn map[string][]string) (all []string) {
 			continue
 		}
 		if hint := groupHint(group, builtIn); hint != "" {
-			all = append(all, fmt.Sprintf("apiGroups[%d]: Kubernetes has no group %q%s", i, group, hint))
+			all = append(all, wrongName{fmt.Sprintf("apiGroups[%d]", i), fmt.Sprintf("Kubernetes has no group %q%s", group, hint)})
 		}
 		return all // it may have any resource
 	}
@@ -56,16 +61,20 @@ func (r *resourceRule) wrong(builtIn map[string][]string) (all []string) {
 		if name == "*" || len(r.APIGroups) == 0 || slices.Contains(known, name) {
 			continue
 		}
-		all = append(all, fmt.Sprintf("resources[%d]: the group %s has no resource %q%s", i, strings.Join(quoted(r.APIGroups), " or "), name,
-			alike.Hint(strings.ToLower(name), known)))
+		message := fmt.Sprintf("the group %s has no resource %q%s", strings.Join(quoted(r.APIGroups), " or "), name,
+			alike.Hint(strings.ToLower(name), known))
+		all = append(all, wrongName{fmt.Sprintf("resources[%d]", i), message})
 	}
 	return all
 }
 
 // groupHint returns a suggestion for a group that Kubernetes does not have, "" if it may be one of custom resources.
 func groupHint(group string, builtIn map[string][]string) string {
-	if group == "core" || group == "v1" {
+	switch group {
+	case "core", "v1":
 		return `; that of Pods and Services is ""`
+	case "extensions":
+		return " since 1.22; what it had is in apps, networking.k8s.io and policy"
 	}
 	if strings.Contains(group, ".") {
 		return ""

@@ -16,7 +16,11 @@ func TestNoteRules(t *testing.T) {
 		for i := range want {
 			want[i] = `f:1: ValidatingAdmissionPolicy "p": spec.matchConstraints.resourceRules[1].` + want[i]
 		}
-		if got := s.Notes(); !slices.Equal(got, want) {
+		var got []string
+		for _, n := range s.FieldNotes(t.Context()) {
+			got = append(got, n.String())
+		}
+		if !slices.Equal(got, want) {
 			t.Errorf("%s\ngot\n%s\nwant\n%s", rule, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
@@ -28,10 +32,11 @@ func TestNoteRules(t *testing.T) {
 		`resources[0]: the group "" or "apps" has no resource "Deployment", did you mean deployments?`)
 	f("apiGroups: [app], resources: [deployments]", `apiGroups[0]: Kubernetes has no group "app", did you mean apps?`)
 	f("apiGroups: [core], resources: [pods]", `apiGroups[0]: Kubernetes has no group "core"; that of Pods and Services is ""`)
-	// Groups of custom resources, and those of older releases, may have anything.
+	f("apiGroups: [extensions], resources: [ingresses]",
+		`apiGroups[0]: Kubernetes has no group "extensions" since 1.22; what it had is in apps, networking.k8s.io and policy`)
+	// Groups of custom resources may have anything.
 	f("apiGroups: [apps, example.com], resources: [widgets]")
 	f("apiGroups: ['*'], resources: [widgets]")
-	f("apiGroups: [extensions], resources: [ingresses]")
 	f("apiGroups: [metrics.k8s.io], resources: [pods]")
 	f("apiGroups: [], resources: [pods]")
 	f("apiGroups: 7, resources: [pods]")

@@ -23,6 +23,13 @@ type Note struct {
 
 func (n *Note) String() string { return fmt.Sprintf("%s: %s", n.Source, n.Text) }
 
+// note returns a note about a field of a document.
+func (d *document) note(positions *manifest.Positions, field, message string) Note {
+	at := d.item.Source
+	at.Line = positions.LineOf(&d.item.Object, field)
+	return Note{at, fmt.Sprintf("%s %q: %s: %s", d.item.Kind, d.item.Metadata.Name, field, message)}
+}
+
 // checked returns the policies whose types are checked: ValidatingAdmissionPolicies that somebody wrote. A translation reads
 // what the other engine's policy reads, and its writer does not see its expressions.
 func (s *Set) checked() (all []*document) {
@@ -35,37 +42,39 @@ func (s *Set) checked() (all []*document) {
 	return all
 }
 
-// TypeNotes returns a note for each error that types show in the expressions of ValidatingAdmissionPolicies. The types are
-// those of the built-in kinds, and of the CustomResourceDefinitions among the items of UseParams. Before Apply it returns
-// none: the plugin has not compiled the expressions.
-func (s *Set) TypeNotes(ctx context.Context) (notes []Note) {
+// FieldNotes returns a note for each name in the rules of policies that Kubernetes does not have, and for each error that types show
+// in the expressions of ValidatingAdmissionPolicies. The types are those of the built-in kinds, and of the
+// CustomResourceDefinitions among the items of UseParams. Before Apply, types are not checked: the plugin has not
+// compiled the expressions.
+func (s *Set) FieldNotes(ctx context.Context) (notes []Note) {
+	var positions manifest.Positions
+	for i := range s.documents {
+		notes = append(notes, s.documents[i].ruleNotes(&positions)...)
+	}
 	checked := s.checked()
 	if len(checked) == 0 {
-		return nil
+		return notes
 	}
 	types := engine.NewTypes(schemas.NewGiven(s.table, s.definitions))
-	var positions manifest.Positions
 	for _, d := range checked {
 		policy := new(admissionregistrationv1.ValidatingAdmissionPolicy)
 		if decode(d.text, policy) != nil {
 			continue // the plugin reports it
 		}
-		name := fmt.Sprintf("%s %q", d.item.Kind, d.item.Metadata.Name)
 		warnings, err := types.Check(ctx, policy)
 		if err != nil {
+			name := fmt.Sprintf("%s %q", d.item.Kind, d.item.Metadata.Name)
 			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s: its types are not checked: %v", name, err)})
 		}
 		for _, w := range warnings {
-			at := d.item.Source
-			at.Line = positions.LineOf(&d.item.Object, w.Field)
-			notes = append(notes, Note{at, fmt.Sprintf("%s: %s: %s", name, w.Field, w.Message)})
+			notes = append(notes, d.note(&positions, w.Field, w.Message))
 		}
 	}
 	return notes
 }
 
-// AllTypeNotes collects the TypeNotes of many sets, each once. Several goroutines may use it at the same time.
-type AllTypeNotes struct {
+// AllFieldNotes collects the FieldNotes of many sets, each once. Several goroutines may use it at the same time.
+type AllFieldNotes struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]bool // the policies and CustomResourceDefinitions of a set
 	notes []Note
@@ -73,9 +82,10 @@ type AllTypeNotes struct {
 
 // Add adds the notes of a set. It takes no time if a set with the same policies and CustomResourceDefinitions was
 // added before.
-func (t *AllTypeNotes) Add(ctx context.Context, s *Set) {
+func (t *AllFieldNotes) Add(ctx context.Context, s *Set) {
 	hash := sha256.New()
-	for _, d := range s.checked() {
+	for i := range s.documents {
+		d := &s.documents[i]
 		fmt.Fprintf(hash, "%s %d %s\n", d.item.Source, len(d.text), d.text)
 	}
 	for _, definition := range s.definitions {
@@ -91,7 +101,7 @@ func (t *AllTypeNotes) Add(ctx context.Context, s *Set) {
 		t.known = make(map[[sha256.Size]byte]bool)
 	}
 	t.known[key] = true
-	for _, note := range s.TypeNotes(ctx) {
+	for _, note := range s.FieldNotes(ctx) {
 		if !slices.Contains(t.notes, note) {
 			t.notes = append(t.notes, note)
 		}
@@ -99,7 +109,7 @@ func (t *AllTypeNotes) Add(ctx context.Context, s *Set) {
 }
 
 // Sorted returns the notes in the order of files and lines.
-func (t *AllTypeNotes) Sorted() []Note {
+func (t *AllFieldNotes) Sorted() []Note {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slices.SortStableFunc(t.notes, func(a, b Note) int {

@@ -32,14 +32,14 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
 `
 
-// TestTypeNotes checks policies of a kind whose CustomResourceDefinition is among the items.
-func TestTypeNotes(t *testing.T) {
+// TestFieldNotes checks policies of a kind whose CustomResourceDefinition is among the items.
+func TestFieldNotes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	both := typed("a", "object.spec.size > 1") + "---\n" + typed("b", "object.spec.sise > 1")
 	servertest.WriteFile(t, "p.yaml", both)
 	const note = `p.yaml:17: ValidatingAdmissionPolicy "b": spec.validations[0].expression: ` +
 		"object.spec.sise: no such field, did you mean size?"
-	var all AllTypeNotes
+	var all AllFieldNotes
 	f := func(apply bool, definitions string, want ...string) {
 		t.Helper()
 		items := manifest.Parse("p.yaml", []byte(both))
@@ -52,7 +52,7 @@ func TestTypeNotes(t *testing.T) {
 		}
 		all.Add(t.Context(), s)
 		var got []string
-		for _, n := range s.TypeNotes(t.Context()) {
+		for _, n := range s.FieldNotes(t.Context()) {
 			text, _, _ := strings.Cut(n.String(), " cannot be read: ")
 			got = append(got, text)
 		}

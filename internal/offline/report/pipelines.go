@@ -42,6 +42,15 @@ func (p problem) with(a about) problem {
 	return p
 }
 
+// suffix names the rule of a policy and the fields that it reads, for messages. Without a rule it is empty: then the message names the
+// fields.
+func (a *about) suffix() string {
+	if a == nil || a.Rule == "" {
+		return ""
+	}
+	return " [" + strings.Join(append([]string{a.Rule}, a.Paths...), ", ") + "]"
+}
+
 // withDefault returns a message that says which fields have a default.
 func withDefault(message string, defaulted []string) string {
 	if said := Default(defaulted); said != "" {
@@ -151,7 +160,8 @@ func (g *gitHub) Write(r *Result) error {
 				at += fmt.Sprintf("line=%d,", line)
 			}
 		}
-		if _, err := fmt.Fprintf(g.w, "::%s %stitle=%s::%s\n", command, at, gitHubProperty.Replace(p.title), gitHubData.Replace(p.message)); err != nil {
+		if _, err := fmt.Fprintf(g.w, "::%s %stitle=%s::%s\n", command, at, gitHubProperty.Replace(p.title),
+			gitHubData.Replace(p.message+p.about.suffix())); err != nil {
 			return err
 		}
 	}
@@ -245,7 +255,8 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	if c.Name == "" {
 		c.Name = root.Location()
 	}
-	fault := &junitFault{Type: r.Plugin, Message: r.Said(), Text: withDefault(r.Message, r.Defaulted)}
+	cause := about{Rule: r.Rule, Paths: r.Paths}
+	fault := &junitFault{Type: ruleOf(r.Plugin, r.Policy), Message: r.Said(), Text: withDefault(r.Message, r.Defaulted) + cause.suffix()}
 	s.Tests++
 	switch r.Decision {
 	case Denied, Differs:
@@ -269,7 +280,8 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 		list []Finding
 	}{{"warning", r.Warnings}, {"audit", r.Audits}} {
 		for _, f := range findings.list {
-			output.WriteString(findings.name + ": " + withDefault(r.Reported(&f), f.Defaulted) + "\n")
+			cause := f.about()
+			output.WriteString(findings.name + ": " + withDefault(r.Reported(&f), f.Defaulted) + cause.suffix() + "\n")
 		}
 	}
 	if depth == 0 {
