@@ -48,13 +48,25 @@ func TestReview(t *testing.T) {
 	t.Logf("Kubernetes' own policies, %d at once: %s", nativeMax, &n)
 	n = reviewCounts{}
 	for _, batch := range batches(libraries(t, input)) {
-		var objects []*unstructured.Unstructured
+		_, translations := converted(t, batch, new(counts))
+		if translations == "" {
+			continue
+		}
+		var objects, params []*unstructured.Unstructured
 		for _, l := range batch {
-			objects = append(objects, l.objects...)
+			for _, object := range l.objects {
+				if object.GetKind() == "ConfigMap" && strings.Contains(translations, "paramKind:") { // review finds parameters in its input
+					params = append(params, object)
+				} else {
+					objects = append(objects, object)
+				}
+			}
 		}
-		if _, translations := converted(t, batch, new(counts)); translations != "" {
-			reviewBatch(t, s, translations, nil, objects, &n)
+		for _, param := range params {
+			withNamespace(t, s, param.GetNamespace())
+			s.MustKubectl(t, texts([]*unstructured.Unstructured{param}), "apply", "-f", "-")
 		}
+		reviewBatch(t, s, translations, params, objects, &n)
 	}
 	t.Logf("translations: %s", &n)
 }
