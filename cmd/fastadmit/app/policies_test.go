@@ -360,7 +360,8 @@ cases:
 	}
 	// A rule that selects nothing is said where all cases pass.
 	servertest.WriteFile(t, "policies.yaml", strings.Replace(noLatest, "[pods]", "[pod]", 1))
-	servertest.WriteFile(t, "fastadmit-test.yaml", suiteHead+"policies: [policies.yaml]\ncases:\n- {name: a, object: pod.yaml, expect: {decision: allowed}}\n")
+	servertest.WriteFile(t, "fastadmit-test.yaml",
+		suiteHead+"policies: [policies.yaml]\ncases:\n- {name: a, object: pod.yaml, expect: {decision: allowed}}\n")
 	stdout, stderr, code = execute("", "test")
 	const rule = `fastadmit: policies.yaml:8: ValidatingAdmissionPolicy "no-latest.example.com": spec.matchConstraints.resourceRules[0].` +
 		"resources[0]: the group \"\" has no resource \"pod\", did you mean pods or podtemplates?\n"

@@ -116,8 +116,10 @@ func TestCauses(t *testing.T) {
 	}
 	all[0].Warnings[0].Line = 7
 	f("text", "(422): no\n  default: "+one+"\n  warning: a.yaml:7: Q: hm\n    default: "+two+"\n  audit: R: oh\n")
-	f("github", "denies Pod x::no ("+one+") [validations[1], a, b]\n", "::warning file=a.yaml,line=7,title=Q warns of Pod x::hm ("+two+")\n", "audits Pod x::oh [r]\n")
-	f("junit", `type="P/p"`, "no (a is not in the manifest: it has Kubernetes&#39; default) [validations[1], a, b]</failure>", "warning: a.yaml:7: Q: hm (a, b are not")
+	f("github", "denies Pod x::no ("+one+") [validations[1], a, b]\n",
+		"::warning file=a.yaml,line=7,title=Q warns of Pod x::hm ("+two+")\n", "audits Pod x::oh [r]\n")
+	f("junit", `type="P/p"`, "no (a is not in the manifest: it has Kubernetes&#39; default) [validations[1], a, b]</failure>",
+		"warning: a.yaml:7: Q: hm (a, b are not")
 	f("yaml", "  defaulted:\n  - a\n", "  rule: validations[1]\n")
 	var got struct {
 		Runs []struct{ Results []sarifResult }

@@ -129,7 +129,9 @@ func TestDecisions(t *testing.T) {
 func TestDefaultsOfChanges(t *testing.T) {
 	const mode = `"defaultMode":420`
 	for _, none := range []bool{false, true} {
-		o := Options{Chain: new(recorder).chain(t), Resources: discovery.NewTable(nil), Namespace: "ns", KeepObjects: true, NoDefaults: none}
+		o := Options{
+			Chain: new(recorder).chain(t), Resources: discovery.NewTable(nil), Namespace: "ns", KeepObjects: true, NoDefaults: none,
+		}
 		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: volume}\nspec: {containers: [{name: c, image: a}]}\n"
 		err := Run(t.Context(), o, items(pod), func(result *report.Result) error {
 			if strings.Contains(string(result.After), mode) == none || strings.Contains(string(result.Patch), mode) {
