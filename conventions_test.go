@@ -55,7 +55,7 @@ func TestConventionsModules(t *testing.T) {
 		dir, ok := strings.CutSuffix(name, "/go.mod")
 		if !ok || dir == "tools/deploy" ||
 			dir == "e2e/etcd" || dir == "e2e/behind/gatekeeper" || strings.HasPrefix(dir, "e2e/node/") ||
-			strings.HasPrefix(dir, "e2e/apiservers/") || // only versions, or one tool
+			strings.HasPrefix(dir, "e2e/apiservers/") || // only versions and tools
 			// e2e-full lints these.
 			dir == "e2e/collector" || strings.HasPrefix(dir, "e2e/removed") || strings.HasPrefix(dir, "e2e/released") {
 			continue

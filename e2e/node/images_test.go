@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	// released is the release that node/release made, and registry is where it would be published.
+	// released is the release that node/release made of the checkout, in the folder release, and before the one
+	// that it made of an older commit. They would be published at registry.
 	released = "0.0.0-e2e"
+	release  = "release"
+	before   = "0.0.0-before"
 	registry = "registry.example.com"
-	release  = "release" // its folder
 
 	// kustomized is fastadmit's image as deploy/kustomize/example names it.
 	kustomized = registry + "/fastadmit:1"
@@ -40,9 +42,9 @@ func (n *realNode) load(t *testing.T, programs ...string) {
 	}
 }
 
-// takeRelease verifies the release as docs/operations.md says, loads its image into the node, as if
-// it had been pulled, and lets the administrator install the release's chart.
-func (s *test) takeRelease(t *testing.T) {
+// verifyRelease verifies the release as docs/operations.md says, and loads the images of both releases into the
+// node, as if they had been pulled.
+func (s *test) verifyRelease(t *testing.T) {
 	t.Helper()
 	files, err := os.ReadDir(cluster.Built(release))
 	if err != nil {
@@ -54,8 +56,43 @@ func (s *test) takeRelease(t *testing.T) {
 	s.Link(t, "minisign.pub", cluster.Built("release.pub"))
 	s.Link(t, "minisign", cluster.Built("release.minisign"))
 	s.Does(t, "sha256sum -c SHA256SUMS")
+	s.Link(t, chartOf(before), cluster.Built("release-before/"+chartOf(before)))
 
+	s.ctr(t, "images", "import", cluster.Built("release-before/fastadmit-image.oci.tar"))
 	s.ctr(t, "images", "import", cluster.Built(release+"/fastadmit-image.oci.tar"))
 	s.ctr(t, "images", "tag", registry+"/fastadmit:"+released, kustomized)
-	s.Document = strings.ReplaceAll(s.Document, " deploy/chart ", " fastadmit-"+released+".tgz ")
+}
+
+// chartOf returns the file name of a release's chart.
+func chartOf(version string) string { return "fastadmit-" + version + ".tgz" }
+
+// upgradedFromBefore installs the chart of the checkout in place of that of the release before.
+func (s *test) upgradedFromBefore(t *testing.T) int {
+	s.Document = strings.ReplaceAll(s.Document, " "+chartOf(before)+" ", " "+chartOf(released)+" ")
+	s.Does(t, "--reset-then-reuse-values")
+	s.runs(t, released)
+	return 0
+}
+
+func (s *test) rolledBack(t *testing.T) int {
+	walkthrough.Run(t, []string{"KUBECONFIG=" + s.kubeconfig}, walkthrough.Tool(t, "helm"),
+		"rollback", "fastadmit", "-n", "fastadmit", "--wait")
+	s.runs(t, before)
+	s.Does(t, "--reset-then-reuse-values")
+	s.runs(t, released)
+	return 0
+}
+
+// runs checks that all pods are of a release, when helm says so.
+func (s *test) runs(t *testing.T, version string) {
+	t.Helper()
+	pods := s.pods(t, "fastadmit", ours)
+	if len(pods) == 0 {
+		t.Error("got no pods")
+	}
+	for _, pod := range pods {
+		if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+version) {
+			t.Errorf("got a pod of %s, want one of version %s", image, version)
+		}
+	}
 }

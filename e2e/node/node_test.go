@@ -84,21 +84,27 @@ func TestNode(t *testing.T) {
 	}
 	n := startNode(t)
 	s := &test{realNode: n, Admin: walkthrough.New(t, n.kubeconfig)}
-	s.takeRelease(t)
+	s.verifyRelease(t)
 	n.MustKubectl(t, "", "create", "namespace", stream.Tenant)
 	t.Run("kustomization", s.kustomization)
 	s.defineMonitoring(t)
+	s.Document = strings.ReplaceAll(s.Document, " deploy/chart ", " "+chartOf(before)+" ")
 	s.Values(t, preset(t, "monitoring.yaml")+"shutdownDelaySeconds: 2\n"+enabled)
 	s.Does(t, "--create-namespace -f values.yaml")
 	if err := s.works(); err != nil {
 		t.Fatalf("when helm says that it is installed: %v", err)
 	}
+	var rows []tally.Loss
+	during := func(e event) {
+		t.Run(strings.ReplaceAll(e.name, " ", "-"), func(t *testing.T) { rows = append(rows, s.try(t, &e)) })
+	}
+	during(event{"upgraded from another release", (*test).upgradedFromBefore})
+	during(event{"rolled back, upgraded again", (*test).rolledBack})
 	t.Run("monitored", s.monitored)
 	t.Run("workload", s.workload)
 	t.Run("migrated", s.migrated)
-	var rows []tally.Loss
 	for _, e := range events {
-		t.Run(strings.ReplaceAll(e.name, " ", "-"), func(t *testing.T) { rows = append(rows, s.try(t, &e)) })
+		during(e)
 	}
 	t.Run("removed", s.removed)
 	t.Logf("what is lost:\n%s", tally.LossTable(rows))
