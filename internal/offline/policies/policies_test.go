@@ -321,6 +321,9 @@ func TestLocate(t *testing.T) {
 // TestLocateMany locates the errors of many documents. The file must not be read again for each of them:
 // that took half a minute.
 func TestLocateMany(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector makes it take half a minute")
+	}
 	const n, most = 5000, 30 * time.Second
 	file := filepath.Join(t.TempDir(), "p.yaml")
 	if err := os.WriteFile(file, []byte(strings.Repeat("---\n"+kubernetes+policy, n)), 0o600); err != nil {
