@@ -217,20 +217,23 @@ func TestOneShotOpensAConnectionForEachRequest(t *testing.T) {
 // In a burst of 60 requests, kube-apiserver opens a connection for each request that finds none
 // idle, and then keeps 25.
 func TestAPIServerKeeps25Connections(t *testing.T) {
-	var inFlight atomic.Int64
-	all := make(chan struct{})
-	target := newWebhook(t, func(w http.ResponseWriter, r *review) {
-		if inFlight.Add(1) == 60 {
-			close(all)
-		}
-		<-all
-		allow(w, r)
-	})
 	f := func(model Model, closed int64) {
 		t.Helper()
-		inFlight.Store(0)
-		all = make(chan struct{})
-		result := run(t, Config{Target: target, Load: Load{Count: 60, Rate: 1e6, Burst: 60}, Mix: pod(t, "v1"), Model: model})
+		var inFlight atomic.Int64
+		all, ended := make(chan struct{}), make(chan struct{})
+		target := newWebhook(t, func(w http.ResponseWriter, r *review) {
+			if inFlight.Add(1) == 60 {
+				close(all)
+			}
+			select {
+			case <-all:
+			case <-ended: // a request failed, so that there are never 60
+			}
+			allow(w, r)
+		})
+		t.Cleanup(func() { close(ended) }) // before the webhook ends
+		load := Load{Count: 60, Rate: 1e6, Burst: 60}
+		result := run(t, Config{Target: target, Load: load, Timeout: timeoutMax, Mix: pod(t, "v1"), Model: model})
 		if result.Failed > 0 || result.Opened != 59 || result.Closed != closed {
 			t.Errorf("%s: got %d opened, %d closed, %d failed, want 59, %d and 0: %+v",
 				model, result.Opened, result.Closed, result.Failed, closed, result.Faults)
