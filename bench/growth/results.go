@@ -123,11 +123,19 @@ func (r *Results) Write(file string) error {
 	return os.WriteFile(file, append(content, '\n'), 0o644)
 }
 
+// Find returns what was measured with a release and work, nil if nothing was.
+func (r *Results) Find(release, work string) *Cluster {
+	at := slices.IndexFunc(r.Cluster, func(c Cluster) bool { return c.Release == release && c.Work == work })
+	if at < 0 {
+		return nil
+	}
+	return &r.Cluster[at]
+}
+
 // Put replaces what was measured with the same release and work.
 func (r *Results) Put(c Cluster) {
-	at := slices.IndexFunc(r.Cluster, func(old Cluster) bool { return old.Release == c.Release && old.Work == c.Work })
-	if at >= 0 {
-		r.Cluster[at] = c
+	if old := r.Find(c.Release, c.Work); old != nil {
+		*old = c
 		return
 	}
 	r.Cluster = append(r.Cluster, c)

@@ -179,8 +179,8 @@ func differentOf(n int) string {
 	return strings.Join(parts, "")
 }
 
-// BenchmarkDifferent has policies with an expression each. Other work uses the processor's cache between two
-// reviews if cold is true, as kube-apiserver does on the same machine.
+// BenchmarkDifferent has policies with an expression each. In those named cold, other work uses the processor's cache
+// between two reviews, as kube-apiserver does on the same machine.
 func BenchmarkDifferent(b *testing.B) {
 	other := make([]byte, 96<<20)
 	for _, n := range [...]int{100, 1000, 10_000} {

@@ -98,8 +98,8 @@ func ratios(document, row string) (all []float64, err error) {
 	return all, nil
 }
 
-// times returns a sentence about policies, and one about controller-runtime in the tables of "make compare": its ratio to fastadmit at 100
-// requests a second in README.md, whose rows have ratios to the floor, and those at saturation in bench/README.md.
+// times returns a sentence about controller-runtime in the tables of "make compare", and that of policyTimes. The first has its ratio to
+// fastadmit at 100 requests a second in README.md, whose rows have ratios to the floor, and those at saturation in bench/README.md.
 func times() (string, error) {
 	const at100 = 1 // the column after 20 a second
 	theirs, err := ratios("README.md", "controllerruntime |")
@@ -131,11 +131,9 @@ func policyTimes() (string, error) {
 		return "", err
 	}
 	added := func(release, by string) string {
-		for i := range results.Cluster {
-			if c := &results.Cluster[i]; c.Release == release && c.Work == growth.Matching {
-				if row := c.Find(by, number); row != nil && row.Missing == "" {
-					return bench.Time.Format(row.Added.Median)
-				}
+		if c := results.Find(release, growth.Matching); c != nil {
+			if row := c.Find(by, number); row != nil && row.Missing == "" {
+				return bench.Time.Format(row.Added.Median)
 			}
 		}
 		err = fmt.Errorf("%s: got no time of %s with Kubernetes %s and %d policies, want one: run make compare-cluster", file, by, release, number)

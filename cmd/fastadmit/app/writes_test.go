@@ -60,12 +60,12 @@ func TestUnauthenticatedWrites(t *testing.T) {
 	serve(t, nil, "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement", state)
 }
 
-// TestUnauthenticatedWritesReload refuses a change that enables such a plugin.
 func TestUnauthenticatedWarning(t *testing.T) {
 	s := serve(t, nil, "--enable-admission-plugins=AlwaysPullImages")
 	servertest.Until(t, "the warning", func() bool { return strings.Contains(s.Log.String(), "callers are not authenticated: ") })
 }
 
+// TestUnauthenticatedWritesReload refuses a change that enables such a plugin.
 func TestUnauthenticatedWritesReload(t *testing.T) {
 	config := servertest.TempFile(t, "config.yaml", configHead+"enableAdmissionPlugins: [AlwaysPullImages]\n")
 	s := serve(t, nil, "--config="+config,

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/fastadmit/fastadmit/internal/alike"
-	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
@@ -18,8 +17,8 @@ type resourceRule struct {
 }
 
 // ruleNotes notes groups and resources of a policy's rules that Kubernetes does not have: most likely they are misspelt, and
-// kube-apiserver accepts them. A group that is not Kubernetes' own may have any resource.
-func (d *document) ruleNotes(positions *manifest.Positions) (notes []Note) {
+// kube-apiserver accepts them. A group that is not Kubernetes' own may have any resource. builtIn are the resources of its groups.
+func (d *document) ruleNotes(positions *manifest.Positions, builtIn map[string][]string) (notes []Note) {
 	var policy struct {
 		Spec struct {
 			MatchConstraints struct {
@@ -30,7 +29,6 @@ func (d *document) ruleNotes(positions *manifest.Positions) (notes []Note) {
 	if d.isBinding() || decode(d.text, &policy) != nil {
 		return nil
 	}
-	builtIn := discovery.BuiltIn()
 	for i := range policy.Spec.MatchConstraints.ResourceRules {
 		for _, w := range policy.Spec.MatchConstraints.ResourceRules[i].wrong(builtIn) {
 			field := fmt.Sprintf("spec.matchConstraints.resourceRules[%d].%s", i, w.field)

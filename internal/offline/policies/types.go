@@ -10,6 +10,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	engine "github.com/fastadmit/fastadmit/internal/policy"
 	"github.com/fastadmit/fastadmit/internal/policy/schemas"
@@ -47,9 +48,13 @@ func (s *Set) checked() (all []*document) {
 // CustomResourceDefinitions among the items of UseParams. Before Apply, types are not checked: the plugin has not
 // compiled the expressions.
 func (s *Set) FieldNotes(ctx context.Context) (notes []Note) {
+	if len(s.documents) == 0 {
+		return nil
+	}
 	var positions manifest.Positions
+	builtIn := discovery.BuiltIn()
 	for i := range s.documents {
-		notes = append(notes, s.documents[i].ruleNotes(&positions)...)
+		notes = append(notes, s.documents[i].ruleNotes(&positions, builtIn)...)
 	}
 	checked := s.checked()
 	if len(checked) == 0 {

@@ -61,6 +61,8 @@ func withDefault(message string, defaulted []string) string {
 
 func (f *Finding) about() about { return about{f.Binding, f.Rule, f.Paths, f.Defaulted} }
 
+func (r *Result) about() about { return about{r.Binding, r.Rule, r.Paths, r.Defaulted} }
+
 // A level says how bad a problem is, as SARIF section 3.27.10 does.
 type level string
 
@@ -88,7 +90,7 @@ func problems(root *Result) (all []problem) {
 		case Denied:
 			title := titleOf(rule, r.Policy) + " denies " + object
 			denial := problem{level: levelError, rule: ruleOf(rule, r.Policy), title: title, message: r.Message}
-			all = append(all, denial.with(about{r.Binding, r.Rule, r.Paths, r.Defaulted}))
+			all = append(all, denial.with(r.about()))
 		case Failed:
 			all = append(all, problem{level: levelError, rule: rule, title: rule + " cannot decide on " + object, message: r.Message})
 		case Differs:
@@ -255,7 +257,7 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	if c.Name == "" {
 		c.Name = root.Location()
 	}
-	cause := about{Rule: r.Rule, Paths: r.Paths}
+	cause := r.about()
 	fault := &junitFault{Type: ruleOf(r.Plugin, r.Policy), Message: r.Said(), Text: withDefault(r.Message, r.Defaulted) + cause.suffix()}
 	s.Tests++
 	switch r.Decision {

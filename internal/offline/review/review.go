@@ -4,13 +4,10 @@
 package review
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -19,11 +16,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
@@ -402,25 +399,10 @@ func (s *session) setDefaults(object *codec.Object, kind schema.GroupVersionKind
 	}
 	text := object.Root().AppendJSON(nil)
 	defaulted, err := s.defaults.Apply(kind, text)
-	if err != nil || bytes.Equal(text, defaulted) {
+	if err != nil {
 		return err
 	}
-	var before, after map[string]json.RawMessage
-	decode := kjson.UnmarshalCaseSensitivePreserveInts
-	if err := errors.Join(decode(text, &before), decode(defaulted, &after)); err != nil {
-		return err
-	}
-	for key := range before {
-		if after[key] == nil {
-			object.Remove(key)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(after)) {
-		if !bytes.Equal(before[key], after[key]) {
-			object.Set(string(after[key]), key)
-		}
-	}
-	return object.Err()
+	return diff.Change(object, text, defaulted)
 }
 
 // put prepares an object and lets plugins see it in the cluster.
