@@ -2,6 +2,7 @@ package cel
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -85,13 +86,18 @@ func (c *Compiler) AddVariable(name, text string, d Declarations) *Expression {
 	if e.shared != nil { // the validations, the messages and the annotations evaluate the variable each
 		e.shared.many.Store(true)
 	}
-	c.variablesType.Fields[name] = apiservercel.NewDeclField(name, declType(e.returns), true, nil, nil)
+	field := apiservercel.NewDeclField(name, declType(e.returns), true, nil, nil)
 	for i := range c.variables {
-		if c.variables[i].name == name {
+		if c.variables[i].name == name { // expressions that are compiled keep their environments
+			fields := maps.Clone(c.variablesType.Fields)
+			fields[name] = field
+			c.variablesType = apiservercel.NewObjectType(variablesTypeName, fields)
+			clear(c.envs)
 			c.variables[i].Expression, c.redefines = e, true
 			return e
 		}
 	}
+	c.variablesType.Fields[name] = field
 	c.variables = append(c.variables, variable{name, e})
 	return e
 }
@@ -141,14 +147,13 @@ func (c *Compiler) compile(e *Expression, d Declarations, returns []*cel.Type) *
 	if _, err = cel.AstToCheckedExpr(ast); err != nil { // for example a JSONPatch with an unknown field
 		return internal("unexpected compilation error: %v", err)
 	}
-	e.program = &program{env: env, ast: ast, version: c.Version, plan: func() (cel.Program, error) {
-		return env.Program(ast, optionsOf(env, ast, c.Version)...)
-	}}
+	e.program = newProgram(env, e.Text, c.Version)
 	e.returns = ast.OutputType()
 	if !c.InterpreterOnly && evaluator != onlyInterpreter {
 		e.closure = closure.New(env, ast, c.variableNames(), c.Version)
 	}
 	if e.closure == nil { // then the interpreter may refuse the expression when it plans
+		e.program.ast.Store(ast)
 		if err := e.program.make(); err != nil {
 			return internal("program instantiation failed: %v", err)
 		}

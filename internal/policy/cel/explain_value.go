@@ -101,7 +101,8 @@ func (p *part) hidesPath(root string, path []string, tainted, variables map[stri
 			continue
 		}
 		variables[v.name] = true
-		if checked := v.program.ast.NativeRep(); p.hides(checked, checked.Expr(), nil, variables) {
+		checked, err := v.program.checked()
+		if err != nil || p.hides(checked.NativeRep(), checked.NativeRep().Expr(), nil, variables) {
 			return true
 		}
 	}

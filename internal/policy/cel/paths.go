@@ -58,14 +58,19 @@ func (r *pathReader) read(x *Expression, depth int) place {
 	if x == nil || x.program == nil {
 		return place{}
 	}
+	checked, err := x.program.checked()
+	if err != nil {
+		return place{}
+	}
+	root := checked.NativeRep().Expr()
 	if isFirst := !r.seen[x]; isFirst {
 		r.seen[x] = true
 		around := r.loops // a variable of the policy does not see them
 		r.loops = make(map[string]place)
-		r.walk(x.program.ast.NativeRep().Expr(), depth)
+		r.walk(root, depth)
 		r.loops = around
 	}
-	return r.place(x.program.ast.NativeRep().Expr(), depth)
+	return r.place(root, depth)
 }
 
 // place returns what an expression is.

@@ -2,6 +2,7 @@ package cel
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
@@ -18,9 +19,36 @@ type program struct {
 	made cel.Program
 	err  error
 
-	env     *cel.Env // for explanations, as those below
-	ast     *cel.Ast
+	env     *cel.Env
+	text    string
 	version admission.Version
+	ast     atomic.Pointer[cel.Ast]
+}
+
+func newProgram(env *cel.Env, text string, v admission.Version) *program {
+	p := &program{env: env, text: text, version: v}
+	p.plan = func() (cel.Program, error) {
+		ast, err := p.checked()
+		if err != nil {
+			return nil, err
+		}
+		return env.Program(ast, optionsOf(env, ast, v)...)
+	}
+	return p
+}
+
+// checked returns the expression after parsing and checking. An expression with a closure, which takes a third of its
+// memory, does not keep it: it is made again, once, when the interpreter, an explanation or a report needs it.
+func (p *program) checked() (*cel.Ast, error) {
+	if ast := p.ast.Load(); ast != nil {
+		return ast, nil
+	}
+	ast, issues := p.env.Compile(p.text) // as before: an environment gets more variables, and no other ones
+	if issues != nil {
+		return nil, issues.Err()
+	}
+	p.ast.Store(ast)
+	return ast, nil
 }
 
 // make plans the program unless it was planned before.

@@ -12,11 +12,11 @@ import (
 )
 
 // TestProgramsAreNotKept compiles many expressions that have closures. They take little
-// memory: a program for each would take 40 KB. The first evaluation that fails makes the
-// program, once for all concurrent ones.
+// memory: a program for each would take 40 KB, and what was checked twice the rest. The first evaluation that fails makes
+// both, once for all concurrent ones.
 func TestProgramsAreNotKept(t *testing.T) {
 	needsClosures(t)
-	const n, bytesMax = 300, 20 << 10
+	const n, bytesMax = 300, 1600
 	c := NewCompiler(false)
 	c.Compile("object.x == 0", Declarations{}, Bool) // makes the environment
 	all := make([]*Expression, n)
@@ -48,6 +48,24 @@ func TestProgramsAreNotKept(t *testing.T) {
 	}
 	if x := c.Compile("{'a': object.x}.a == 0", Declarations{}, Bool); x.closure != nil || x.program.made == nil {
 		t.Error("got no program for an expression without a closure")
+	}
+}
+
+// TestCheckedAgain needs a checked expression after a variable that it uses was replaced by one of another type.
+func TestCheckedAgain(t *testing.T) {
+	needsClosures(t)
+	c := NewCompiler(true)
+	c.AddVariable("v", "1", Declarations{})
+	x := c.Compile("variables.v + object.x == 2", Declarations{}, Bool)
+	c.AddVariable("v", "'a'", Declarations{})
+	if x.Err != nil || x.program.ast.Load() != nil {
+		t.Fatalf("got error %v, what was checked is kept: %v", x.Err, x.program.ast.Load() != nil)
+	}
+	if checked, err := x.program.checked(); err != nil || checked.OutputType() != celgo.BoolType {
+		t.Errorf("got %v, %v, want an expression of type bool", checked, err)
+	}
+	if x := c.Compile("variables.v + 'b' == 'ab'", Declarations{}, Bool); x.Err != nil {
+		t.Errorf("an expression with the new variable: %v", x.Err)
 	}
 }
 
