@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,7 +39,8 @@ type expression struct {
 // Check returns the errors in the expressions of a policy, by the rules of the status of policies: for the same
 // kinds, and those of validations. In addition it has errors of variables, match conditions and audit annotations,
 // but only those for all of these kinds: a variable often has another value for each kind, and then the type check
-// knows fields of one kind only.
+// knows fields of one kind only. The same holds for validations that ask for the kind, as in
+// object.kind != 'Pod' || object.spec.hostPID: the status of a policy has dozens of errors of them.
 func (t *Types) Check(ctx context.Context, p *admissionregistrationv1.ValidatingAdmissionPolicy) (warnings []TypeWarning, err error) {
 	kinds, err := t.checker.kinds(ctx, p)
 	if err != nil {
@@ -48,14 +50,18 @@ func (t *Types) Check(ctx context.Context, p *admissionregistrationv1.Validating
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		for _, f := range faultsOf(kinds, e.text, e.upstream) {
-			if everywhere := len(f.kinds) == len(kinds); everywhere || e.upstream {
+		all := e.upstream && !asksForKind.MatchString(e.text)
+		for _, f := range faultsOf(kinds, e.text, all) {
+			if everywhere := len(f.kinds) == len(kinds); everywhere || all {
 				warnings = append(warnings, TypeWarning{e.path.String(), f.message(everywhere)})
 			}
 		}
 	}
 	return warnings, nil
 }
+
+// asksForKind matches expressions that ask for the kind or the resource of an object.
+var asksForKind = regexp.MustCompile(`\b(object|oldObject|request)\.(kind|resource)\b`)
 
 // expressionsOf returns the expressions of a policy in the order of evaluation.
 func expressionsOf(p *admissionregistrationv1.ValidatingAdmissionPolicy) (all []expression) {
@@ -82,10 +88,10 @@ func expressionsOf(p *admissionregistrationv1.ValidatingAdmissionPolicy) (all []
 	return all
 }
 
-// A fault is an error of an expression, with the kinds for which it is one.
+// A fault is an error of an expression, with the kinds for which it is one, and the fields that they have there.
 type fault struct {
 	cel.TypeFault
-	kinds []string
+	kinds, known []string
 }
 
 // faultsOf returns the errors of an expression for the kinds, each once. If not all are wanted, it returns none if the
@@ -105,7 +111,7 @@ func faultsOf(kinds []checkedKind, text string, wantAll bool) (all []*fault) {
 				i, all = len(all), append(all, &fault{TypeFault: found})
 			}
 			if f := all[i]; !slices.Contains(f.kinds, name) { // the field is selected once
-				f.kinds = append(f.kinds, name)
+				f.kinds, f.known = append(f.kinds, name), append(f.known, found.Known...)
 			}
 		}
 	}
@@ -117,7 +123,8 @@ func (f *fault) message(everywhere bool) string {
 	text, hint := f.Message, ""
 	if f.Path != "" {
 		text = f.Path + ": no such field"
-		hint = alike.Hint(f.Path[strings.LastIndexByte(f.Path, '.')+1:], f.Known)
+		slices.Sort(f.known)
+		hint = alike.Hint(f.Path[strings.LastIndexByte(f.Path, '.')+1:], slices.Compact(f.known))
 	}
 	if !everywhere {
 		text = fmt.Sprintf("%s in %s", text, strings.Join(f.kinds, ", "))

@@ -184,11 +184,16 @@ func isSuite(name string) bool {
 }
 
 // Read reads a suite and the files that it names. The error joins all errors, with file and
-// line.
+// line. Of a file with other objects, it is one error.
 func Read(file File) (*Suite, error) {
 	content, err := file.Tree.Read(file.Name)
 	if err != nil {
 		return nil, err
+	}
+	items := manifest.Parse(file.Name, content)
+	if group, _, _ := strings.Cut(APIVersion, "/"); len(items) > 0 && items[0].Fault == nil && items[0].GroupVersionKind().Group != group {
+		return nil, fmt.Errorf("%s: got a %s of %s, want a %s of %s, which names files with policies and objects", file.Name,
+			items[0].Kind, items[0].APIVersion, Kind, APIVersion)
 	}
 	s := &Suite{file: file.Name, tree: file.Tree}
 	if s.document, err = strictyaml.Parse(file.Name, content); err != nil {
