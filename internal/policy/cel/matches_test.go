@@ -76,3 +76,23 @@ func TestMatchesUncharged(t *testing.T) {
 		t.Errorf("got %v, want an error", value)
 	}
 }
+
+// TestRangeByRelease expects the list of a negative number to be empty until 1.36, and an error since 1.37 (cel-go ext/lists.go
+// genRange).
+func TestRangeByRelease(t *testing.T) {
+	for name, want := range map[string]string{"1.36": "true <nil>", "1.37": "size must be non-negative, got -2"} {
+		for _, interpreted := range []bool{false, true} {
+			c := NewCompiler(false)
+			c.Version, c.InterpreterOnly = release(t, name), interpreted
+			x := c.Compile("lists.range(-2).size() == 0 && lists.range(size(object.kind) - 3) == []", Declarations{}, Bool)
+			if x.Err != nil {
+				t.Fatal(x.Err)
+			}
+			e := c.Begin(NewInput(t.Context(), reviewOf(t, []byte(`{"kind":"X"}`))), celconfig.RuntimeCELCostBudget)
+			value, err, fatal := e.Evaluate(x)
+			if got := fmt.Sprint(value, " ", err); !strings.Contains(got, want) || fatal != nil {
+				t.Errorf("in %s, interpreter %v: got %s, %v, want %s", name, interpreted, got, fatal, want)
+			}
+		}
+	}
+}

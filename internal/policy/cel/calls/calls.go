@@ -101,6 +101,9 @@ func Bounded(name, overload string, v admission.Version) Func {
 	if (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_") {
 		return nil // the overloads for lists, which return an error for a string
 	}
+	if name == "lists.range" && !v.AtLeast(1, 37) {
+		return charged(listsRangeOfNegative, makes[name])
+	}
 	return charged(boundedFunctions[name], makes[name])
 }
 

@@ -106,6 +106,14 @@ func listsRange(_ *Limits, args []ref.Val) ref.Val {
 	return nil
 }
 
+// listsRangeOfNegative is listsRange until v1.36: the list of a negative number is empty.
+func listsRangeOfNegative(l *Limits, args []ref.Val) ref.Val {
+	if n, ok := args[0].(types.Int); ok && n < 0 {
+		args[0] = types.IntZero
+	}
+	return listsRange(l, args)
+}
+
 // join refuses a result that costs too much: with a long separator it is far longer than
 // the list. join costs twice what reading the result does.
 func join(_ *Limits, args []ref.Val) ref.Val {
