@@ -210,13 +210,25 @@ func (s *test) migrated(t *testing.T) {
 	s.MustKubectl(t, "", "get", "policyexceptions.policies.kyverno.io/legacy", "-n", "kyverno")
 	s.enforced(t)
 
+	group := "admissionregistration.k8s.io"
+	if !strings.Contains(s.MustKubectl(t, "", "get", "--raw", "/apis/"+group+"/v1"), "mutatingadmissionpolicies") {
+		page.Does(t, "sed -i") // for v1.35 and before
+		group = "policies.fastadmit.io"
+		s.Values(t, "policies: {customResources: true}\n")
+		s.Does(t, "--reset-then-reuse-values")
+		s.AwaitCRDs(t)
+	}
 	page.Does(t, "kubectl apply -f converted")
 	s.Values(t, "policies: {read: [], exceptionsNamespace: null, paramKinds: []}\n"+
 		"plugins: {ValidatingAdmissionPolicy: null, MutatingAdmissionPolicy: null}\n")
 	s.Does(t, "--reset-then-reuse-values")
 	s.enforced(t)
-	s.MustKubectl(t, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,"+
-		"mutatingadmissionpolicybindings", "--all")
+	for _, kind := range []string{"validatingadmissionpolicies", "mutatingadmissionpolicies"} {
+		bindings := strings.TrimSuffix(kind, "ies") + "ybindings"
+		s.MustKubectl(t, "", "delete", kind+"."+group+","+bindings+"."+group, "--all")
+	}
+	s.Values(t, "policies: {customResources: false}\n")
+	s.Does(t, "--reset-then-reuse-values")
 	s.MustKubectl(t, "", "delete", "namespace", "shop", "tried", "kyverno", "gatekeeper-system")
 }
 
