@@ -207,6 +207,26 @@ func (d *Document) Line(path string) int {
 	return node.Line
 }
 
+// KeyLine returns the line of the key of the value at a path, or of the key of a list or mapping in the path whose elements are
+// all meant, "[*]". It returns 0 if there is no such value.
+func (d *Document) KeyLine(path string) (line int) {
+	node := resolve(d.root)
+	for _, token := range step.FindAllString(path, -1) {
+		if token == "*" {
+			return line
+		}
+		next := child(node, token)
+		if next == nil {
+			return 0
+		}
+		if line = next.Line; node.Kind == yaml.MappingNode {
+			line = keyOf(node, token).Line
+		}
+		node = next
+	}
+	return line
+}
+
 // Comments returns the comments above the value at a path and behind it, "" if the value does
 // not exist.
 func (d *Document) Comments(path string) (above, behind string) {
@@ -218,11 +238,8 @@ func (d *Document) Comments(path string) (above, behind string) {
 		}
 		above, behind = next.HeadComment, next.LineComment
 		if node.Kind == yaml.MappingNode {
-			for i := 0; i < len(node.Content); i += 2 {
-				if key := node.Content[i]; key.Value == token {
-					above, behind = key.HeadComment, cmp.Or(next.LineComment, key.LineComment)
-				}
-			}
+			key := keyOf(node, token)
+			above, behind = key.HeadComment, cmp.Or(next.LineComment, key.LineComment)
 		}
 		node = next
 	}
@@ -240,6 +257,16 @@ func child(node *yaml.Node, token string) *yaml.Node {
 	case yaml.SequenceNode:
 		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(node.Content) {
 			return resolve(node.Content[i])
+		}
+	}
+	return nil
+}
+
+// keyOf returns the key of a mapping whose value child returns.
+func keyOf(node *yaml.Node, name string) *yaml.Node {
+	for i := 0; i < len(node.Content); i += 2 {
+		if key := node.Content[i]; key.Value == name {
+			return key
 		}
 	}
 	return nil

@@ -186,6 +186,23 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+func TestKeyLine(t *testing.T) {
+	const content = "spec:\n  containers:\n  - name: a\n    image: b\n  labels:\n    a.b/c: d\n  same: &x\n    y: 1\n  again: *x\n"
+	d, err := Parse("file.yaml", []byte(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		"spec": 1, "spec.containers": 2, "spec.containers[*].image": 2, "spec.containers[0]": 3, "spec.containers[0].image": 4,
+		"spec.labels": 5, "spec.again": 9, "spec.again.y": 8, "spec.none": 0, "spec.containers[1]": 0, "spec.containers.image": 0,
+		"spec.labels.a.z": 0, "[*]": 0, "": 0,
+	} {
+		if got := d.KeyLine(path); got != want {
+			t.Errorf("%q: got %d, want %d", path, got, want)
+		}
+	}
+}
+
 func TestLocate(t *testing.T) {
 	d, err := Parse("file.yaml", []byte("kind: K\nitems:\n- on: true\n\n- number: 1\n"))
 	if err != nil {

@@ -130,9 +130,9 @@ func TestReviewWithoutBinding(t *testing.T) {
 	reviewed(t, "", 0, []string{note, orphan, "1 allowed"}, nil, "pod.yaml", "--policies=unbound.yaml")
 	reviewed(t, "", 1, []string{"with binding 'no-latest.example.com' denied request: images must have", orphan}, []string{note},
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies")
-	reviewed(t, "", 0, []string{"warning: ValidatingAdmissionPolicy: Validation failed for", "1 warning"}, nil,
+	reviewed(t, "", 0, []string{"warning: pod.yaml:4: ValidatingAdmissionPolicy: Validation failed for", "1 warning"}, nil,
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Warn")
-	reviewed(t, "", 0, []string{"audit: ValidatingAdmissionPolicy: Validation failed for", "with binding 'no-latest.example.com'"},
+	reviewed(t, "", 0, []string{"audit: pod.yaml:4: ValidatingAdmissionPolicy: Validation failed for", "with binding 'no-latest.example.com'"},
 		[]string{"warning"}, "pod.yaml", "--policies=unbound.yaml", "--bind-policies=Audit")
 	reviewed(t, "", 2, []string{`--bind-policies: got "Refuse", want one of Deny, Warn, Audit`}, nil,
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Refuse")

@@ -31,6 +31,20 @@ func (p *Positions) LineOf(o *Object, path string) int {
 	return o.Line
 }
 
+// KeyLineOf returns the line of the key of a field of an object, or of a list in its path whose elements are all meant, as in
+// "spec.containers[*].image". It returns 0 if the field does not exist, and where LineOf does not find fields.
+func (p *Positions) KeyLineOf(o *Object, path string) int {
+	d := p.document(o)
+	if d == nil {
+		return 0
+	}
+	line := d.parsed.KeyLine(path)
+	if line == 0 {
+		return 0
+	}
+	return line + d.line - 1
+}
+
 // CommentsOf returns the comments above a field of an object and behind it. They are empty if LineOf
 // does not find the field.
 func (p *Positions) CommentsOf(o *Object, path string) (above, behind string) {

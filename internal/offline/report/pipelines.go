@@ -89,7 +89,7 @@ func problems(root *Result) (all []problem) {
 		switch r.Decision {
 		case Denied:
 			title := titleOf(rule, r.Policy) + " denies " + object
-			denial := problem{level: levelError, rule: ruleOf(rule, r.Policy), title: title, message: r.Message}
+			denial := problem{level: levelError, rule: ruleOf(rule, r.Policy), title: title, message: r.Message, line: r.FieldLine}
 			all = append(all, denial.with(r.about()))
 		case Failed:
 			all = append(all, problem{level: levelError, rule: rule, title: rule + " cannot decide on " + object, message: r.Message})
@@ -114,7 +114,7 @@ func problems(root *Result) (all []problem) {
 		}
 		for _, a := range r.Audits {
 			title := titleOf(a.Plugin, a.Policy) + " audits " + object
-			audit := problem{level: levelNote, rule: ruleOf(a.Plugin, a.Policy), title: title, message: a.Message}
+			audit := problem{level: levelNote, rule: ruleOf(a.Plugin, a.Policy), title: title, message: a.Message, line: a.Line}
 			all = append(all, audit.with(a.about()))
 		}
 	})

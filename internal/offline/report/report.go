@@ -54,9 +54,11 @@ type Result struct {
 	Rule      string   `json:"rule,omitempty"`
 	Paths     []string `json:"paths,omitempty"`
 	Defaulted []string `json:"defaulted,omitempty"`
-	Code      int32    `json:"code,omitempty"`   // HTTP status of a denial
-	Reason    string   `json:"reason,omitempty"` // metav1.StatusReason of a denial
-	Message   string   `json:"message,omitempty"`
+	// FieldLine is the line of the denial, as Line of a Finding.
+	FieldLine int    `json:"fieldLine,omitempty"`
+	Code      int32  `json:"code,omitempty"`   // HTTP status of a denial
+	Reason    string `json:"reason,omitempty"` // metav1.StatusReason of a denial
+	Message   string `json:"message,omitempty"`
 
 	PatchedBy []string        `json:"patchedBy,omitempty"`
 	Patch     json.RawMessage `json:"patch,omitempty"` // RFC 6902
@@ -109,7 +111,7 @@ type Finding struct {
 	Paths []string `json:"paths,omitempty"`
 	// Defaulted are the fields in Paths that the file does not have and that have Kubernetes' default.
 	Defaulted []string `json:"defaulted,omitempty"`
-	// Line is the line of the field in the file of the object, if the finding is about the file.
+	// Line is the line of the last one of Paths that is in the file of the object, or of an unknown field. It is 0 if there is none.
 	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
 }

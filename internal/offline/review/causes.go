@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/offline/defaults"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
@@ -21,6 +23,9 @@ import (
 type written struct {
 	kind                schema.GroupVersionKind
 	given, withDefaults []byte
+
+	object *manifest.Object // with the place in its file
+	below  string           // the path of the template in the object, with a dot at the end
 }
 
 // pod returns the template of Pods at a path. It has no texts if there is none.
@@ -28,7 +33,7 @@ func (w written) pod(path string) written {
 	if path == "" || w.given == nil {
 		return written{}
 	}
-	pod := written{kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}}
+	pod := written{kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, object: w.object, below: path + "."}
 	for _, part := range [...]struct {
 		of   []byte
 		into *[]byte
@@ -48,7 +53,22 @@ var fieldIn = regexp.MustCompile(`^(?:\S+ "(?:[^"\\]|\\.)*" is (?:forbidden|inva
 	`\[?([A-Za-z][\w$-]*(?:\.[A-Za-z][\w$-]*|\[[^\]\s]*\])*): ` +
 	`(?:Invalid value|Required value|Unsupported value|Duplicate value|Not found|Forbidden|Too long|Too many|Internal error)\b`)
 
-// explainCauses fills in the rules, paths and defaulted fields of what plugins said.
+// lineOf returns the last line in the file of the object that has one of its fields, 0 if none has. A policy that looks for
+// containers in the places of several kinds finds one of them. That it asks for the kind does not mean that this is wrong.
+func (r *reviewer) lineOf(paths []string) (line int) {
+	if r.written.object == nil {
+		return 0
+	}
+	for _, path := range paths {
+		if path == "kind" || path == "apiVersion" {
+			continue
+		}
+		line = max(line, r.positions.KeyLineOf(r.written.object, r.written.below+path))
+	}
+	return line
+}
+
+// explainCauses fills in the rules, paths, lines and defaulted fields of what plugins said.
 func (r *reviewer) explainCauses(review *codec.Review, result *report.Result) {
 	var changes *defaults.Changes // as soon as they are needed, once for all findings
 	defaulted := func(paths []string) []string {
@@ -71,11 +91,14 @@ func (r *reviewer) explainCauses(review *codec.Review, result *report.Result) {
 			}
 		}
 		result.Rule, result.Paths, result.Defaulted = f.Rule, f.Paths, defaulted(f.Paths)
+		result.FieldLine = r.lineOf(f.Paths)
 	}
 	for _, findings := range [...][]report.Finding{result.Warnings, result.Audits} {
 		for i := range findings {
 			r.explainCause(&findings[i])
-			findings[i].Defaulted = defaulted(findings[i].Paths)
+			if f := &findings[i]; len(f.Paths) > 0 {
+				f.Defaulted, f.Line = defaulted(f.Paths), cmp.Or(f.Line, r.lineOf(f.Paths))
+			}
 		}
 	}
 }

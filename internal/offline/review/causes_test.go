@@ -1,11 +1,15 @@
 package review
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/files"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 )
 
@@ -29,6 +33,31 @@ func TestFieldIn(t *testing.T) {
 	f("spec.a: it is bad", "")
 	f("spec.a: Invalid values", "")
 	f("error: no", "")
+}
+
+// TestLineOf finds the lines of fields of an object, and of those of the Pods that it makes.
+func TestLineOf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "web.yaml")
+	content := "# web\n---\napiVersion: apps/v1\nkind: Deployment\nspec:\n  replicas: 2\n  template:\n    spec:\n      hostPID: true\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	items := manifest.Read([]string{file}, nil, files.Everywhere)
+	if len(items) != 1 {
+		t.Fatalf("got %d objects, want 1", len(items))
+	}
+	deployment := written{given: items[0].JSON, object: &items[0].Object}
+	for paths, want := range map[string][2]int{ // of the Deployment, and of its Pod
+		"spec.replicas": {6, 0}, "spec.hostPID": {0, 9}, "spec": {5, 8}, "kind apiVersion": {0, 0}, "kind spec.replicas": {6, 0},
+		"spec.template spec.hostPID spec.none": {7, 9}, "": {0, 0},
+	} {
+		for i, of := range []written{deployment, deployment.pod("spec.template")} {
+			r := reviewer{written: of}
+			if got := r.lineOf(strings.Fields(paths)); got != want[i] {
+				t.Errorf("%q of %d: got line %d, want %d", paths, i, got, want[i])
+			}
+		}
+	}
 }
 
 // TestRules finds the rule of what policies say.

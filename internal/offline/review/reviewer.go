@@ -27,7 +27,7 @@ type reviewer struct {
 	*session
 	chain *admission.Chain
 	names []string // of the plugins, by their place in the chain
-	// positions are those of unknown fields.
+	// positions are those of fields that findings name.
 	positions manifest.Positions
 
 	// The review that runs.
@@ -135,7 +135,7 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 		object, old = nil, orElse(old, object)
 	}
 	if object != nil && !r.NoDefaults {
-		r.written = written{t.GroupVersionKind(), t.JSON, object}
+		r.written = written{kind: t.GroupVersionKind(), given: t.JSON, withDefaults: object, object: t.Object}
 	}
 	if object != nil && r.UnknownFields {
 		r.noteUnknownFields(t, result)
