@@ -99,7 +99,8 @@ type Reencoded struct {
 // An Answer is what the plugin answered.
 type Answer struct {
 	removed.Answer
-	// Panicked is the value with which the plugin panicked, empty if it did not.
+	// Panicked is the value with which the plugin panicked, or why an API server cannot convert the object that
+	// it made. It is empty otherwise.
 	Panicked string
 }
 
@@ -252,9 +253,11 @@ func (c *command) answer(r *admissionv1.AdmissionRequest, phase string) (any, er
 	if denial != nil {
 		answer.Status = responsewriters.ErrorToAPIStatus(denial)
 	} else if phase == "mutate" {
-		answer.After, err = encode(attributes.GetObject(), r.Kind)
+		if answer.After, err = encode(attributes.GetObject(), r.Kind); err != nil { // for example an annotation that should be a number
+			return &Answer{Panicked: err.Error()}, nil
+		}
 	}
-	return answer, err
+	return answer, nil
 }
 
 // ask asks the plugin. If it panics, an API server closes the connection of the request, and goes on.
