@@ -7,11 +7,13 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -72,6 +74,13 @@ func canonical(object []byte) ([]byte, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if daemonSet, ok := decoded.(*appsv1.DaemonSet); ok { // an API server converts this annotation into a field of its internal type
+		if text, ok := daemonSet.Annotations[appsv1.DeprecatedTemplateGeneration]; ok {
+			if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return json.Marshal(decoded)
 }
