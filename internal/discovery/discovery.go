@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/alike"
 )
 
 // builtIn has a line for each resource of kube-apiserver with every API and
@@ -163,12 +165,16 @@ func (t *Table) AddCRD(definition []byte) error {
 type UnknownError struct {
 	schema.GroupVersionKind
 	Served []string // other group versions that have a kind of this name
+	Kinds  []string // the kinds that the group version has
 }
 
 func (e *UnknownError) Error() string {
 	text := fmt.Sprintf("unknown kind %q of apiVersion %q", e.Kind, e.GroupVersion())
 	if len(e.Served) > 0 {
 		return text + fmt.Sprintf("; it is known in %s", strings.Join(e.Served, ", "))
+	}
+	if hint := alike.Hint(e.Kind, e.Kinds); hint != "" {
+		return text + hint
 	}
 	return text + "; give its CustomResourceDefinition too, or name a cluster that has it with --kubeconfig"
 }
@@ -196,8 +202,12 @@ func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
 		if other.Kind == gvk.Kind && (other.Group == gvk.Group || isKubernetes(gvk.Group)) {
 			unknown.Served = append(unknown.Served, other.GroupVersion().String())
 		}
+		if other.GroupVersion() == gvk.GroupVersion() {
+			unknown.Kinds = append(unknown.Kinds, other.Kind)
+		}
 	}
 	slices.Sort(unknown.Served)
+	slices.Sort(unknown.Kinds)
 	return Resource{}, unknown
 }
 

@@ -23,18 +23,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 	var items []manifest.Item
 	if len(r.policyFiles) > 0 {
 		items = manifest.Read(r.policyFiles, nil, r.trees())
-		var faults []error
-		for i := range items {
-			fault := items[i].Fault
-			if fault == nil {
-				if err := policies.Unknown(items[i].GroupVersionKind()); err != nil {
-					fault = &manifest.Error{Source: items[i].Source, Err: err}
-				}
-			}
-			if fault != nil && !fault.IsNoObject() {
-				faults = append(faults, fault)
-			}
-		}
+		faults := policyFaults(items)
 		faults = append(faults, policies.Replaced(items, input, r.namespace)...)
 		if faults != nil {
 			return nil, failed(errors.Join(faults...))
@@ -51,6 +40,22 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 		return nil, failed(fmt.Errorf("--policies: there is no policy in %s", strings.Join(r.policyFiles, ", ")))
 	}
 	return slices.DeleteFunc(others, func(item manifest.Item) bool { return item.Fault != nil }), nil
+}
+
+// policyFaults returns what is wrong with files of policies: documents that cannot be read, and misspelled kinds.
+func policyFaults(items []manifest.Item) (faults []error) {
+	for i := range items {
+		fault := items[i].Fault
+		if fault == nil {
+			if err := policies.Unknown(items[i].GroupVersionKind()); err != nil {
+				fault = &manifest.Error{Source: items[i].Source, Err: err}
+			}
+		}
+		if fault != nil && !fault.IsNoObject() {
+			faults = append(faults, fault)
+		}
+	}
+	return faults
 }
 
 // usePolicies evaluates the policies among given, which enables their plugins, and

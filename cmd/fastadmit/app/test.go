@@ -180,6 +180,10 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 	}
 	o.KeepObjects, o.KeepResponse, o.Old, o.NoDefaults, o.Explain = true, true, s.Old, s.NoDefaults, s.Explain
 	r.policies.Allow(s.Functions, s.Reads)
+	if faults := policyFaults(s.Policies); faults != nil {
+		return nil, nil, errors.Join(faults...)
+	}
+	r.policies.BindsWith("bindPolicies: Deny in the suite")
 	others, errs := r.usePolicies(s.Policies, s.State, s.Objects)
 	if errs != nil {
 		return nil, nil, errors.Join(errs...)

@@ -249,13 +249,20 @@ func TestTestWrong(t *testing.T) {
 	// The other suites still run.
 	servertest.WriteFile(t, "fastadmit-test.yaml", passingSuite)
 	tested(t, 2, []string{"BROKEN a.test.yaml", "4 passed, 0 failed, 1 broken"}, nil)
-	// If a case fails, the output names policies without a binding.
+	// The output names policies without a binding.
 	servertest.WriteFile(t, "a.test.yaml",
 		suiteHead+"policies: [unbound.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n")
 	unbound, _, _ := strings.Cut(noLatest, "---")
 	servertest.WriteFile(t, "unbound.yaml", unbound)
 	tested(t, 1, []string{"- want denied\n  + got  allowed",
 		`unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding`}, nil, "a.test.yaml")
+	// So it does if the case passes, although nothing was checked.
+	servertest.WriteFile(t, "a.test.yaml",
+		suiteHead+"policies: [unbound.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: allowed}}]\n")
+	tested(t, 0, []string{`fastadmit: unbound.yaml:2: ValidatingAdmissionPolicy "no-latest.example.com" has no binding, so it is not ` +
+		"evaluated; bindPolicies: Deny in the suite evaluates it\n"}, nil, "a.test.yaml")
+	servertest.WriteFile(t, "unbound.yaml", strings.Replace(unbound, "kind: Validating", "kind: Validatng", 1))
+	tested(t, 2, []string{`unbound.yaml:2: got the kind "ValidatngAdmissionPolicy" of admissionregistration`}, nil, "a.test.yaml")
 	tested(t, 2, []string{"there is no suite: no file has one of the names fastadmit-test.yaml"}, nil, t.TempDir())
 	tested(t, 2, []string{"no such file"}, nil, "nowhere")
 	tested(t, 2, []string{"no case matches --run=nothing"}, nil, "fastadmit-test.yaml", "--run=nothing")

@@ -43,9 +43,9 @@ type file struct {
 // --filename" reads as well, documents that are no Kubernetes objects are skipped. tree
 // returns the Tree for a path; what leads out of it is an Item with a Fault.
 //
-// In a folder, the templates and values of a Helm chart are no objects, and neither is a
-// kustomization: an Item with an *UnrenderedError says so, one for all of them. An Item with an
-// *OtherFilesError stands for all files of a folder that have nothing for kubectl.
+// The templates and values of a Helm chart are no objects, and neither is a kustomization: an Item with an *UnrenderedError
+// says so, one for all files of a folder. An Item with an *OtherFilesError stands for all files of a folder that have nothing
+// for kubectl.
 func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []Item {
 	var all []file
 	for _, path := range paths {
@@ -86,7 +86,7 @@ func (f *file) unrendered() *UnrenderedError {
 	switch name := filepath.Base(f.name); {
 	case f.chart != "":
 		return &UnrenderedError{Folder: f.chart, What: "a Helm chart", Command: "helm template"}
-	case f.root != "" && slices.Contains(kustomizations, name):
+	case slices.Contains(kustomizations, name):
 		return NewKustomizationError(f.name)
 	}
 	return nil
@@ -183,6 +183,19 @@ func isForKubectl(item Item) bool {
 	return !ok || *none != NoObjectError{}
 }
 
+// chartOf returns the folder of the Helm chart that a file is a part of, "" for none. It does not look above the working folder for
+// a relative path.
+func chartOf(path string, tree files.Tree) (chart string) {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if info, err := tree.Stat(filepath.Join(dir, "Chart.yaml")); err == nil && info.Mode().IsRegular() {
+			chart = dir
+		}
+		if dir == filepath.Dir(dir) {
+			return chart
+		}
+	}
+}
+
 // setCharts sets chart and root of the files of a folder.
 func setCharts(all []file, root string) {
 	charts := make(map[string]bool)
@@ -228,7 +241,7 @@ func expand(path string, stdin io.Reader, tree files.Tree) []file {
 		return []file{{name: path, err: err}}
 	}
 	if !info.IsDir() {
-		return []file{{name: path, tree: tree}}
+		return []file{{name: path, tree: tree, chart: chartOf(path, tree)}}
 	}
 	var found []file
 	// The errors are kept with the names.

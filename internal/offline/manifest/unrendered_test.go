@@ -68,8 +68,18 @@ func TestUnrendered(t *testing.T) {
 	if rest != 3 { // twice.yaml, overlay/broken.yaml, and one for base/notes.yaml
 		t.Errorf("got %d other faults, want 3", rest)
 	}
-	if items := Read([]string{filepath.Join(dir, "chart", "values.yaml")}, nil, files.TreeOf); len(items) != 1 || !isNoObject(items[0]) {
-		t.Errorf("a file that is named: got %v, want that it is no object", items)
+	for name, folder := range map[string]string{
+		"chart/values.yaml": "chart", "chart/charts/sub/templates/c.yaml": "chart", "chart/templates/deployment.yaml": "chart",
+		"overlay/kustomization.yaml": "overlay",
+	} {
+		items := Read([]string{filepath.Join(dir, name)}, nil, files.TreeOf)
+		if len(items) != 1 {
+			t.Fatalf("%s: got %d items, want 1", name, len(items))
+		}
+		e, ok := errors.AsType[*UnrenderedError](items[0].Fault)
+		if !ok || e.Folder != filepath.Join(dir, folder) {
+			t.Errorf("%s, which is named: got %v, want that %s is rendered first", name, items[0].Fault, folder)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package policies
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -105,7 +106,8 @@ type Set struct {
 	functions  bool             // these call functions of Kyverno
 	notes      []string         // of translations, exceptions and parameters
 	enables    bool
-	applied    bool // to any plugin
+	applied    bool   // to any plugin
+	bindsWith  string // what makes a binding for a policy, as notes name it
 
 	// For checking types: the kinds that are known, and the CustomResourceDefinitions among them.
 	table       *discovery.Table
@@ -289,12 +291,25 @@ func (s *Set) Notes() (all []string) {
 		return all
 	}
 	for _, d := range s.unbound() {
-		switch {
-		case d.isBinding():
-			all = append(all, fmt.Sprintf("%s is of %s %q, which does not exist, so it does nothing", d, d.kind.policy, d.policy))
-		case d.origin.object == nil: // a translation has a note that says why
-			all = append(all, fmt.Sprintf("%s has no binding, so it is not evaluated; --bind-policies evaluates it", d))
+		if note, ok := s.noteUnbound(d); ok {
+			all = append(all, note.String())
 		}
 	}
 	return all
+}
+
+// BindsWith says what makes a binding for a policy that has none, for notes. The default is the flag --bind-policies.
+func (s *Set) BindsWith(what string) { s.bindsWith = what }
+
+// noteUnbound returns the note on a document that unbound returns. ok is false for a translation: it has a note that says why.
+func (s *Set) noteUnbound(d *document) (note Note, ok bool) {
+	name := fmt.Sprintf("%s %q", d.item.Kind, d.item.Metadata.Name)
+	switch {
+	case d.isBinding():
+		return Note{d.item.Source, fmt.Sprintf("%s is of %s %q, which does not exist, so it does nothing", name, d.kind.policy, d.policy)}, true
+	case d.origin.object == nil:
+		with := cmp.Or(s.bindsWith, "--bind-policies")
+		return Note{d.item.Source, fmt.Sprintf("%s has no binding, so it is not evaluated; %s evaluates it", name, with)}, true
+	}
+	return Note{}, false
 }

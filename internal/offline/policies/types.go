@@ -78,15 +78,15 @@ func (s *Set) FieldNotes(ctx context.Context) (notes []Note) {
 	return notes
 }
 
-// AllFieldNotes collects the FieldNotes of many sets, each once. Several goroutines may use it at the same time.
+// AllFieldNotes collects the FieldNotes of many sets, each once, and those on policies without a binding. Several goroutines may use it at the same time.
 type AllFieldNotes struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]bool // the policies and CustomResourceDefinitions of a set
 	notes []Note
 }
 
-// Add adds the notes of a set. It takes no time if a set with the same policies and CustomResourceDefinitions was
-// added before.
+// Add adds the notes of a set. It takes no time if a set with the same policies and CustomResourceDefinitions was added
+// before.
 func (t *AllFieldNotes) Add(ctx context.Context, s *Set) {
 	hash := sha256.New()
 	for i := range s.documents {
@@ -106,7 +106,13 @@ func (t *AllFieldNotes) Add(ctx context.Context, s *Set) {
 		t.known = make(map[[sha256.Size]byte]bool)
 	}
 	t.known[key] = true
-	for _, note := range s.FieldNotes(ctx) {
+	notes := s.FieldNotes(ctx)
+	for _, d := range s.unbound() {
+		if note, ok := s.noteUnbound(d); ok {
+			notes = append(notes, note)
+		}
+	}
+	for _, note := range notes {
 		if !slices.Contains(t.notes, note) {
 			t.notes = append(t.notes, note)
 		}
