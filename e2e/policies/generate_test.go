@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -91,10 +93,53 @@ func (a accessor) ReturnTypes() []*celgo.Type { return a.returns }
 var allVariables = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 
 // compiles reports whether kube-apiserver would accept an expression. It panics on
-// some.
+// some. Of orValue and or, it is only if it can be seen that the value is an optional: before 1.37, others are themselves
+// (docs/versions.md).
 func (g *generator) compiles(a accessor, options plugincel.OptionalVariableDeclarations) (ok bool) {
 	defer func() { ok = recover() == nil && ok }()
+	if !g.release.AtLeast(1, 37) && asksNoOptional(a.text) {
+		return false
+	}
 	return g.compiler.CompileCELExpression(a, options, environment.NewExpressions).Error == nil
+}
+
+var optionals = func() *celgo.Env {
+	env, err := celgo.NewEnv(celgo.OptionalTypes())
+	if err != nil {
+		panic(err)
+	}
+	return env
+}()
+
+// asksNoOptional reports whether orValue or or is called on what may be no optional.
+func asksNoOptional(text string) (found bool) {
+	parsed, issues := optionals.Parse(text)
+	if issues != nil {
+		return false
+	}
+	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.CallKind && slices.Contains([]string{"orValue", "or"}, e.AsCall().FunctionName()) {
+			found = found || !isOptional(e.AsCall().Target())
+		}
+	}))
+	return found
+}
+
+func isOptional(e ast.Expr) bool {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return isOptional(e.AsSelect().Operand())
+	case ast.CallKind:
+		switch call := e.AsCall(); call.FunctionName() {
+		case operators.OptSelect, operators.OptIndex, "optional.of", "optional.none", "optional.ofNonZeroValue", "of", "none", "ofNonZeroValue", "or":
+			return true
+		case operators.Index:
+			return isOptional(call.Args()[0])
+		case operators.Conditional:
+			return isOptional(call.Args()[1]) && isOptional(call.Args()[2])
+		}
+	}
+	return false
 }
 
 // expression generates an expression that compiles.
