@@ -192,8 +192,10 @@ func (t *goType) isEmpty(v codec.Value) bool {
 	switch v.Kind() {
 	case codec.KindMissing, codec.KindNull:
 		return true
-	case codec.KindArray, codec.KindObject:
-		return (t.form == isList || t.form == isMap) && v.Len() == 0
+	case codec.KindArray:
+		return t.form == isList && v.Len() == 0
+	case codec.KindObject:
+		return t.form == isMap && v.Len() == 0
 	case codec.KindString:
 		return (t.form == isString || t.form == isBytes) && v.EqualString("")
 	case codec.KindBool:

@@ -138,6 +138,7 @@ func TestEncodeDifferences(t *testing.T) {
 	f(false, podKind, `{"spec":{"new":{"a":1}}}`, `{"spec":{"new":{"a":2}}}`, `{"spec":{"new":{"a":2}}}`)
 
 	// Values of other types, which kube-apiserver refuses, and other kinds.
+	f(false, podKind, `{}`, `{"spec":{"volumes":{},"nodeSelector":[]}}`, `{"spec":{"volumes":{},"nodeSelector":[]}}`)
 	f(false, podKind, `{}`, `{"spec":{"nodeName":7,"containers":{},"overhead":{"cpu":"x"},"hostNetwork":[]}}`,
 		`{"spec":{"nodeName":7,"containers":{},"overhead":{"cpu":"x"},"hostNetwork":[]}}`)
 	for _, wrong := range []string{`"hostNetwork":1`, `"priority":1.5`, `"containers":[{"image":{}}]`, `"nodeName":true`} {
