@@ -131,7 +131,7 @@ func isOptional(e ast.Expr) bool {
 		return isOptional(e.AsSelect().Operand())
 	case ast.CallKind:
 		switch call := e.AsCall(); call.FunctionName() {
-		case operators.OptSelect, operators.OptIndex, "optional.of", "optional.none", "optional.ofNonZeroValue", "of", "none", "ofNonZeroValue", "or":
+		case operators.OptSelect, operators.OptIndex, "or", "of", "none", "ofNonZeroValue":
 			return true
 		case operators.Index:
 			return isOptional(call.Args()[0])

@@ -218,8 +218,10 @@ func difference(got, want string) string {
 
 // goTypes matches Go types in the error of an expression that uses a map, a list or null as a field
 // name, or on which a library function panics.
-var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: (?:ref\.Val is )?|expected numeric \(int or float\), got )` +
-	`(map\[string\]interface \{\}|\[\]interface \{\}|\[\]string|\*types\.base(Map|List)|\*cel\.(object|list)|types\.Null|\\+u003cnil\\+u003e)`)
+var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: (?:ref\.Val is )?|` +
+	`expected numeric \(int or float\), got )` +
+	`(map\[string\]interface \{\}|\[\]interface \{\}|\[\]string|` +
+	`\*types\.base(Map|List)|\*cel\.(object|list)|types\.Null|\\+u003cnil\\+u003e)`)
 
 // keyTypes matches the error for a key that is no string. Kubernetes 1.37 has its own for built-in kinds (docs/versions.md).
 var keyTypes = regexp.MustCompile(`no such key: -?[0-9.]+|unsupported map key type: types\.\w+`)

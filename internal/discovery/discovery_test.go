@@ -153,7 +153,8 @@ func TestServed(t *testing.T) {
 		}
 	}
 	for kind, want := range map[string]string{
-		"Deploymnt": `of apiVersion "apps/v1", did you mean Deployment?`, "Mouse": "it is known in", "Other": "give its CustomResourceDefinition",
+		"Deploymnt": `of apiVersion "apps/v1", did you mean Deployment?`, "Mouse": "it is known in",
+		"Other": "give its CustomResourceDefinition",
 	} {
 		if _, err := table.Find(schema.FromAPIVersionAndKind("apps/v1", kind)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", kind, err, want)

@@ -42,7 +42,8 @@ func TestTypeWarnings(t *testing.T) {
 	f(both, validationOf("("+guarded+") == ''"))
 	f(both, validationOf("object.kind == 'DaemonSet' || object.spec.replica == 1"), first+replica)
 	f(both, validationOf("object.spec.strategy.type != object.spec.updateStrategy.type"),
-		first+"object.spec.strategy: no such field in apps/v1 DaemonSet", first+"object.spec.updateStrategy: no such field in apps/v1 Deployment")
+		first+"object.spec.strategy: no such field in apps/v1 DaemonSet",
+		first+"object.spec.updateStrategy: no such field in apps/v1 Deployment")
 	f(both, `"variables":[{"name":"a","expression":"`+guarded+`"}],`+validationOf("variables.a == ''"))
 	f(both, validationOf("object.spec.templates == ''"), first+"object.spec.templates: no such field, did you mean template?")
 	// What the schema does not show, and rules without kinds.

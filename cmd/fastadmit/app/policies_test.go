@@ -133,8 +133,8 @@ func TestReviewWithoutBinding(t *testing.T) {
 	reviewed(t, "", 0, []string{"warning: pod.yaml:4: ValidatingAdmissionPolicy: Validation failed for", "1 warning"}, nil,
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Warn")
 	reviewed(t, "", 0,
-		[]string{"audit: pod.yaml:4: ValidatingAdmissionPolicy: Validation failed for", "with binding 'no-latest.example.com'"}, []string{"warning"},
-		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Audit")
+		[]string{"audit: pod.yaml:4: ValidatingAdmissionPolicy: Validation failed for", "with binding 'no-latest.example.com'"},
+		[]string{"warning"}, "pod.yaml", "--policies=unbound.yaml", "--bind-policies=Audit")
 	reviewed(t, "", 2, []string{`--bind-policies: got "Refuse", want one of Deny, Warn, Audit`}, nil,
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Refuse")
 }

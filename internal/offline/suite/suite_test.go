@@ -152,8 +152,8 @@ func TestReadErrors(t *testing.T) {
 	}
 	const one = "cases:\n- name: a\n  object: {apiVersion: v1, kind: Pod}\n  expect: {decision: allowed}\n"
 	f("", "s.yaml: got an empty file, want a document")
-	f("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n", "s.yaml: got a Pod of v1, want a TestSuite of fastadmit.io/v1alpha1, "+
-		"which names files with policies and objects")
+	f("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n", "s.yaml: got a Pod of v1, "+
+		"want a TestSuite of fastadmit.io/v1alpha1, which names files with policies and objects")
 	f("apiVersion: fastadmit.io/v1\nkind: TestSuit\nbindPolicies: Refuse\n",
 		`s.yaml:1: apiVersion: got "fastadmit.io/v1", want "fastadmit.io/v1alpha1"`, `s.yaml:2: kind: got "TestSuit", want "TestSuite"`,
 		`s.yaml:3: bindPolicies: got "Refuse", want one of Deny, Warn, Audit`, "s.yaml:1: cases: got none, want at least one")
