@@ -24,8 +24,8 @@ const root = "../.."
 // call without a check.
 var (
 	checked = []string{"fastadmit", "my-fastadmit", "helm", "kubectl", "make", "go"}
-	others  = []string{"brew", "buildah", "cat", "curl", "docker", "grep", "kind", "minisign", "openssl", "sha256sum", "skopeo", "sleep",
-		"tar", "volumelabels"}
+	others  = []string{"brew", "buildah", "cat", "curl", "docker", "grep", "kind", "minisign", "openssl", "sed", "sha256sum", "skopeo",
+		"sleep", "tar", "volumelabels"}
 )
 
 // A script is shell code in a document.
