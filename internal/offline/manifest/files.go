@@ -190,7 +190,7 @@ func chartOf(path string, tree files.Tree) (chart string) {
 		if info, err := tree.Stat(filepath.Join(dir, "Chart.yaml")); err == nil && info.Mode().IsRegular() {
 			chart = dir
 		}
-		if dir == filepath.Dir(dir) {
+		if dir == filepath.Dir(dir) || filepath.Base(dir) == ".." {
 			return chart
 		}
 	}
