@@ -220,7 +220,8 @@ func (d *Document) KeyLine(path string) (line int) {
 			return 0
 		}
 		if line = next.Line; node.Kind == yaml.MappingNode {
-			line = keyOf(node, token).Line
+			key, _ := member(node, token)
+			line = key.Line
 		}
 		node = next
 	}
@@ -238,7 +239,7 @@ func (d *Document) Comments(path string) (above, behind string) {
 		}
 		above, behind = next.HeadComment, next.LineComment
 		if node.Kind == yaml.MappingNode {
-			key := keyOf(node, token)
+			key, _ := member(node, token)
 			above, behind = key.HeadComment, cmp.Or(next.LineComment, key.LineComment)
 		}
 		node = next
@@ -249,10 +250,8 @@ func (d *Document) Comments(path string) (above, behind string) {
 func child(node *yaml.Node, token string) *yaml.Node {
 	switch node.Kind {
 	case yaml.MappingNode:
-		for i := 0; i < len(node.Content); i += 2 {
-			if node.Content[i].Value == token {
-				return resolve(node.Content[i+1])
-			}
+		if _, value := member(node, token); value != nil {
+			return resolve(value)
 		}
 	case yaml.SequenceNode:
 		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(node.Content) {
@@ -262,14 +261,14 @@ func child(node *yaml.Node, token string) *yaml.Node {
 	return nil
 }
 
-// keyOf returns the key of a mapping whose value child returns.
-func keyOf(node *yaml.Node, name string) *yaml.Node {
+// member returns a member of a mapping, nil if there is none.
+func member(node *yaml.Node, name string) (key, value *yaml.Node) {
 	for i := 0; i < len(node.Content); i += 2 {
-		if key := node.Content[i]; key.Value == name {
-			return key
+		if node.Content[i].Value == name {
+			return node.Content[i], node.Content[i+1]
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // resolve returns the node that an alias refers to.

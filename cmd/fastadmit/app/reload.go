@@ -131,6 +131,7 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 	defer func() { _ = r.watcher.Close() }() // the process ends
 	settled := time.NewTimer(debounceTime)   // changes before the watch began
 	defer settled.Stop()
+	free := true // memory, after the start and after a part was read
 	for {
 		select {
 		case <-ctx.Done():
@@ -153,24 +154,27 @@ func (r *reloader) run(ctx context.Context, asked <-chan os.Signal) {
 			}
 		case <-settled.C:
 			for _, p := range r.parts {
-				r.reload(ctx, p, false)
+				free = r.reload(ctx, p, false) || free
 			}
-			debug.FreeOSMemory() // compiling 10,000 policies takes twice the memory that they need afterwards
+			if free {
+				debug.FreeOSMemory() // compiling 10,000 policies takes twice the memory that they need afterwards
+				free = false
+			}
 		}
 	}
 }
 
 // reload reads a part again if it changed or, if always is true, in any case. A part without
 // files, such as a certificate in memory, is never read again. If a part changes while it is
-// read, or gets other files, it is read once more.
-func (r *reloader) reload(ctx context.Context, p *part, always bool) {
+// read, or gets other files, it is read once more. reload returns whether it was read.
+func (r *reloader) reload(ctx context.Context, p *part, always bool) bool {
 	unwatched := r.watch(p) // the folder may have been replaced by one with the same files
 	now := p.contents()
 	if now == p.read && unwatched != nil {
 		r.log.Error("cannot watch files", "error", unwatched.Error())
 	}
 	if now == p.read && (!always || len(p.files()) == 0) {
-		return // something else in these folders changed
+		return false // something else in these folders changed
 	}
 	var err error
 	for range readsMax {
@@ -181,6 +185,7 @@ func (r *reloader) reload(ctx context.Context, p *part, always bool) {
 		}
 	}
 	r.report(p, err)
+	return true
 }
 
 // report logs and counts the result of reading a part again.

@@ -141,8 +141,11 @@ func (d *document) reads() []translate.Read {
 }
 
 func (d *document) String() string {
-	return fmt.Sprintf("%s: %s %q", d.item.Source, d.item.Kind, d.item.Metadata.Name)
+	return fmt.Sprintf("%s: %s", d.item.Source, d.name())
 }
+
+// name returns the kind and name, for messages.
+func (d *document) name() string { return fmt.Sprintf("%s %q", d.item.Kind, d.item.Metadata.Name) }
 
 // Allow is for policies that are the result of Translate: those that Add adds may read this, and call functions of Kyverno
 // if functions is true. Call it before UseParams.
@@ -303,13 +306,12 @@ func (s *Set) BindsWith(what string) { s.bindsWith = what }
 
 // noteUnbound returns the note on a document that unbound returns. ok is false for a translation: it has a note that says why.
 func (s *Set) noteUnbound(d *document) (note Note, ok bool) {
-	name := fmt.Sprintf("%s %q", d.item.Kind, d.item.Metadata.Name)
 	switch {
 	case d.isBinding():
-		return Note{d.item.Source, fmt.Sprintf("%s is of %s %q, which does not exist, so it does nothing", name, d.kind.policy, d.policy)}, true
+		return Note{d.item.Source, fmt.Sprintf("%s is of %s %q, which does not exist, so it does nothing", d.name(), d.kind.policy, d.policy)}, true
 	case d.origin.object == nil:
 		with := cmp.Or(s.bindsWith, "--bind-policies")
-		return Note{d.item.Source, fmt.Sprintf("%s has no binding, so it is not evaluated; %s evaluates it", name, with)}, true
+		return Note{d.item.Source, fmt.Sprintf("%s has no binding, so it is not evaluated; %s evaluates it", d.name(), with)}, true
 	}
 	return Note{}, false
 }

@@ -28,7 +28,7 @@ func (n *Note) String() string { return fmt.Sprintf("%s: %s", n.Source, n.Text) 
 func (d *document) note(positions *manifest.Positions, field, message string) Note {
 	at := d.item.Source
 	at.Line = positions.LineOf(&d.item.Object, field)
-	return Note{at, fmt.Sprintf("%s %q: %s: %s", d.item.Kind, d.item.Metadata.Name, field, message)}
+	return Note{at, fmt.Sprintf("%s: %s: %s", d.name(), field, message)}
 }
 
 // checked returns the policies whose types are checked: ValidatingAdmissionPolicies that somebody wrote. A translation reads
@@ -68,8 +68,7 @@ func (s *Set) FieldNotes(ctx context.Context) (notes []Note) {
 		}
 		warnings, err := types.Check(ctx, policy)
 		if err != nil {
-			name := fmt.Sprintf("%s %q", d.item.Kind, d.item.Metadata.Name)
-			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s: its types are not checked: %v", name, err)})
+			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s: its types are not checked: %v", d.name(), err)})
 		}
 		for _, w := range warnings {
 			notes = append(notes, d.note(&positions, w.Field, w.Message))
