@@ -162,7 +162,7 @@ func (d *devices) podUsage(ctx context.Context, review *codec.Review, object cod
 		if status.ResourceClaimName != claim.Name {
 			return nil, nil
 		}
-		return podUsage(pod), nil
+		return podUsage(pod, d.version), nil
 	}
 	// Until the Pod's status names its claim, the first one counts as its claim.
 	others, err := d.claims.ListLive(ctx, claim.Namespace)
@@ -175,7 +175,7 @@ func (d *devices) podUsage(ctx context.Context, review *codec.Review, object cod
 			return nil, nil
 		}
 	}
-	return podUsage(pod), nil
+	return podUsage(pod, d.version), nil
 }
 
 // readClaim reads the metadata that identify the claim's owner. The result is a view of the

@@ -160,26 +160,34 @@ func TestPodUsage(t *testing.T) {
 func TestReleases(t *testing.T) {
 	const whole = `{"spec":{"resources":{"requests":{"cpu":"3"}},"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}`
 	const empty = `{"spec":{"resources":{},"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}`
+	const resized = `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}},
+			{"name":"d","resources":{"requests":{"cpu":"3"}}}],
+		"initContainers":[{"name":"s","restartPolicy":"Always"},{"name":"i","resources":{"requests":{"cpu":"2"}}}]},
+		"status":{"containerStatuses":[{"name":"c","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"9"}}},
+			{"name":"d","resources":{},"allocatedResources":{"cpu":"2"}}],
+		"initContainerStatuses":[{"name":"s","resources":{"requests":{"cpu":"1"}}},
+			{"name":"i","resources":{"requests":{"cpu":"100"}}}]}}`
 	const negative = `{"spec":{"containers":[{"resources":{"requests":{"cpu":"-1"}}}]}}`
 	scoped := func(scope corev1.ResourceQuotaScope) corev1.ScopedResourceSelectorRequirement {
 		return corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}
 	}
 	for release, want := range map[string]struct {
-		cpu                         string
+		cpu, resizedCPU             string
 		missing                     bool // the container must name the memory that it requests
 		emptyIsBest, negativeIsBest bool
 		classes                     bool
 	}{
-		"1.33": {"1", true, false, true, false},
-		"1.34": {"3", false, true, true, true},
-		"1.36": {"3", false, true, true, true},
-		"1.37": {"3", false, false, false, true},
+		"1.33": {"1", "6", true, false, true, false},
+		"1.34": {"3", "6", false, true, true, true},
+		"1.36": {"3", "6", false, true, true, true},
+		"1.37": {"3", "101", false, false, false, true},
 	} {
 		version, _, err := admission.ParseVersion(release)
 		if err != nil {
 			t.Fatal(err)
 		}
 		uses(t, pods{version}, whole, "count/pods=1,cpu="+want.cpu+",pods=1,requests.cpu="+want.cpu)
+		uses(t, pods{version}, resized, "count/pods=1,cpu="+want.resizedCPU+",limits.cpu=9,pods=1,requests.cpu="+want.resizedCPU)
 		if err := measured(t, pods{version}, whole).constraints([]corev1.ResourceName{"requests.memory"}); (err != nil) != want.missing {
 			t.Errorf("%s: got %v, want an error %v", release, err, want.missing)
 		}

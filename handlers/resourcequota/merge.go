@@ -1,6 +1,8 @@
 package resourcequota
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
@@ -9,6 +11,51 @@ import (
 // for the status of each container among all statuses, and for each init container it sums up
 // the sidecar containers before it, which takes quadratic time.
 const containersFew = 16
+
+// withStatus returns a copy of p whose containers ask for what counted until v1.36: for each of
+// them the largest of what it asks for, what the node has allocated and what runs. The status of
+// an init container that ends did not count (k8s.io/component-helpers v0.36.3
+// resource/helpers.go determineEffectiveRequests, determineEffectiveLimits).
+func withStatus(p *corev1.Pod) *corev1.Pod {
+	statuses := make(map[string]*corev1.ContainerStatus)
+	for _, all := range [...][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
+		for i := range all {
+			statuses[all[i].Name] = &all[i] // if there are several, the last one counts
+		}
+	}
+	infeasible := resourcehelper.IsPodResizeInfeasible(p)
+	raised := func(c corev1.Container) corev1.Container {
+		status := statuses[c.Name]
+		if status == nil || status.Resources == nil {
+			return c
+		}
+		all := newSums()
+		if !infeasible {
+			all.add(&c.Resources)
+		}
+		all.raise(status.Resources, sums(*status.Resources))
+		raiseTo(all.Requests, status.AllocatedResources, status.AllocatedResources)
+		c.Resources = corev1.ResourceRequirements(all)
+		return c
+	}
+	copied := *p
+	copied.Spec.Containers = slices.Clone(p.Spec.Containers)
+	for i, c := range p.Spec.Containers {
+		copied.Spec.Containers[i] = raised(c)
+	}
+	copied.Spec.InitContainers = slices.Clone(p.Spec.InitContainers)
+	for i, c := range p.Spec.InitContainers {
+		if isSidecar(&c) {
+			copied.Spec.InitContainers[i] = raised(c)
+		}
+	}
+	return &copied
+}
+
+// isSidecar reports whether an init container runs as long as the Pod.
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
 
 // merged returns a Pod with one container, one init container and the same requests and limits
 // as p. It takes linear time.
@@ -34,7 +81,7 @@ func merged(p *corev1.Pod) *corev1.Pod {
 		for i := range p.Spec.InitContainers {
 			c := &p.Spec.InitContainers[i]
 			own := needed(c, statuses, infeasible, of)
-			if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			if isSidecar(c) {
 				running.add(own)
 				sidecars.add(own)
 				starting.raise(own, sidecars)

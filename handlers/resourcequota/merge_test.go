@@ -9,6 +9,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/fastadmit/fastadmit/admission"
 )
 
 // TestMerged compares the usage of Pods with that of resourcehelper.
@@ -66,7 +68,7 @@ func TestMerged(t *testing.T) {
 		}
 		always := add(corev1.ResourceList{podCount: count(1)},
 			computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options)))
-		if got := podUsage(p); !apiequality.Semantic.DeepEqual(got, always) {
+		if got := podUsage(p, admission.Version{}); !apiequality.Semantic.DeepEqual(got, always) {
 			t.Fatalf("%+v\n%+v\ngot usage %s\nwant %s", p.Spec, p.Status, show(got), show(always))
 		}
 		flat := merged(p.DeepCopy())

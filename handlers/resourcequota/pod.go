@@ -75,7 +75,7 @@ func (e pods) measure(_ context.Context, _ *codec.Review, object codec.Value) (i
 	if err != nil {
 		return nil, err
 	}
-	p.used = podUsage(&p.Pod)
+	p.used = podUsage(&p.Pod, e.version)
 	return p, nil
 }
 
@@ -171,7 +171,7 @@ func (p *pod) asksFor(r *corev1.ResourceRequirements) bool {
 }
 
 // podUsage returns the usage of a Pod (upstream's PodUsageFunc).
-func podUsage(p *corev1.Pod) corev1.ResourceList {
+func podUsage(p *corev1.Pod, version admission.Version) corev1.ResourceList {
 	used := corev1.ResourceList{podCount: count(1)}
 	if hasEnded(p) {
 		return used
@@ -180,6 +180,9 @@ func podUsage(p *corev1.Pod) corev1.ResourceList {
 	// nothing, and without it resourcehelper makes one sum instead of three.
 	options := resourcehelper.PodResourcesOptions{
 		UseStatusResources: len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses)+len(p.Status.Conditions) > 0,
+	}
+	if options.UseStatusResources && !version.AtLeast(1, 37) {
+		p, options.UseStatusResources = withStatus(p), false
 	}
 	if len(p.Spec.Containers)+len(p.Spec.InitContainers) > containersFew {
 		p = merged(p)
