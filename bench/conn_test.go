@@ -251,7 +251,7 @@ func TestStaleConnections(t *testing.T) {
 	}
 	p := newPool(&w.target, APIServer, func(time.Duration) {})
 	defer p.close()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	c, err := p.get(deadline)
 	if err != nil {
 		t.Fatal(err)

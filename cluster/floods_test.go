@@ -52,7 +52,6 @@ func TestFrameFloods(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.CloseIdleConnections()
-		begin := time.Now()
 		peak := heapGrowth(func() {
 			response, err := client.Get(server.URL + "/api/v1/pods")
 			if err != nil {
@@ -63,10 +62,9 @@ func TestFrameFloods(t *testing.T) {
 			}
 			_ = response.Body.Close()
 		})
-		if took := time.Since(begin); peak > peakMax || took > time.Minute {
-			t.Errorf("%s: got %d MiB and %s, want at most %d MiB and about %s", name, peak>>20, took, peakMax>>20, lasts)
+		if peak > peakMax {
+			t.Errorf("%s: got %d MiB, want at most %d MiB", name, peak>>20, peakMax>>20)
 		}
-		t.Logf("%s: %d KiB, %s", name, peak>>10, time.Since(begin))
 	}
 	const ok, early = "\x88", "\x08\x03103" // :status 200 and 103 (RFC 7541)
 	// A literal header with a name of 1 and a value of 127 + 124*128 bytes.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -17,16 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-)
 
-// allocated returns how many bytes do allocates.
-func allocated(do func()) uint64 {
-	var before, after goruntime.MemStats
-	goruntime.ReadMemStats(&before)
-	do()
-	goruntime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
+	"github.com/fastadmit/fastadmit/internal/allocs"
+)
 
 // TestEventLength reads events of the maximum length, and longer ones.
 func TestEventLength(t *testing.T) {
@@ -58,7 +50,7 @@ func TestEventLength(t *testing.T) {
 	f(eventBytesMax, nil)
 	f(eventBytesMax+1, errTooLong)
 	endless := io.MultiReader(strings.NewReader(`{"type":"`), endlessReader{})
-	if most, got := uint64(8*eventBytesMax), allocated(func() {
+	if most, got := uint64(8*eventBytesMax), allocs.Bytes(func() {
 		if _, err := newEventReader(endless).next(); !errors.Is(err, errTooLong) {
 			t.Errorf("got %v of an event without an end, want %v", err, errTooLong)
 		}
@@ -163,7 +155,7 @@ func TestDecodeLarge(t *testing.T) {
 		}
 		var a *arrived
 		const most = 32 << 20 // including copies while slices grow
-		if got := allocated(func() { a, err = s.decode(message, true) }); got > most {
+		if got := allocs.Bytes(func() { a, err = s.decode(message, true) }); got > most {
 			t.Errorf("%d secrets took %d bytes, want at most %d", secrets, got, most)
 		}
 		if err != nil || a.Name != name || a.Namespace != "n" || a.ResourceVersion != "7" {

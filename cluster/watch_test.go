@@ -30,7 +30,7 @@ func run(t *testing.T, s *State) {
 	if err := s.Follow(t.Context(), followed()...); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := s.Wait(ctx); err != nil {
 		t.Fatal(err)
@@ -645,7 +645,7 @@ func TestAside(t *testing.T) {
 	if err := s.Follow(t.Context(), Namespaces.Watched(), aside); err != nil {
 		t.Fatal(err)
 	}
-	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+	waiting, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := s.Wait(waiting); err != nil || s.Ready() != nil {
 		t.Errorf("got %v, %v, want it ready", err, s.Ready())

@@ -246,7 +246,7 @@ func TestContext(t *testing.T) {
 		log := admission.DefaultLogConstructor(logr.FromContextOrDiscard(ctx), &request)
 		return admission.Denied(fmt.Sprint(ok, ctx.Err(), log.GetSink() != nil))
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	review := codec.Acquire()
 	defer review.Release()

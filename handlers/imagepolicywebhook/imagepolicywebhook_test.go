@@ -392,10 +392,10 @@ func TestNoTimeToRetry(t *testing.T) {
 	b := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	chain, _ := b.chain(t, `,"retryBackoff":300000`)
 	start := time.Now()
-	if got, err := review(t, chain, image("a"), time.Minute); got != admission.OutcomeDenied || err != nil {
+	if got, err := review(t, chain, image("a"), 4*time.Minute); got != admission.OutcomeDenied || err != nil {
 		t.Errorf("got %s and %v, want a denial", got, err)
 	}
-	if waited := time.Since(start); waited > 30*time.Second { // a plugin that waits would do so for the whole minute
+	if waited := time.Since(start); waited > 3*time.Minute { // a plugin that waits would do so for all four minutes
 		t.Errorf("got a denial after %s, want it at once", waited)
 	}
 	if got := b.tries.Load(); got != 1 {

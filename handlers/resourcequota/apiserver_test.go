@@ -192,7 +192,7 @@ func (a *apiServer) state() *cluster.State {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(a.t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := state.Wait(ctx); err != nil {
 		a.t.Fatal(err)

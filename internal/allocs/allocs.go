@@ -2,6 +2,7 @@
 package allocs
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -23,4 +24,13 @@ func PerRun(runs int, f func()) float64 {
 		least = min(least, testing.AllocsPerRun(runs, f))
 	}
 	return least
+}
+
+// Bytes returns how many bytes f allocates, and other goroutines meanwhile.
+func Bytes(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

@@ -25,3 +25,9 @@ func TestPerRun(t *testing.T) {
 	}
 	<-done
 }
+
+func TestBytes(t *testing.T) {
+	if got := Bytes(func() { sink = make([]byte, 1<<20) }); got < 1<<20 || got > 2<<20 {
+		t.Errorf("got %d bytes, want %d and what the test's other goroutines allocate", got, 1<<20)
+	}
+}

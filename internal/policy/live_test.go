@@ -220,7 +220,7 @@ func (a *apiServer) view(wait bool) *cluster.View {
 		err = state.Follow(a.t.Context(), needs...)
 	}
 	if err == nil && wait {
-		ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(a.t.Context(), 5*time.Minute)
 		defer cancel()
 		err = state.Wait(ctx)
 	}
@@ -232,7 +232,7 @@ func (a *apiServer) view(wait bool) *cluster.View {
 
 func eventually(t *testing.T, what func() string, want string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if got := what(); got == want {
 			return
 		} else if time.Now().After(end) {

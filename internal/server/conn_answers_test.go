@@ -178,14 +178,14 @@ func TestIsUnread(t *testing.T) {
 // TestAnswerEndsInTime reads an answer slowly, in small pieces: the write timeout is for the whole answer.
 func TestAnswerEndsInTime(t *testing.T) {
 	p := servePatiently(t, timeouts{write: time.Second}, manyLabels())
-	x, begun := p.ask(t), time.Now()
+	x := p.ask(t)
 	for read := 0; ; {
 		n, err := x.Read(make([]byte, 64<<10))
 		if read += n; err != nil {
 			break
 		}
-		if time.Since(begun) > 30*time.Second {
-			t.Fatalf("read %d bytes in %s", read, time.Since(begun))
+		if read >= 8<<20 { // as many bytes as an answer has at least; this takes six seconds
+			t.Fatalf("read the whole answer, %d bytes", read)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

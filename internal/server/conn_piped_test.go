@@ -95,7 +95,7 @@ func TestKnownByCertificate(t *testing.T) {
 func TestLateStranger(t *testing.T) {
 	c, client := piped(t, newIdleServer(new(servertest.Buffer)))
 	c.stranger = &codec.Status{Code: http.StatusForbidden, Reason: "Forbidden", Message: "not you"}
-	if err := errors.Join(c.SetWriteDeadline(time.Unix(0, 1)), client.SetDeadline(time.Now().Add(time.Minute))); err != nil {
+	if err := errors.Join(c.SetWriteDeadline(time.Unix(0, 1)), client.SetDeadline(time.Now().Add(5*time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	refused := make(chan struct{})

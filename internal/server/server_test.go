@@ -457,7 +457,7 @@ func TestShutdownFinishes(t *testing.T) {
 	}
 	<-started
 	s.stop()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		conn, err := net.Dial("tcp", s.Address)
 		if err != nil {

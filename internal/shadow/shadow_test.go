@@ -93,7 +93,7 @@ func deny(message string) func(context.Context, *codec.Review) admission.Result 
 // done waits until the shadow has done with as many reviews.
 func (s *stand) done(t testing.TB, want int64) Report {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); runtime.Gosched() {
 		report, ok := s.Report()
 		n := report.Reviews
 		for _, skipped := range report.Skipped {

@@ -74,7 +74,7 @@ func (s *running) end(t testing.TB) {
 			t.Errorf("the server ended with %v", err)
 		}
 		s.done <- nil
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("the server did not end")
 	}
 }

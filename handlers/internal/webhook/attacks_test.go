@@ -250,10 +250,10 @@ func TestInflight(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(time.Minute); now.Load() < callsMax && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Minute); now.Load() < callsMax && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
 	}
-	hurried, cancel := context.WithTimeout(t.Context(), 3*time.Second) // enough to wait for a place, also on a slow machine
+	hurried, cancel := context.WithTimeout(t.Context(), 10*time.Second) // enough to wait for a place, also on a slow machine
 	defer cancel()
 	review := codec.Acquire()
 	defer review.Release()

@@ -35,7 +35,6 @@ func TestFloods(t *testing.T) {
 			}
 		})
 		chain := b.chain(admission.Validate, upstreamConfig, hook{name: "a.example.com", path: "/"})
-		begin := time.Now()
 		peak := peakOf(t, func() {
 			ctx, cancel := context.WithTimeout(t.Context(), lasts)
 			defer cancel()
@@ -43,8 +42,8 @@ func TestFloods(t *testing.T) {
 				t.Errorf("%s: got no failure", name)
 			}
 		})
-		if took := time.Since(begin); peak > peakMax || took > time.Minute {
-			t.Errorf("%s: got %d KiB and %s, want at most %d KiB and about %s", name, peak>>10, took, peakMax>>10, lasts)
+		if peak > peakMax {
+			t.Errorf("%s: got %d KiB, want at most %d KiB", name, peak>>10, peakMax>>10)
 		}
 	}
 	const ok = "HTTP/1.1 200 OK\r\n"

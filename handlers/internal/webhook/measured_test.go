@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/admissiontest"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/allocs"
 )
 
 // wantSeries compares the metrics of webhooks, except times.
@@ -240,14 +240,13 @@ func TestNoMemoryForPatches(t *testing.T) {
 	chain := b.chain(admission.Mutate, upstreamConfig, hook{name: "a.example.com", path: "/", more: `"failurePolicy":"Ignore"`})
 	small := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"name"},"spec":{"containers":[`+
 		strings.Repeat("{},", 15_000)+`{}]}}`)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, admission.Mutate,
-		small); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
-		t.Errorf("got %+v", r)
-	}
-	runtime.ReadMemStats(&after)
-	if made := after.TotalAlloc - before.TotalAlloc; made > 2<<20 {
+	made := allocs.Bytes(func() {
+		if r := askIn(context.WithValue(t.Context(), codec.MemoryKey{}, refuser{}), t, chain, admission.Mutate,
+			small); !strings.Contains(r.message, codec.ErrNoMemory.Error()) {
+			t.Errorf("got %+v", r)
+		}
+	})
+	if made > 2<<20 {
 		t.Errorf("allocated %d bytes", made)
 	}
 }
