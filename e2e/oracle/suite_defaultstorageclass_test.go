@@ -1,8 +1,6 @@
 package oracle_test
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,7 +40,7 @@ func (g *generator) storageClasses() oracle.World {
 func (g *generator) class(name string, defaults ...string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Name: name}
 	if !g.in(4) {
-		m.CreationTimestamp = metav1.Unix(1_700_000_000+int64(g.IntN(3)), int64(g.IntN(2))*int64(time.Millisecond))
+		m.CreationTimestamp = metav1.Unix(1_700_000_000+int64(g.IntN(3)), 0) // as an API server sends it
 	}
 	for _, annotation := range defaults {
 		if g.in(2) {
