@@ -12,6 +12,9 @@ type Violation struct {
 	// Paths are the fields of the object that the expression of the rule names, such as spec.replicas. "[*]" stands
 	// for each element of a list or a map.
 	Paths []string
+	// Denies is true if the request is denied because of the violation. The answer names the first one only, as
+	// kube-apiserver does.
+	Denies bool
 }
 
 type violationsKey struct{}

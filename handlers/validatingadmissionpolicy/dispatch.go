@@ -79,7 +79,8 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 			switch found := &o.decisions[i]; {
 			case found.denies:
 				if !o.whole {
-					d.note(p, b, found.message, "validations", i, p.Evaluator.validations[i].Expression)
+					d.note(p, b, found.message, "validations", i, p.Evaluator.validations[i].Expression,
+						slices.Contains(b.Actions, admissionregistrationv1.Deny))
 				}
 				d.act(p, b, i, found)
 			case found.message != "":
@@ -95,7 +96,7 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 				d.collected.add(a)
 			case d.Excepted(p.Name) == "":
 				p.CountError(b, policy.ActionDeny, a.err)
-				d.note(p, b, a.err, "auditAnnotations", i, p.Evaluator.annotations[i].Expression)
+				d.note(p, b, a.err, "auditAnnotations", i, p.Evaluator.annotations[i].Expression, true)
 				d.deny(p, b, &decision{message: a.err})
 			}
 		}
@@ -122,12 +123,13 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 	}
 }
 
-// note notes a violation of the i-th rule of a list for reports, if somebody asks for them.
-func (d *dispatch) note(p *boundPolicy, b *policy.Binding, message, list string, i int, x *cel.Expression) {
+// note notes a violation of the i-th rule of a list for reports, if somebody asks for them. denies says that the
+// binding denies it.
+func (d *dispatch) note(p *boundPolicy, b *policy.Binding, message, list string, i int, x *cel.Expression, denies bool) {
 	if note := admission.NoteViolation(d.Ctx); note != nil {
 		note(admission.Violation{
 			Policy: p.Name, Binding: b.Name, Rule: fmt.Sprintf("%s[%d]", list, i), Message: strings.Clone(message),
-			Paths: p.Evaluator.compiler.Paths(x),
+			Paths: p.Evaluator.compiler.Paths(x), Denies: denies && d.Excepted(p.Name) == "" && !p.OnlyWarns(d.Ctx),
 		})
 	}
 }

@@ -62,13 +62,13 @@ func Parse(file string, content []byte) (*Document, error) {
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 		return nil, &Error{File: file, Want: "got an empty file, want a document"}
 	} else if err != nil {
-		return nil, &Error{File: file, Want: strings.TrimPrefix(err.Error(), "yaml: ")}
+		return nil, &Error{File: file, Want: SyntaxError(err, content).Error()}
 	}
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
 		return nil, &Error{File: file, Line: second.Line, Want: "got a second document, want one"}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, &Error{File: file, Want: strings.TrimPrefix(err.Error(), "yaml: ")}
+		return nil, &Error{File: file, Want: SyntaxError(err, content).Error()}
 	}
 	d.root = document.Content[0]
 	counter := counter{inside: make(map[*yaml.Node]bool)}
@@ -77,6 +77,23 @@ func Parse(file string, content []byte) (*Document, error) {
 	}
 	return d, nil
 }
+
+// SyntaxError returns an error of go.yaml.in/yaml v2 or v3 about a text, with the line in which the parser found it. The
+// libraries count the lines of their parsers from 0, and those of their scanners from 1 (decode.go fail).
+func SyntaxError(err error, text []byte) error {
+	said := strings.TrimPrefix(err.Error(), "yaml: ")
+	match := parserError.FindStringSubmatch(said)
+	if match == nil {
+		return errors.New(said)
+	}
+	line, _ := strconv.Atoi(match[1])
+	lines := bytes.Count(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) + 1 // the error may be about the end
+	return fmt.Errorf("line %d: %s", min(line+1, lines), match[2])
+}
+
+// parserError is an error of the parser (parserc.go).
+var parserError = regexp.MustCompile(`^line (\d+): ` +
+	`(did not find expected (?:key|node content|'-' indicator|',' or '[\]}]'|<document start>|<stream-start>))$`)
 
 const (
 	// valuesMax is the maximum number of values in a document. The values of an alias count each time it

@@ -92,6 +92,7 @@ func TestDecodeRefuses(t *testing.T) {
 	f("# nothing\n", "file.yaml: got an empty file, want a document")
 	f("a: [1", "file.yaml: line 1: did not find expected ',' or ']'")
 	f("kind: K\n---\nkind: L\n", "file.yaml:2: got a second document, want one")
+	f("a: {b: c\nd: e\nf: g\n", "file.yaml: line 2: did not find expected ',' or '}'")
 	f("kind: K\n---\na: [\n", "file.yaml: line 3: did not find expected node content")
 	f("[]", "file.yaml:1: got a list, want an object")
 	f("text", `file.yaml:1: got "text", want an object`)

@@ -139,6 +139,38 @@ func TestReviewWithoutBinding(t *testing.T) {
 		"pod.yaml", "--policies=unbound.yaml", "--bind-policies=Refuse")
 }
 
+// TestReviewFurtherDenials has an object that violates several rules. kube-apiserver, and serve, name the first one.
+func TestReviewFurtherDenials(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	rule := func(name, action, expression string) string {
+		policy := strings.NewReplacer("no-latest", name, "object.spec.containers.all(c, !c.image.endsWith(':latest'))", expression,
+			"[Deny]", "["+action+"]", "images must have a version", name).Replace(noLatest)
+		return "---\n" + policy
+	}
+	second := `"object.metadata.name != 'web'"`
+	servertest.WriteFile(t, "policies.yaml", rule("a", "Deny", "1 == 2")+rule("b", "Deny, Audit", second)+
+		rule("c", "Warn", second)+rule("d", "Deny", "1 == 1"))
+	reviewed(t, "", 1, []string{
+		"'a.example.com' with binding 'a' denied request: a\n  also denied: pod.yaml:3: ValidatingAdmissionPolicy: ValidatingAdmissionPolicy " +
+			"'b.example.com' with binding 'b' denied request: b\n  warning: ", "ValidatingAdmissionPolicy b.example.com: 1 denied",
+		"1 object: 0 allowed, 1 denied, 1 warning",
+	}, []string{"'d."}, "pod.yaml", "--policies=policies.yaml")
+	for format, want := range map[string]string{
+		"json":   `"furtherDenials": [`,
+		"github": "::error file=pod.yaml,line=3,title=ValidatingAdmissionPolicy b.example.com denies Pod default/web::",
+		"sarif":  `"ruleId": "ValidatingAdmissionPolicy/b.example.com"`,
+		"junit":  "also denied: pod.yaml:3: ",
+		"html":   "also denied",
+	} {
+		reviewed(t, "", 1, []string{want}, nil, "pod.yaml", "--policies=policies.yaml", "-o", format)
+	}
+	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "latest", "1.29", 1))
+	servertest.WriteFile(t, "policies.yaml", rule("a", "Deny", "object.spec.containers[0].imagePullPolicy != 'Always'"))
+	reviewed(t, "", 1, []string{"denied request: a (AlwaysPullImages changed the object before)"}, []string{"also denied"},
+		"pod.yaml", "--policies=policies.yaml", "--enable-admission-plugins=AlwaysPullImages")
+}
+
 // TestReviewExceptions tests that exceptions of --policies and of the configuration lift denials, and that those in the
 // input never do: who asks for a review would decide about it.
 func TestReviewExceptions(t *testing.T) {

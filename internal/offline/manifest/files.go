@@ -85,7 +85,8 @@ func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []
 func (f *file) unrendered() *UnrenderedError {
 	switch name := filepath.Base(f.name); {
 	case f.chart != "":
-		return &UnrenderedError{Folder: f.chart, What: "a Helm chart", Command: "helm template"}
+		return &UnrenderedError{Folder: f.chart, What: "a Helm chart", Command: "helm template",
+			Until: "its templates are not reviewed"}
 	case slices.Contains(kustomizations, name):
 		return NewKustomizationError(f.name)
 	}
@@ -97,7 +98,8 @@ func IsKustomization(t schema.GroupVersionKind) bool { return t.Group == "kustom
 
 // NewKustomizationError returns the error for a file of kustomize.
 func NewKustomizationError(file string) *UnrenderedError {
-	return &UnrenderedError{Folder: filepath.Dir(file), What: "a kustomization", Command: "kustomize build"}
+	return &UnrenderedError{Folder: filepath.Dir(file), What: "a kustomization", Command: "kustomize build",
+		Until: "the files beside it are reviewed without its changes"}
 }
 
 // kustomizations are the names of the file that kustomize reads (sigs.k8s.io/kustomize api/konfig
@@ -107,12 +109,14 @@ var kustomizations = []string{"kustomization.yaml", "kustomization.yml"}
 // An UnrenderedError means that documents are no objects before a program renders them.
 type UnrenderedError struct {
 	Folder, What, Command string
+	Until                 string // what is reviewed if nobody renders them
 	// Templates is true if some are not even YAML, so that there may be objects in them.
 	Templates bool
 }
 
 func (e *UnrenderedError) Error() string {
-	return fmt.Sprintf("%s: render it first, as in %s %s | fastadmit review -", e.What, e.Command, shellWord(e.Folder))
+	return fmt.Sprintf("%s: render it first, as in %s %s | fastadmit review -; until then, %s",
+		e.What, e.Command, shellWord(e.Folder), e.Until)
 }
 
 // shellWord returns the name of a folder as an argument in a command of a shell. Whoever opens a pull

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v2"
+
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // A syntaxError means that a document is not YAML.
@@ -24,7 +26,7 @@ func toJSON(text []byte) ([]byte, error) {
 		return []byte("null"), nil
 	} else if err != nil {
 		if yaml.Unmarshal(text, &other) != nil {
-			return nil, &syntaxError{err} // for kubectl too, which is not strict
+			return nil, &syntaxError{strictyaml.SyntaxError(err, text)} // for kubectl too, which is not strict
 		}
 		return nil, err
 	}

@@ -55,6 +55,13 @@ func (s *Summary) countPolicies(r *Result) {
 	if r.Decision == Denied && r.Policy != "" {
 		s.policy(r.Plugin, r.Policy).Denied++
 	}
+	counted := []string{r.Policy}
+	for _, f := range r.FurtherDenials {
+		if !slices.Contains(counted, f.Policy) {
+			s.policy(f.Plugin, f.Policy).Denied++
+			counted = append(counted, f.Policy)
+		}
+	}
 	for _, f := range r.Warnings {
 		if f.Policy != "" {
 			s.policy(f.Plugin, f.Policy).Warned++

@@ -107,7 +107,7 @@ func newHTMLRow(r *Result) *htmlRow {
 	if row.Object == "" {
 		row.Object, row.Location = row.Location, ""
 	}
-	reason := htmlLine{Verdict: row.Verdict, By: titleOf(r.Plugin, r.Policy), Message: r.Message}
+	reason := htmlLine{Verdict: row.Verdict, By: titleOf(r.Plugin, r.Policy), Message: r.Message + r.changedBefore()}
 	switch r.Decision {
 	case Allowed:
 		row.Class = "good"
@@ -126,7 +126,8 @@ func newHTMLRow(r *Result) *htmlRow {
 		row.Lines = append(row.Lines, reason)
 	}
 	row.name(r.Plugin, r.Policy)
-	row.add("warning", "warn", "warning", placed(r))
+	row.add("also denied", "bad", "", placed(r, r.FurtherDenials))
+	row.add("warning", "warn", "warning", placed(r, r.Warnings))
 	row.add("audit", "warn", "audit", r.Audits)
 	row.add("ignored failure", "warn", "", r.Ignored)
 	if r.Unchecked {
@@ -135,9 +136,9 @@ func newHTMLRow(r *Result) *htmlRow {
 	return row
 }
 
-// placed returns the warnings of a result. The messages of those about a place in the file begin with it.
-func placed(r *Result) []Finding {
-	all := slices.Clone(r.Warnings)
+// placed returns findings of a result. The messages of those about a place in the file begin with it.
+func placed(r *Result, all []Finding) []Finding {
+	all = slices.Clone(all)
 	for i := range all {
 		if f := &all[i]; f.Line > 0 {
 			f.Message = fmt.Sprintf("%s:%d: %s", r.File, f.Line, f.Message)

@@ -89,8 +89,9 @@ func problems(root *Result) (all []problem) {
 		switch r.Decision {
 		case Denied:
 			title := titleOf(rule, r.Policy) + " denies " + object
-			denial := problem{level: levelError, rule: ruleOf(rule, r.Policy), title: title, message: r.Message, line: r.FieldLine}
+			denial := problem{level: levelError, rule: ruleOf(rule, r.Policy), title: title, message: r.Message + r.changedBefore(), line: r.FieldLine}
 			all = append(all, denial.with(r.about()))
+			all = append(all, findings(r.FurtherDenials, levelError, " denies "+object)...)
 		case Failed:
 			all = append(all, problem{level: levelError, rule: rule, title: rule + " cannot decide on " + object, message: r.Message})
 		case Differs:
@@ -106,17 +107,11 @@ func problems(root *Result) (all []problem) {
 				level: levelError, rule: ruleInput, title: strings.TrimSpace("cannot review " + object), message: r.Message,
 			})
 		}
-		for _, w := range r.Warnings {
-			rule := cmp.Or(w.Plugin, ruleWarning)
-			title := titleOf(rule, w.Policy) + " warns of " + object
-			warning := problem{level: levelWarning, rule: ruleOf(rule, w.Policy), title: title, message: w.Message, line: w.Line}
-			all = append(all, warning.with(w.about()))
+		if r.Unrendered {
+			all = append(all, problem{level: levelNote, rule: ruleInput, title: "skipped " + cmp.Or(object, r.File), message: r.Message})
 		}
-		for _, a := range r.Audits {
-			title := titleOf(a.Plugin, a.Policy) + " audits " + object
-			audit := problem{level: levelNote, rule: ruleOf(a.Plugin, a.Policy), title: title, message: a.Message, line: a.Line}
-			all = append(all, audit.with(a.about()))
-		}
+		all = append(all, findings(r.Warnings, levelWarning, " warns of "+object)...)
+		all = append(all, findings(r.Audits, levelNote, " audits "+object)...)
 	})
 	for _, f := range root.AllLeftOut() {
 		all = append(all, problem{
@@ -124,6 +119,17 @@ func problems(root *Result) (all []problem) {
 		})
 	}
 	return all
+}
+
+// findings returns the problems for findings. does says what their plugins do with which object.
+func findings(all []Finding, level level, does string) (problems []problem) {
+	for i := range all {
+		f := &all[i]
+		rule := cmp.Or(f.Plugin, ruleWarning)
+		p := problem{level: level, rule: ruleOf(rule, f.Policy), title: titleOf(rule, f.Policy) + does, message: f.Message, line: f.Line}
+		problems = append(problems, p.with(f.about()))
+	}
+	return problems
 }
 
 // ruleOf returns the rule of a plugin, or of a policy that it evaluates.
@@ -280,7 +286,7 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	for _, findings := range []struct {
 		name string
 		list []Finding
-	}{{"warning", r.Warnings}, {"audit", r.Audits}} {
+	}{{"also denied", r.FurtherDenials}, {"warning", r.Warnings}, {"audit", r.Audits}} {
 		for _, f := range findings.list {
 			cause := f.about()
 			output.WriteString(findings.name + ": " + withDefault(r.Reported(&f), f.Defaulted) + cause.suffix() + "\n")

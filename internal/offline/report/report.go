@@ -60,6 +60,13 @@ type Result struct {
 	Reason    string `json:"reason,omitempty"` // metav1.StatusReason of a denial
 	Message   string `json:"message,omitempty"`
 
+	// FurtherDenials are those of other rules. The answer to kube-apiserver does not name them, and they count for nothing
+	// but their policies.
+	FurtherDenials []Finding `json:"furtherDenials,omitempty"`
+	// Unrendered is true if the object was skipped because a program must render it first, such as a Helm chart.
+	Unrendered bool `json:"unrendered,omitempty"`
+
+	// PatchedBy are the plugins that changed the object, also if it was denied later.
 	PatchedBy []string        `json:"patchedBy,omitempty"`
 	Patch     json.RawMessage `json:"patch,omitempty"` // RFC 6902
 	Warnings  []Finding       `json:"warnings,omitempty"`
@@ -174,13 +181,21 @@ func (r *Result) Said() string {
 		if r.Code != 0 {
 			status = strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, r.Reason))
 		}
-		return fmt.Sprintf("denied by %s (%s): %s", r.Plugin, status, r.Message)
+		return fmt.Sprintf("denied by %s (%s): %s", r.Plugin, status, r.Message) + r.changedBefore()
 	case Patched:
 		return "allowed, patched by " + strings.Join(r.PatchedBy, ", ")
 	case Allowed:
 		return string(Allowed)
 	}
 	return fmt.Sprintf("%s: %s", r.Decision, r.Message)
+}
+
+// changedBefore says which plugins changed a denied object: the denial may be about what they wrote.
+func (r *Result) changedBefore() string {
+	if r.Decision != Denied || len(r.PatchedBy) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(r.PatchedBy, ", ") + " changed the object before)"
 }
 
 // Differing returns a title for messages: how many reviews differ, how, and the plugin or policy that is

@@ -80,7 +80,7 @@ func (t *text) add(b *strings.Builder, r *Result, depth int) {
 	for _, findings := range []struct {
 		name string
 		list []Finding
-	}{{"warning", r.Warnings}, {"audit", r.Audits}, {"ignored", r.Ignored}, {"unchecked", leftOut}} {
+	}{{"also denied", r.FurtherDenials}, {"warning", r.Warnings}, {"audit", r.Audits}, {"ignored", r.Ignored}, {"unchecked", leftOut}} {
 		for _, f := range findings.list {
 			fmt.Fprintf(b, "%s  %s: %s\n", indent, t.paint(yellow, findings.name), indented(r.Reported(&f), indent))
 			t.addDefault(b, indent+"    ", f.Defaulted)

@@ -92,13 +92,30 @@ func (r *reviewer) explainCauses(review *codec.Review, result *report.Result) {
 		}
 		result.Rule, result.Paths, result.Defaulted = f.Rule, f.Paths, defaulted(f.Paths)
 		result.FieldLine = r.lineOf(f.Paths)
+		r.noteFurtherDenials(result)
 	}
-	for _, findings := range [...][]report.Finding{result.Warnings, result.Audits} {
+	for _, findings := range [...][]report.Finding{result.FurtherDenials, result.Warnings, result.Audits} {
 		for i := range findings {
 			r.explainCause(&findings[i])
 			if f := &findings[i]; len(f.Paths) > 0 {
 				f.Defaulted, f.Line = defaulted(f.Paths), cmp.Or(f.Line, r.lineOf(f.Paths))
 			}
+		}
+	}
+}
+
+// noteFurtherDenials fills in the denials that the answer does not name.
+func (r *reviewer) noteFurtherDenials(result *report.Result) {
+	if result.Plugin != policyPlugin {
+		return
+	}
+	named := oneLine(result.Message)
+	for i := range r.violations {
+		v := &r.violations[i]
+		f := report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding}
+		f.Message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", policyPlugin, v.Policy, v.Binding, v.Message)
+		if v.Denies && !strings.HasSuffix(named, f.Message) && !slices.ContainsFunc(result.FurtherDenials, f.IsSame) {
+			result.FurtherDenials = append(result.FurtherDenials, f)
 		}
 	}
 }

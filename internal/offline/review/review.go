@@ -242,6 +242,7 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
 		if s.skips(item, err) {
 			result.Decision = report.Skipped
+			_, result.Unrendered = errors.AsType[*manifest.UnrenderedError](err)
 		}
 		return nil, result
 	}
