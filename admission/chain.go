@@ -156,7 +156,7 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 		}
 		handler, background, err := newHandler(plugin, e, view, last)
 		if err != nil {
-			errs = append(errs, &EnableError{Plugin: plugin.Name, Err: err})
+			errs = append(errs, &EnableError{Plugin: plugin.Name, Err: err, Unconfigured: plugin.RequiresConfig && e.Config == nil})
 			continue
 		}
 		c.entries = append(c.entries,
@@ -177,9 +177,15 @@ func NewChain(table []Plugin, enabled map[string]Enabled, state *cluster.State, 
 type EnableError struct {
 	Plugin string
 	Err    error
+	// Unconfigured is true if the plugin needs a configuration file, and has none.
+	Unconfigured bool
 }
 
 func (e *EnableError) Error() string {
+	if e.Unconfigured {
+		return fmt.Sprintf("cannot enable plugin %s: it has no configuration, which --admission-control-config-file would name: %v",
+			e.Plugin, e.Err)
+	}
 	return fmt.Sprintf("cannot enable plugin %s: %v", e.Plugin, e.Err)
 }
 

@@ -81,6 +81,7 @@ Prints denials and warnings, and a summary of all objects.
 Exits with 0 if no object would be denied, 1 if one would, 2 if objects could not be listed or
 reviewed, or if the command is wrong.`,
 		Example: "  fastadmit audit --config=fastadmit.yaml\n" +
+			"  fastadmit audit --pod-security=restricted\n" +
 			"  fastadmit audit --context=production --enable-admission-plugins=PodSecurity -n shop -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -99,6 +100,7 @@ func (a *auditOptions) addAuditFlags(cmd *cobra.Command) {
 	flags.StringVar(&a.cluster.context, "context", "", "context of the kubeconfig; if empty, the current one")
 	a.user.Username, a.user.Groups = "system:admin", []string{"system:masters"}
 	a.addSharedFlags(cmd)
+	a.addPodSecurityFlag(cmd)
 	flags.Lookup("as").Usage = "user who sends the objects that kube-controller-manager does not create. The default has all permissions"
 	flags.StringVar(&a.operation, "operation", string(codec.Create), "CREATE: would the object be denied if it were created now? UPDATE: would an update without changes be denied?")
 	flags.StringSliceVarP(&a.namespaces, "namespace", "n", nil, "namespaces to review, and nothing else; if not set, all objects")

@@ -166,7 +166,8 @@ own.yaml:8: plugins[0].timeout: got 40s, want more than 0s and at most 30s
 		"--config=admission.yaml")
 	f("own.yaml:2: kind: got \"Configuration\", want \"AdmissionConfiguration\": --config takes this file\n",
 		"--admission-control-config-file=own.yaml", "--enable-admission-plugins=AlwaysDeny")
-	f("cannot enable plugin EventRateLimit: limits: Invalid value: null: must not be empty\n",
+	f("cannot enable plugin EventRateLimit: it has no configuration, which --admission-control-config-file would name: "+
+		"limits: Invalid value: null: must not be empty\n",
 		"--enable-admission-plugins=EventRateLimit")
 	servertest.WriteFile(t, filepath.Join(dir, "level.yaml"), "a: [")
 	f("level.yaml: plugin PodSecurity: yaml: line 1: did not find expected node content\n",

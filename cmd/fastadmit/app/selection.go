@@ -178,7 +178,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		return selected{Loaded: loaded}, failed(errors.Join(wrong, s.locate(loaded, checkPlugins(table, enabled)), tried.check(table)))
 	}
 	if len(enabled) == 0 && (!s.images || loaded.ImageReview == nil) {
-		return selected{Loaded: loaded}, errors.New("no admission plugin is enabled: name some with --enable-admission-plugins; fastadmit plugins lists all")
+		return selected{Loaded: loaded}, s.noPlugin()
 	}
 	needs, who := needed(table, enabled, loaded)
 	if err := s.cluster.follow(ctx, append(needs, tried.needs(table)...), who); err != nil {
@@ -239,6 +239,21 @@ func (s *selection) leaveOut(alsoCalls bool) *[]string {
 		return !counts
 	}
 	return leftOut
+}
+
+// noPlugin is the error if no plugin is enabled. It names the flags of the command that enable some.
+func (s *selection) noPlugin() error {
+	var flags []string
+	for _, name := range [...]string{"pod-security", "policies", "in-tree"} {
+		if s.flags != nil && s.flags.Lookup(name) != nil { // a suite has none
+			flags = append(flags, "--"+name)
+		}
+	}
+	text := "no admission plugin is enabled: name some with --enable-admission-plugins"
+	if len(flags) > 0 {
+		text += ", or use " + strings.Join(flags, " or ")
+	}
+	return errors.New(text + "; fastadmit plugins lists all")
 }
 
 // enforcePodSecurity enables PodSecurity with the level and version of --pod-security.

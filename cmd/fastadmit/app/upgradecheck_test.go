@@ -141,11 +141,14 @@ func TestUpgradeCheckUsage(t *testing.T) {
 	f(`--to: got "1.99", want one of 1.33, 1.34, 1.35, 1.36, 1.37`, "--from=1.34", "--to=1.99", "x")
 	f(`--from: got "latest", want one of`, "--from=latest", "--to=1.34", "x")
 	f("--from and --to are both 1.34", "--from=1.34", "--to=1.34", "x")
+	f("--from and --to are both 1.34", "--from=v1.34.2-eks-1a2b3c", "--to=1.34.9", "x")
+	f(`--from: got "v1.34.x"`, "--from=v1.34.x", "--to=1.34", "x")
 	f("--emulated-version cannot be used", "--from=1.34", "--to=1.35", "--emulated-version=1.34", "x")
 	f(`--operation: got "DELETE", want CREATE or UPDATE`, "--from=1.34", "--to=1.35", "--operation=DELETE", "x")
 	f(`--output: got "object", want one of text`, "--from=1.34", "--to=1.35", "-o", "object", "x")
 	f("--kube-api-qps: got 0, want more than 0", "--from=1.34", "--to=1.35", "--kube-api-qps=0", "x")
 	f("name files or folders with objects", "--from=1.34", "--to=1.35")
 	f("1 not asked", "--from=1.34", "--to=1.35", "--in-tree", t.TempDir())
-	f("no admission plugin is enabled", "--from=1.34", "--to=1.35", t.TempDir())
+	f("no admission plugin is enabled: name some with --enable-admission-plugins, or use --pod-security or --policies or --in-tree;",
+		"--from=1.34", "--to=1.35", t.TempDir())
 }

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/alike"
+	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
@@ -36,7 +39,9 @@ func (s *Set) Locate(err error) error {
 		}
 		if enable, ok := err.(*admission.EnableError); ok { //nolint:errorlint // the error itself, not one inside
 			if inner := others(enable.Err); inner != nil {
-				rest = []error{&admission.EnableError{Plugin: enable.Plugin, Err: utilerrors.NewAggregate(inner)}}
+				rest = []error{&admission.EnableError{
+					Plugin: enable.Plugin, Err: utilerrors.NewAggregate(inner), Unconfigured: enable.Unconfigured,
+				}}
 			}
 			return rest
 		}
@@ -88,6 +93,19 @@ func leaves(err error) (all []error) {
 // inField matches the field in an error of sigs.k8s.io/json.
 var inField = regexp.MustCompile(`field "([^"]+)"`)
 
+// hint returns ", did you mean NAME?" for an error about an unknown field.
+func (d *document) hint(err error, path string) string {
+	if !strings.HasPrefix(err.Error(), "unknown field ") {
+		return ""
+	}
+	for _, unknown := range defaults.Unknown(d.item.GroupVersionKind(), d.item.JSON) {
+		if unknown.Path == path {
+			return alike.Hint(path[strings.LastIndexByte(path, '.')+1:], unknown.Known)
+		}
+	}
+	return ""
+}
+
 func (d *document) locate(positions *manifest.Positions, err error) error {
 	path, source := "", d.item.Source
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
@@ -101,5 +119,5 @@ func (d *document) locate(positions *manifest.Positions, err error) error {
 		return fmt.Errorf("%s: %s %q, in its translation: %w", source, of.Kind, of.Metadata.Name, err)
 	}
 	source.Line = positions.LineOf(&d.item.Object, path)
-	return fmt.Errorf("%s: %s %q: %w", source, d.item.Kind, d.item.Metadata.Name, err)
+	return fmt.Errorf("%s: %s %q: %w%s", source, d.item.Kind, d.item.Metadata.Name, err, d.hint(err, path))
 }
