@@ -152,8 +152,9 @@ func TestReviewFurtherDenials(t *testing.T) {
 	servertest.WriteFile(t, "policies.yaml", rule("a", "Deny", "1 == 2")+rule("b", "Deny, Audit", second)+
 		rule("c", "Warn", second)+rule("d", "Deny", "1 == 1"))
 	reviewed(t, "", 1, []string{
-		"'a.example.com' with binding 'a' denied request: a\n  also denied: pod.yaml:3: ValidatingAdmissionPolicy: ValidatingAdmissionPolicy " +
-			"'b.example.com' with binding 'b' denied request: b\n  warning: ", "ValidatingAdmissionPolicy b.example.com: 1 denied",
+		"'a.example.com' with binding 'a' denied request: a\n  also denied: pod.yaml:3: ValidatingAdmissionPolicy: " +
+			"ValidatingAdmissionPolicy 'b.example.com' with binding 'b' denied request: b\n  warning: ",
+		"ValidatingAdmissionPolicy b.example.com: 1 denied",
 		"1 object: 0 allowed, 1 denied, 1 warning",
 	}, []string{"'d."}, "pod.yaml", "--policies=policies.yaml")
 	for format, want := range map[string]string{

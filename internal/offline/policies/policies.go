@@ -293,13 +293,25 @@ func (s *Set) Notes() (all []string) {
 	if !s.applied {
 		return all
 	}
+	var policies []string
 	for _, d := range s.unbound() {
-		if note, ok := s.noteUnbound(d); ok {
+		note, ok := s.noteUnbound(d)
+		switch {
+		case !ok:
+		case d.isBinding():
 			all = append(all, note.String())
+		default:
+			policies = append(policies, note.String())
 		}
 	}
-	return all
+	if n := len(policies); n > unboundMax { // a library, which has no bindings
+		policies = append(policies[:1], fmt.Sprintf("%d more policies have no binding", n-1))
+	}
+	return append(all, policies...)
 }
+
+// unboundMax is how many policies without a binding Notes names.
+const unboundMax = 3
 
 // BindsWith says what makes a binding for a policy that has none, for notes. The default is the flag --bind-policies.
 func (s *Set) BindsWith(what string) { s.bindsWith = what }

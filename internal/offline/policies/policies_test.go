@@ -170,11 +170,19 @@ func TestNotes(t *testing.T) {
 	}
 	s.Apply(map[string]admission.Enabled{"ValidatingAdmissionPolicy": {}}, nil, []string{"ValidatingAdmissionPolicy"})
 	want := []string{
-		`f:1: ValidatingAdmissionPolicy "p" has no binding, so it is not evaluated; --bind-policies evaluates it`,
 		`f:6: ValidatingAdmissionPolicyBinding "b" is of ValidatingAdmissionPolicy "q", which does not exist, so it does nothing`,
+		`f:1: ValidatingAdmissionPolicy "p" has no binding, so it is not evaluated; --bind-policies evaluates it`,
 	}
 	if got := s.Notes(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	many := &Set{applied: true}
+	for _, name := range []string{"r", "q", "s", "t"} {
+		many.Add(parse(kubernetes + strings.ReplaceAll(policy, "name: p", "name: "+name)))
+	}
+	if got := many.Notes(); len(got) != 2 || !strings.Contains(got[0], `"r" has no binding`) ||
+		got[1] != "3 more policies have no binding" {
+		t.Errorf("got %q, want the first policy, and the number of the others", got)
 	}
 	// A policy and a binding of other kinds do not count.
 	s.Add(parse(kubernetes+strings.NewReplacer("Validating", "Mutating", "name: p", "name: q").Replace(policy),
