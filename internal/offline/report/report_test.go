@@ -199,6 +199,10 @@ func TestJUnit(t *testing.T) {
 		`<testsuite name="services" tests="1"`) {
 		t.Errorf("got %s, want a suite for each resource of a cluster", got)
 	}
+	unchecked := []*Result{{Resource: "services", Name: "a", Decision: Allowed, Unchecked: true}}
+	if got := write(t, "junit", tool, unchecked); !strings.Contains(got, `skipped="1"`) || !strings.Contains(got, "no enabled plugin checks it") {
+		t.Errorf("got %s for an object that no plugin checked, want a skipped case", got)
+	}
 	long := *pods[0]
 	long.Message = strings.Repeat("m", junitBytesMax/8) // and in Said
 	for n, suites := range map[int]int{4: 1, 5: 2, 8: 2} {
