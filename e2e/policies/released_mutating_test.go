@@ -46,19 +46,19 @@ func TestReleasedMutating(t *testing.T) {
 		}()
 		row := tally.Row{Plugin: plugin, Test: "generated in process, Kubernetes " + release.String()}
 		for f, feature := range mutatingFeatures {
-			r := rand.New(rand.NewPCG(start, uint64(1000+f)))
-			var all outcomes
-			for all.done < *releasedMutatingCases && !t.Failed() {
-				generatedReleasedMutating(t, r, feature, release, releasedPlugin{process}, &all)
-			}
-			row.Cases += all.done
-			if t.Logf("%s: %+v", feature, all); t.Failed() {
-				row.Different = append(row.Different, feature)
-				break
-			}
-			if *releasedMutatingCases >= 1000 { // of fewer policies, some do not match anything
-				all.check(t)
-			}
+			t.Run(feature, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(start, uint64(1000+f)))
+				var all outcomes
+				for all.done < *releasedMutatingCases && !t.Failed() {
+					generatedReleasedMutating(t, r, feature, release, releasedPlugin{process}, &all)
+				}
+				row.Cases += all.done
+				if t.Logf("%+v", all); t.Failed() {
+					row.Different = append(row.Different, feature)
+				} else if *releasedMutatingCases >= 1000 { // of fewer policies, some do not match anything
+					all.check(t)
+				}
+			})
 		}
 		if err := row.Write(); err != nil {
 			t.Fatal(err)

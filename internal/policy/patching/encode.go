@@ -17,9 +17,9 @@ const unknownMax = 100
 
 // Encode returns an object after a change as the Go type of its kind encodes it. kube-apiserver
 // decodes an object into its Go type after each change, so the next policy or webhook does not see
-// an empty list, for example, if the type omits it. Encode adds no missing fields. before is the
-// object before the change; Encode copies what is equal in both. Both may have only the members that
-// differ.
+// an empty list, for example, if the type omits it, and sees null if the change removed a list that
+// the type never omits. Encode adds no other missing fields. before is the object before the change;
+// Encode copies what is equal in both. Both may have only the members that differ.
 //
 // unknown are the paths of fields that the type does not have, unless before has them too: a newer
 // kube-apiserver may have more fields. Encode copies them, and values of another type than the
@@ -129,6 +129,12 @@ func (e *encoder) appendStruct(dst []byte, was, now codec.Value, t *goType) []by
 		}
 	}
 	e.path = e.path[:at]
+	for _, name := range t.always { // the type writes those that the change removed
+		field := t.fields[name]
+		if was.Get(name).Exists() && !now.Get(name).Exists() && (field.omit != "z" || e.nullTimes) {
+			dst = appendZero(append(codec.AppendString(append(dst, ','), name), ':'), field.of)
+		}
+	}
 	return closed(dst, start, '{', '}')
 }
 
@@ -189,6 +195,9 @@ func (e *encoder) omits(f goField, v codec.Value) bool {
 
 // isEmpty reports whether encoding/json omits a value of a field with the option omitempty.
 func (t *goType) isEmpty(v codec.Value) bool {
+	if t.isGoStruct() {
+		return false
+	}
 	switch v.Kind() {
 	case codec.KindMissing, codec.KindNull:
 		return true

@@ -120,6 +120,18 @@ func TestEncodeDifferences(t *testing.T) {
 	f(false, podKind, `{"spec":{"nodeName":"a"}}`, `{"spec":{}}`, `{"spec":{}}`)
 	f(false, deploymentKind, `{"spec":{"replicas":1}}`, `{"spec":{"replicas":2}}`, `{"spec":{"replicas":2}}`)
 
+	// What the type writes whatever its value is, and the change removed.
+	f(false, deploymentKind, `{"spec":{"selector":{"matchLabels":{"a":"b"}},"paused":true}}`, `{"spec":{}}`, `{"spec":{"selector":null}}`)
+	f(false, podKind, `{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{}}`, `{"spec":{"containers":null}}`)
+	f(false, podKind, `{"metadata":{"name":"a"},"spec":{},"status":{"phase":"Running"}}`, `{}`, `{"metadata":{},"spec":{},"status":{}}`)
+	f(false, serviceKind, `{"spec":{"type":"ClusterIP"},"status":{"loadBalancer":{}}}`, `{"status":{}}`,
+		`{"status":{"loadBalancer":{}},"spec":{}}`)
+	f(false, podKind, `{"metadata":{"creationTimestamp":"2024-01-02T03:04:05Z"}}`, `{"metadata":{}}`, `{"metadata":{}}`)
+	f(true, podKind, `{"metadata":{"creationTimestamp":"2024-01-02T03:04:05Z"}}`, `{"metadata":{}}`,
+		`{"metadata":{"creationTimestamp":null}}`)
+	f(false, podKind, `{"status":{"conditions":[]}}`, `{"status":{"conditions":[{"lastProbeTime":null,"type":""}]}}`,
+		`{"status":{"conditions":[{"lastProbeTime":null,"type":""}]}}`)
+
 	// Go types encode an unset time as null before Kubernetes v1.34.
 	const template = `{"spec":{"template":{"metadata":{"creationTimestamp":null,"labels":{"a":"b"}}}}}`
 	f(true, deploymentKind, `{"spec":{"template":{"metadata":{"creationTimestamp":null}}}}`, template, template)

@@ -46,6 +46,16 @@ type goType struct {
 	form   form
 	of     *goType            // of a pointer, a list or a map
 	fields map[string]goField // of a struct
+	always []string           // those that are encoded whatever their value is, creationTimestamp included
+}
+
+// isGoStruct reports whether values are structs in Go, which the option omitempty does not omit.
+func (t *goType) isGoStruct() bool {
+	switch t.form {
+	case isStruct, isTime, isQuantity, isIntOrString, isDuration:
+		return true
+	}
+	return false
 }
 
 type goField struct {
@@ -98,7 +108,10 @@ func parseTypes(text string) map[string]*goType {
 		t.fields = make(map[string]goField, len(words))
 		for _, word := range words[1:] {
 			parts := strings.SplitN(word, ":", 3)
-			t.fields[parts[0]] = goField{omit: parts[1], of: find(parts[2])}
+			field := goField{omit: parts[1], of: find(parts[2])}
+			if t.fields[parts[0]] = field; field.omit != "e" || field.of.isGoStruct() {
+				t.always = append(t.always, parts[0])
+			}
 		}
 	}
 	return kinds
