@@ -217,9 +217,9 @@ func difference(got, want string) string {
 }
 
 // goTypes matches Go types in the error of an expression that uses a map, a list or null as a field
-// name, or on which a library function panics.
+// name, on which a library function panics, or that a merge refuses (docs/versions.md).
 var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion: (?:ref\.Val is )?|` +
-	`expected numeric \(int or float\), got )` +
+	`expected numeric \(int or float\), got |value\.valueUnstructured\{Value:)` +
 	`(map\[string\]interface \{\}|\[\]interface \{\}|\[\]string|` +
 	`\*types\.base(Map|List)|\*cel\.(object|list)|types\.Null|\\+u003cnil\\+u003e)`)
 
