@@ -36,7 +36,7 @@ func (*devices) handles(review *codec.Review) bool { return review.SubResource()
 func (d *devices) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 	return only(names, func(name corev1.ResourceName) bool {
 		return name == claimCount || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) ||
-			d.countsExtended() && isExtended(name) && d.stands(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
+			d.countsExtended() && isExtended(name, d.version) && d.stands(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
 	})
 }
 

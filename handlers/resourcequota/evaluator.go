@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
 )
 
@@ -106,11 +107,11 @@ func only(names []corev1.ResourceName, matches func(corev1.ResourceName) bool) (
 
 // isExtended reports whether a name in a quota is an extended resource. These cannot be
 // overcommitted, so that only requests are counted (k8s.io/kubernetes
-// pkg/quota/v1/evaluator/core isExtendedResourceNameForQuota).
-func isExtended(name corev1.ResourceName) bool {
+// pkg/quota/v1/evaluator/core isExtendedResourceNameForQuota). Those of device classes count since v1.35.
+func isExtended(name corev1.ResourceName, version admission.Version) bool {
 	s := string(name)
 	return strings.HasPrefix(s, corev1.DefaultResourceRequestsPrefix) &&
-		(!isNative(s) || strings.HasPrefix(s, corev1.ResourceImplicitExtendedClaimsPerClass))
+		(!isNative(s) || version.AtLeast(1, 35) && strings.HasPrefix(s, corev1.ResourceImplicitExtendedClaimsPerClass))
 }
 
 // isNative reports whether a resource is defined by Kubernetes (pkg/apis/core/v1/helper

@@ -167,20 +167,21 @@ func TestReleases(t *testing.T) {
 			{"name":"d","resources":{},"allocatedResources":{"cpu":"2"}}],
 		"initContainerStatuses":[{"name":"s","resources":{"requests":{"cpu":"1"}}},
 			{"name":"i","resources":{"requests":{"cpu":"100"}}}]}}`
+	const device = `{"spec":{"containers":[{"resources":{"requests":{"deviceclass.resource.kubernetes.io/gpu":"2"}}}]}}`
 	const negative = `{"spec":{"containers":[{"resources":{"requests":{"cpu":"-1"}}}]}}`
 	scoped := func(scope corev1.ResourceQuotaScope) corev1.ScopedResourceSelectorRequirement {
 		return corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}
 	}
 	for release, want := range map[string]struct {
-		cpu, resizedCPU             string
+		cpu, resizedCPU, device     string
 		missing                     bool // the container must name the memory that it requests
 		emptyIsBest, negativeIsBest bool
 		classes                     bool
 	}{
-		"1.33": {"1", "6", true, false, true, false},
-		"1.34": {"3", "6", false, true, true, true},
-		"1.36": {"3", "6", false, true, true, true},
-		"1.37": {"3", "101", false, false, false, true},
+		"1.33": {"1", "6", "", true, false, true, false},
+		"1.34": {"3", "6", "", false, true, true, true},
+		"1.36": {"3", "6", ",requests.deviceclass.resource.kubernetes.io/gpu=2", false, true, true, true},
+		"1.37": {"3", "101", ",requests.deviceclass.resource.kubernetes.io/gpu=2", false, false, false, true},
 	} {
 		version, _, err := admission.ParseVersion(release)
 		if err != nil {
@@ -188,6 +189,10 @@ func TestReleases(t *testing.T) {
 		}
 		uses(t, pods{version}, whole, "count/pods=1,cpu="+want.cpu+",pods=1,requests.cpu="+want.cpu)
 		uses(t, pods{version}, resized, "count/pods=1,cpu="+want.resizedCPU+",limits.cpu=9,pods=1,requests.cpu="+want.resizedCPU)
+		uses(t, pods{version}, device, "count/pods=1,pods=1"+want.device)
+		if got := len(pods{version}.tracked([]corev1.ResourceName{"requests.deviceclass.resource.kubernetes.io/gpu"})); got != min(len(want.device), 1) {
+			t.Errorf("%s: got %d names of device classes tracked, want %q", release, got, want.device)
+		}
 		if err := measured(t, pods{version}, whole).constraints([]corev1.ResourceName{"requests.memory"}); (err != nil) != want.missing {
 			t.Errorf("%s: got %v, want an error %v", release, err, want.missing)
 		}

@@ -67,7 +67,7 @@ func TestMerged(t *testing.T) {
 			p.Status = corev1.PodStatus{}
 		}
 		always := add(corev1.ResourceList{podCount: count(1)},
-			computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options)))
+			computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options), admission.Version{}))
 		if got := podUsage(p, admission.Version{}); !apiequality.Semantic.DeepEqual(got, always) {
 			t.Fatalf("%+v\n%+v\ngot usage %s\nwant %s", p.Spec, p.Status, show(got), show(always))
 		}

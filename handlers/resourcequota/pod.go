@@ -56,14 +56,14 @@ var mustSpecify = []corev1.ResourceName{
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
 }
 
-func (pods) tracked(names []corev1.ResourceName) []corev1.ResourceName {
+func (e pods) tracked(names []corev1.ResourceName) []corev1.ResourceName {
 	tracked := only(names, func(name corev1.ResourceName) bool { return slices.Contains(podResources, name) })
 	for _, name := range names {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
 			strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) {
 			tracked = append(tracked, name)
 		}
-		if isExtended(name) { // a name may occur twice, and is then twice in the message
+		if isExtended(name, e.version) { // a name may occur twice, and is then twice in the message
 			tracked = append(tracked, name)
 		}
 	}
@@ -124,7 +124,7 @@ func (p *pod) constraints(limited []corev1.ResourceName) error {
 	for _, containers := range [...][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range containers {
 			c := &containers[i]
-			specified := computeUsage(c.Resources.Requests, c.Resources.Limits)
+			specified := computeUsage(c.Resources.Requests, c.Resources.Limits, p.version)
 			for _, name := range limited {
 				if _, ok := specified[name]; !ok {
 					missing[name] = append(missing[name], c.Name)
@@ -187,7 +187,7 @@ func podUsage(p *corev1.Pod, version admission.Version) corev1.ResourceList {
 	if len(p.Spec.Containers)+len(p.Spec.InitContainers) > containersFew {
 		p = merged(p)
 	}
-	return add(used, computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options)))
+	return add(used, computeUsage(resourcehelper.PodRequests(p, options), resourcehelper.PodLimits(p, options), version))
 }
 
 // hasEnded reports whether a Pod counts only as an object: it has run to completion, or its
@@ -204,7 +204,7 @@ func hasEnded(p *corev1.Pod) bool {
 }
 
 // computeUsage returns the usage for requests and limits (upstream's podComputeUsageHelper).
-func computeUsage(requests, limits corev1.ResourceList) corev1.ResourceList {
+func computeUsage(requests, limits corev1.ResourceList, version admission.Version) corev1.ResourceList {
 	used := corev1.ResourceList{corev1.ResourcePods: count(1)}
 	for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		if request, ok := requests[name]; ok {
@@ -218,7 +218,7 @@ func computeUsage(requests, limits corev1.ResourceList) corev1.ResourceList {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			used[name], used["requests."+name] = request, request
 		}
-		if isExtendedRequest(string(name)) {
+		if isExtendedRequest(string(name), version) {
 			used["requests."+name] = request
 		}
 	}
@@ -226,9 +226,9 @@ func computeUsage(requests, limits corev1.ResourceList) corev1.ResourceList {
 }
 
 // isExtendedRequest reports whether a container may request the resource as a device
-// (pkg/scheduler/util IsDRAExtendedResourceName).
-func isExtendedRequest(name string) bool {
-	if strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix) {
+// (pkg/scheduler/util IsDRAExtendedResourceName). Those of device classes count since v1.35.
+func isExtendedRequest(name string, version admission.Version) bool {
+	if version.AtLeast(1, 35) && strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix) {
 		return true
 	}
 	return !isNative(name) && !strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) &&
