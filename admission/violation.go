@@ -15,6 +15,9 @@ type Violation struct {
 	// Denies is true if the request is denied because of the violation. The answer names the first one only, as
 	// kube-apiserver does.
 	Denies bool
+	// Ignored is true if the policy could not be evaluated, and its failurePolicy is Ignore. Message is the error. Rule is
+	// empty if the error is not about one.
+	Ignored bool
 }
 
 type violationsKey struct{}

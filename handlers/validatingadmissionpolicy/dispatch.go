@@ -20,6 +20,7 @@ import (
 // A dispatch evaluates the policies for one review (upstream's dispatcher.go).
 type dispatch struct {
 	policy.Dispatch
+	evaluated bool        // a policy was, so that it could deny
 	collected annotations // of the current policy
 	last      evaluation
 
@@ -72,6 +73,7 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 		}
 		o := d.evaluate(p, param)
 		cost += o.cost
+		d.evaluated = d.evaluated || !o.unwanted
 		if d.Explains() {
 			d.explain(p, b, param, o)
 		}
@@ -79,12 +81,16 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 			switch found := &o.decisions[i]; {
 			case found.denies:
 				if !o.whole {
-					d.note(p, b, found.message, "validations", i, p.Evaluator.validations[i].Expression,
-						slices.Contains(b.Actions, admissionregistrationv1.Deny))
+					d.note(p, b, admission.Violation{Message: found.message, Denies: slices.Contains(b.Actions, admissionregistrationv1.Deny)},
+						"validations", i, p.Evaluator.validations[i].Expression)
 				}
 				d.act(p, b, i, found)
+			case found.message != "" && o.whole:
+				p.CountError(b, policy.ActionAllow, found.message)
+				d.note(p, b, admission.Violation{Message: found.message, Ignored: true}, "", 0, nil)
 			case found.message != "":
 				p.CountError(b, policy.ActionAllow, found.message)
+				d.note(p, b, admission.Violation{Message: found.message, Ignored: true}, "validations", i, p.Evaluator.validations[i].Expression)
 			}
 		}
 		for i, a := range o.audited {
@@ -96,7 +102,7 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 				d.collected.add(a)
 			case d.Excepted(p.Name) == "":
 				p.CountError(b, policy.ActionDeny, a.err)
-				d.note(p, b, a.err, "auditAnnotations", i, p.Evaluator.annotations[i].Expression, true)
+				d.note(p, b, admission.Violation{Message: a.err, Denies: true}, "auditAnnotations", i, p.Evaluator.annotations[i].Expression)
 				d.deny(p, b, &decision{message: a.err})
 			}
 		}
@@ -123,15 +129,19 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 	}
 }
 
-// note notes a violation of the i-th rule of a list for reports, if somebody asks for them. denies says that the
-// binding denies it.
-func (d *dispatch) note(p *boundPolicy, b *policy.Binding, message, list string, i int, x *cel.Expression, denies bool) {
-	if note := admission.NoteViolation(d.Ctx); note != nil {
-		note(admission.Violation{
-			Policy: p.Name, Binding: b.Name, Rule: fmt.Sprintf("%s[%d]", list, i), Message: strings.Clone(message),
-			Paths: p.Evaluator.compiler.Paths(x), Denies: denies && d.Excepted(p.Name) == "" && !p.OnlyWarns(d.Ctx),
-		})
+// note notes a violation of the i-th rule of a list for reports, if somebody asks for them. x is nil for an error of the
+// whole policy. v.Denies says that the binding denies it.
+func (d *dispatch) note(p *boundPolicy, b *policy.Binding, v admission.Violation, list string, i int, x *cel.Expression) {
+	note := admission.NoteViolation(d.Ctx)
+	if note == nil {
+		return
 	}
+	v.Policy, v.Binding, v.Message = p.Name, b.Name, strings.Clone(v.Message)
+	if x != nil {
+		v.Rule, v.Paths = fmt.Sprintf("%s[%d]", list, i), p.Evaluator.compiler.Paths(x)
+	}
+	v.Denies = v.Denies && d.Excepted(p.Name) == "" && !p.OnlyWarns(d.Ctx)
+	note(v)
 }
 
 // act takes the actions of a binding for the i-th violation of a policy, unless there is an exception.
@@ -183,8 +193,12 @@ func (d *dispatch) result() admission.Result {
 			_ = d.Response.Annotate(validationFailureKey, string(value)) // the key is valid
 		}
 	}
-	if d.denied == "" {
+	switch {
+	case d.denied != "":
+	case d.evaluated:
 		return admission.Allowed()
+	default:
+		return admission.Unchecked("bindings of its policies do not select it, or their match conditions are not true")
 	}
 	result := admission.Denied(admission.Forbidden(d.Review, errors.New(d.denied)))
 	status := result.Denial

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ import (
 type excepted struct {
 	actions    string // of the bindings
 	validation string // of p; q denies
+	ignores    bool   // p has the failurePolicy Ignore
 	exceptions []string
 	settings   admission.Settings // of Other
 	other      func(*codec.Review) admission.Result
@@ -39,8 +41,12 @@ func (x *excepted) chain(t testing.TB) (*admission.Chain, error) {
 		files = append(files, admission.File{Name: fmt.Sprint("f", len(files)), Content: fmt.Appendf(nil, format, args...)})
 	}
 	for name, expression := range map[string]string{"p": x.validation, "q": "false"} {
+		failurePolicy := "Fail"
+		if x.ignores && name == "p" {
+			failurePolicy = "Ignore"
+		}
 		add(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},"spec":{%s,`+
-			`"validations":[{"expression":%q,"message":"no"}]}}`, name, constraints, expression)
+			`"failurePolicy":%q,"validations":[{"expression":%q,"message":"no"}]}}`, name, constraints, failurePolicy, expression)
 		add(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},`+
 			`"spec":{"policyName":%q,"validationActions":[%s]}}`, "of-"+name, name, x.actions)
 	}
@@ -137,6 +143,19 @@ func TestPolicyException(t *testing.T) {
 		} else if fields != `"policies":["p-"]` {
 			t.Error(err)
 		}
+	}
+}
+
+// TestIgnoredErrors counts expressions that fail where failurePolicy is Ignore (upstream's ObserveAdmission).
+func TestIgnoredErrors(t *testing.T) {
+	x := &excepted{actions: `"Deny"`, validation: "object.nope == ''", ignores: true}
+	if got := x.answer(t, admission.Validate); !strings.Contains(got, "'q' with binding") {
+		t.Errorf("got %s, want a denial of q", got)
+	}
+	var page strings.Builder
+	x.series.WritePrometheus(&page)
+	if want := regexp.MustCompile(`policy="p"[^}]*enforcement_action="allow"[^}]*} 1\n`); !want.MatchString(page.String()) {
+		t.Errorf("got %s\nwant %s", page.String(), want)
 	}
 }
 

@@ -91,6 +91,7 @@ type outcome struct {
 	decisions []decision // of the validations, or one if whole
 	audited   []audited
 	whole     bool // the policy cannot be evaluated
+	unwanted  bool // a match condition is not true
 }
 
 // failed returns the outcome of a policy that cannot be evaluated.
@@ -104,7 +105,7 @@ func (v *validator) validate(in *cel.Input) outcome {
 	if matches, err := v.compiler.Matches(v.matchConditions, in, v.ignoresErrors); err != nil {
 		return v.failed(err)
 	} else if !matches {
-		return outcome{}
+		return outcome{unwanted: true}
 	}
 	in.HidesNamespace = false
 	var few [8]evaluated // for more, append allocates
@@ -120,7 +121,7 @@ func (v *validator) validate(in *cel.Input) outcome {
 		if messages != nil {
 			message = messages[i]
 		}
-		if found := v.decide(&v.validations[i], values[i], message, messagesErr); found.denies {
+		if found := v.decide(&v.validations[i], values[i], message, messagesErr); found.message != "" {
 			if o.decisions == nil {
 				o.decisions = make([]decision, len(v.validations))
 			}

@@ -172,6 +172,29 @@ func TestReviewFurtherDenials(t *testing.T) {
 		"pod.yaml", "--policies=policies.yaml", "--enable-admission-plugins=AlwaysPullImages")
 }
 
+// TestReviewNotEvaluated has policies that could not deny: no binding selects the object, a match condition is false, or an
+// expression fails and failurePolicy is Ignore.
+func TestReviewNotEvaluated(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	f := func(old, replacement string, want ...string) {
+		t.Helper()
+		policies := strings.Replace(noLatest, old, replacement, 1)
+		servertest.WriteFile(t, "policies.yaml", policies)
+		reviewed(t, "", 2, want, nil, "pod.yaml", "--policies=policies.yaml", "--strict")
+		reviewed(t, "", 0, want[:1], nil, "pod.yaml", "--policies=policies.yaml")
+	}
+	const unchecked = "unchecked: ValidatingAdmissionPolicy: bindings of its policies do not select it, or their match " +
+		"conditions are not true"
+	f("[Deny]", "[Deny], matchResources: {namespaceSelector: {matchLabels: {a: b}}}", unchecked, "--strict: no plugin checked 1 object")
+	f("  validations:", "  matchConditions: [{name: never, expression: 'false'}]\n  validations:", unchecked, "no plugin checked 1 object")
+	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "latest", "1.29", 1))
+	f("  validations:", "  failurePolicy: Ignore\n  validations:\n  - expression: object.spec.nope == 1",
+		"'no-latest' cannot be evaluated, and its failurePolicy is Ignore: ", "--strict: 1 ignored failure", "no such key: nope")
+	const warning = "::warning file=pod.yaml,line=1,title=ValidatingAdmissionPolicy no-latest.example.com fails and is ignored on Pod"
+	reviewed(t, "", 0, []string{warning}, nil, "pod.yaml", "--policies=policies.yaml", "-o", "github")
+}
+
 // TestReviewExceptions tests that exceptions of --policies and of the configuration lift denials, and that those in the
 // input never do: who asks for a review would decide about it.
 func TestReviewExceptions(t *testing.T) {

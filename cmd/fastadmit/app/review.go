@@ -103,7 +103,8 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	r.addSkipFlag(flags)
 	r.addPodSecurityFlag(cmd)
 	flags.BoolVar(&r.strict, "strict", false, "exit with 2 if no plugin checks an object that its rules select, such as a pod in a "+
-		"privileged namespace, or if nothing that is enabled checks any object")
+		"privileged namespace, if nothing that is enabled checks any object, if a failure is ignored because of its failurePolicy, "+
+		"or if a chart or kustomization must be rendered first")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
 	flags.BoolVar(&r.explain, "explain", false, "also show for each plugin and policy whether it was asked and why, what it decided, the values in CEL "+
 		"expressions, and the fields that it wrote; with -o "+strings.Join(report.ExplainFormats, ", "))
@@ -252,10 +253,14 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 		return &exit{exitBroken, nil}
 	case s.Objects == s.Skipped:
 		return &exit{exitBroken, errors.New("there is nothing to review: all objects were skipped")}
-	case r.strict && (s.LeftOut > 0 || s.NothingChecked()):
-		return &exit{exitBroken, fmt.Errorf("--strict: no plugin checked %s", report.Counted(s.Unchecked, "object"))}
 	case s.Denied > 0, s.Warnings > 0 && r.warningsAsErrors:
 		return &exit{exitDenied, nil}
+	case r.strict && (s.LeftOut > 0 || s.NothingChecked()):
+		return &exit{exitBroken, fmt.Errorf("--strict: no plugin checked %s", report.Counted(s.Unchecked, "object"))}
+	case r.strict && s.Ignored > 0:
+		return &exit{exitBroken, fmt.Errorf("--strict: %s", report.Counted(s.Ignored, "ignored failure"))}
+	case r.strict && s.Unrendered > 0:
+		return &exit{exitBroken, fmt.Errorf("--strict: render %s first", report.Counted(s.Unrendered, "chart or kustomization"))}
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ func TestReviewTrees(t *testing.T) {
 		"ServiceMonitor default/m: allowed", "5 objects: 2 allowed (1 patched), 0 denied, 3 skipped")
 	f(0, []string{"--skip-unknown", "-o", "github"}, "::notice file="+filepath.Join(dir, "chart")+",title=skipped "+filepath.Join(dir,
 		"chart")+"::a Helm chart", "; until then, the files beside it are reviewed without its changes")
+	f(2, []string{"--skip-unknown", "--strict"}, "3 skipped")
 	f(0, []string{"--skip-unknown"}, "3 skipped")
 	f(2, []string{"--skip-unknown=Other"}, `unknown kind "Strange"`)
 	f(2, nil, `unknown kind "Strange"`, "2 skipped")

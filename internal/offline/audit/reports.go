@@ -283,6 +283,9 @@ func (r *Reports) report(result *report.Result) *reportObject {
 		case report.Failed, report.Broken:
 			o.add(part.Plugin, "error", part.Message, properties)
 		}
+		for _, f := range part.FurtherDenials {
+			o.add(f.Plugin, "fail", f.Message, properties)
+		}
 		for _, w := range part.Warnings {
 			o.add(w.Plugin, "warn", w.Message, properties)
 		}

@@ -101,7 +101,9 @@ func (r *Result) cleaned() *Result {
 	c.Message, c.Recorded = printable.Lines(c.Message), printable.Lines(c.Recorded)
 	c.Notes, c.Paths, c.Defaulted = cleanWords(c.Notes), cleanWords(c.Paths), cleanWords(c.Defaulted)
 	c.Patch = escapeJSON(c.Patch)
-	c.Warnings, c.Audits, c.Ignored, c.LeftOut = cleanFindings(c.Warnings), cleanFindings(c.Audits), cleanFindings(c.Ignored), cleanFindings(c.LeftOut)
+	for _, findings := range [...]*[]Finding{&c.FurtherDenials, &c.Warnings, &c.Audits, &c.Ignored, &c.LeftOut} {
+		*findings = cleanFindings(*findings)
+	}
 	c.Created = make([]*Result, len(r.Created))
 	for i, created := range r.Created {
 		c.Created[i] = created.cleaned()

@@ -112,6 +112,7 @@ func problems(root *Result) (all []problem) {
 		}
 		all = append(all, findings(r.Warnings, levelWarning, " warns of "+object)...)
 		all = append(all, findings(r.Audits, levelNote, " audits "+object)...)
+		all = append(all, findings(r.Ignored, levelWarning, " fails and is ignored on "+object)...)
 	})
 	for _, f := range root.AllLeftOut() {
 		all = append(all, problem{
@@ -291,7 +292,7 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 	for _, findings := range []struct {
 		name string
 		list []Finding
-	}{{"also denied", r.FurtherDenials}, {"warning", r.Warnings}, {"audit", r.Audits}} {
+	}{{"also denied", r.FurtherDenials}, {"warning", r.Warnings}, {"audit", r.Audits}, {"ignored", r.Ignored}} {
 		for _, f := range findings.list {
 			cause := f.about()
 			output.WriteString(findings.name + ": " + withDefault(r.Reported(&f), f.Defaulted) + cause.suffix() + "\n")

@@ -71,7 +71,7 @@ type Result struct {
 	Patch     json.RawMessage `json:"patch,omitempty"` // RFC 6902
 	Warnings  []Finding       `json:"warnings,omitempty"`
 	Audits    []Finding       `json:"audits,omitempty"`  // denials that are audit annotations only
-	Ignored   []Finding       `json:"ignored,omitempty"` // failures of plugins whose failure policy is Ignore
+	Ignored   []Finding       `json:"ignored,omitempty"` // failures of plugins and policies whose failure policy is Ignore
 	// Unchecked is true if no enabled plugin checked the object: it is allowed because nobody looked.
 	// LeftOut says why plugins did not check it, although their rules select it.
 	Unchecked bool      `json:"unchecked,omitempty"`
@@ -271,6 +271,9 @@ type Summary struct {
 	Broken   int `json:"broken"`
 	Skipped  int `json:"skipped"`
 	Warnings int `json:"warnings"`
+	Ignored  int `json:"ignored"` // failures of plugins and policies whose failure policy is Ignore
+	// Unrendered are those of Skipped that a program must render first.
+	Unrendered int `json:"unrendered"`
 	// Unchecked counts the objects of the input that no enabled plugin checked, nor what controllers
 	// create for them. LeftOut counts those of them that a plugin did not check although its rules
 	// select them, because of its configuration or the labels of a namespace.
@@ -337,6 +340,10 @@ func (s *Summary) Add(r *Result) {
 			s.Created++
 		}
 		s.Warnings += len(r.Warnings)
+		s.Ignored += len(r.Ignored)
+		if r.Unrendered {
+			s.Unrendered++
+		}
 		s.countPolicies(r)
 		switch r.Decision {
 		case Allowed:
@@ -387,6 +394,9 @@ func (s *Summary) String() string {
 	}
 	if s.Warnings > 0 {
 		text += ", " + Counted(s.Warnings, "warning")
+	}
+	if s.Ignored > 0 {
+		text += ", " + Counted(s.Ignored, "ignored failure")
 	}
 	if s.Unchecked > 0 {
 		text += fmt.Sprintf(", %d that no plugin checked", s.Unchecked)

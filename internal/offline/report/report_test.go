@@ -66,7 +66,7 @@ func TestText(t *testing.T) {
 		}
 	}
 	const summary = "6 objects and 1 that controllers make of them: 3 allowed (1 patched), 1 denied, 1 failed, 1 broken, 1 skipped, 2 " +
-		"warnings\n"
+		"warnings, 1 ignored failure\n"
 	const deployment = `a b.yaml:5: UPDATE Deployment shop/web: allowed
   warning: PodSecurity: would violate: x
   warning: old
@@ -86,6 +86,7 @@ func TestText(t *testing.T) {
 ::warning file=a b.yaml,line=5,title=warning warns of Deployment shop/web::old
 ::error file=a b.yaml,line=5,title=PodSecurity denies Pod shop/web-*%2C made of Deployment shop/web::violates: 100%25,%0Aand more
 ::notice file=c.yaml,line=1,title=C audits Pod shop/web::no
+::warning file=c.yaml,line=1,title=D fails and is ignored on Pod shop/web::away
 ::error file=c.yaml,line=9,title=E cannot decide on PodExecOptions of pods/exec shop/web::down <&>
 ::error file=stdin,line=3,title=cannot review::cannot be read
 `+summary)
@@ -248,9 +249,9 @@ func TestSARIF(t *testing.T) {
 		line             int
 	}{
 		{"PodSecurity", "warning", "a%20b.yaml", 5}, {"warning", "warning", "a%20b.yaml", 5}, {"PodSecurity", "error", "a%20b.yaml", 5},
-		{"C", "note", "c.yaml", 1}, {"E", "error", "c.yaml", 9}, {"input", "error", "stdin", 3},
+		{"C", "note", "c.yaml", 1}, {"D", "warning", "c.yaml", 1}, {"E", "error", "c.yaml", 9}, {"input", "error", "stdin", 3},
 	}
-	if len(run.Results) != len(want) || len(run.Tool.Driver.Rules) != 5 || run.Tool.Driver.Rules[0].ShortDescription.Text != "holds pods" {
+	if len(run.Results) != len(want) || len(run.Tool.Driver.Rules) != 6 || run.Tool.Driver.Rules[0].ShortDescription.Text != "holds pods" {
 		t.Fatalf("got %s", text)
 	}
 	for i, r := range run.Results {

@@ -170,5 +170,14 @@ func (r *reviewer) noteUnknownFields(t *target, result *report.Result) {
 // noteViolation is for admission.WithViolations.
 func (r *reviewer) noteViolation(v admission.Violation) {
 	v.Message = oneLine(v.Message)
+	if v.Ignored {
+		f := report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding, Rule: v.Rule, Paths: v.Paths, Line: r.lineOf(v.Paths)}
+		f.Message = fmt.Sprintf("%s '%s' with binding '%s' cannot be evaluated, and its failurePolicy is Ignore: %s",
+			policyPlugin, v.Policy, v.Binding, v.Message)
+		if !slices.ContainsFunc(r.result.Ignored, f.IsSame) { // for another parameter
+			r.result.Ignored = append(r.result.Ignored, f)
+		}
+		return
+	}
 	r.violations = append(r.violations, v)
 }
