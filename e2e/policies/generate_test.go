@@ -93,8 +93,8 @@ func (a accessor) ReturnTypes() []*celgo.Type { return a.returns }
 var allVariables = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 
 // compiles reports whether kube-apiserver would accept an expression. It panics on
-// some. Of orValue and or, it is only if it can be seen that the value is an optional: before 1.37, others are themselves
-// (docs/versions.md).
+// some. Of orValue and or, it is only if it can be seen that the value is an optional: before 1.37, others are themselves.
+// Nor is optMap with an optional, which may be null there (docs/versions.md).
 func (g *generator) compiles(a accessor, options plugincel.OptionalVariableDeclarations) (ok bool) {
 	defer func() { ok = recover() == nil && ok }()
 	if !g.release.AtLeast(1, 37) && asksNoOptional(a.text) {
@@ -104,22 +104,28 @@ func (g *generator) compiles(a accessor, options plugincel.OptionalVariableDecla
 }
 
 var optionals = func() *celgo.Env {
-	env, err := celgo.NewEnv(celgo.OptionalTypes())
+	env, err := celgo.NewEnv(celgo.OptionalTypes(), celgo.ClearMacros())
 	if err != nil {
 		panic(err)
 	}
 	return env
 }()
 
-// asksNoOptional reports whether orValue or or is called on what may be no optional.
+// asksNoOptional reports whether orValue or or is called on what may be no optional, or optMap with an optional.
 func asksNoOptional(text string) (found bool) {
 	parsed, issues := optionals.Parse(text)
 	if issues != nil {
 		return false
 	}
 	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() == ast.CallKind && slices.Contains([]string{"orValue", "or"}, e.AsCall().FunctionName()) {
-			found = found || !isOptional(e.AsCall().Target())
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		switch call := e.AsCall(); call.FunctionName() {
+		case "orValue", "or":
+			found = found || !isOptional(call.Target())
+		case "optMap":
+			found = found || isOptional(call.Args()[1])
 		}
 	}))
 	return found
@@ -131,7 +137,7 @@ func isOptional(e ast.Expr) bool {
 		return isOptional(e.AsSelect().Operand())
 	case ast.CallKind:
 		switch call := e.AsCall(); call.FunctionName() {
-		case operators.OptSelect, operators.OptIndex, "or", "of", "none", "ofNonZeroValue":
+		case operators.OptSelect, operators.OptIndex, "or", "of", "none", "ofNonZeroValue", "optMap", "optFlatMap":
 			return true
 		case operators.Index:
 			return isOptional(call.Args()[0])

@@ -230,8 +230,12 @@ var keyTypes = regexp.MustCompile(`no such key: -?[0-9.]+|unsupported map key ty
 var olderTypes = strings.NewReplacer("unsupported return type: map(, )", "unsupported return type: map(dyn, dyn)",
 	"unsupported return type: list()", "unsupported return type: list(dyn)")
 
+// pointers are in the error of a merge that prints a Go value.
+var pointers = regexp.MustCompile(`\(0x[0-9a-f]+\)`)
+
 func normal(a *Answer) string {
 	text, _ := json.Marshal(a)
+	text = pointers.ReplaceAll(text, []byte("(0x0)"))
 	short := goTypes.ReplaceAllString(string(text), "$1 GO TYPE")
 	return keyTypes.ReplaceAllString(olderTypes.Replace(short), "NO SUCH KEY")
 }
