@@ -60,22 +60,6 @@ func (l *Loaded) Locate(err error) error {
 	return errors.Join(faults...)
 }
 
-// gotten returns a value of json.UnmarshalTypeError, such as "array" or "number 0.5", in the words of the other messages.
-func gotten(value string) string {
-	switch kind, number, _ := strings.Cut(value, " "); {
-	case number != "":
-		return number
-	case kind == "bool":
-		return "true or false"
-	case kind == "array":
-		return "a list"
-	case kind == "object":
-		return "an object"
-	default:
-		return "a " + kind
-	}
-}
-
 func (p place) locate(plugin string, err error) error {
 	if _, ok := errors.AsType[*admission.FileError](err); ok { // the error is not about the configuration
 		return fmt.Errorf("plugin %s: %w", plugin, err)
@@ -84,7 +68,7 @@ func (p place) locate(plugin string, err error) error {
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
 		path, text = invalid.Field, invalid.ErrorBody()
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		path, text = wrong.Field, fmt.Sprintf("got %s, want %s", gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
+		path, text = wrong.Field, fmt.Sprintf("got %s, want %s", strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
 	} else if unknown := unknownField.FindStringSubmatch(text); unknown != nil {
 		path, text = unknown[2], unknown[1]+" field"
 	}

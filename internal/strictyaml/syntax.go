@@ -25,3 +25,19 @@ func SyntaxError(err error, text []byte) error {
 // parserError is an error of the parser (parserc.go).
 var parserError = regexp.MustCompile(`^line (\d+): ` +
 	`(did not find expected (?:key|node content|'-' indicator|',' or '[\]}]'|<document start>|<stream-start>))$`)
+
+// Gotten returns a value of json.UnmarshalTypeError, such as "array" or "number 0.5", in the words of the other messages.
+func Gotten(value string) string {
+	switch kind, number, _ := strings.Cut(value, " "); {
+	case number != "":
+		return number
+	case kind == "bool":
+		return "true or false"
+	case kind == "array":
+		return "a list"
+	case kind == "object":
+		return "an object"
+	default:
+		return "a " + kind
+	}
+}

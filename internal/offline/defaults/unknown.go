@@ -2,11 +2,15 @@ package defaults
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // An UnknownField is a field that an object has and that the type of its kind does not have.
@@ -25,6 +29,20 @@ func Unknown(gvk schema.GroupVersionKind, text []byte) []UnknownField {
 		}
 	}
 	return nil
+}
+
+// Undecodable returns why kube-apiserver cannot decode an object, nil if it can or the kind has no type. path is the field,
+// without the indices of lists; it is empty if it is not known.
+func Undecodable(gvk schema.GroupVersionKind, text []byte) (path string, err error) {
+	k := kinds()[gvk]
+	if k.recode == nil {
+		return "", nil
+	}
+	_, _, err = k.recode(text)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return wrong.Field, fmt.Errorf("%s: got %s, want %s", wrong.Field, strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
+	}
+	return "", err
 }
 
 // typed is the recode of a kind. It returns at most 100 unknown fields (sigs.k8s.io/json), as many as kube-apiserver warns of.

@@ -33,7 +33,7 @@ func TestUnknown(t *testing.T) {
 	f("apps/v1 Deployment", "{spec: {template: {spec: {Containers: []}}, strategy: {rollingUpdate: {x: 1}}}}",
 		"spec.strategy.rollingUpdate.x", "spec.template.spec.Containers")
 	f("v1 ConfigMap", "{data: {x: z}, dat: {}}", "dat")
-	f("v1 Pod", "{spec: {x: 1, containers: 5}}") // kube-apiserver refuses it
+	f("v1 Pod", "{spec: {x: 1, containers: 5}}") // kube-apiserver refuses it; see TestUndecodable
 	f("apiextensions.k8s.io/v1 CustomResourceDefinition", "{x: 1}")
 	f("example.com/v1 Gadget", "{x: 1}")
 	var many strings.Builder
@@ -60,4 +60,24 @@ func TestFieldsBeside(t *testing.T) {
 	f(`{"spec":{"containers":[{"securityContext":{"runAsNonroot":true}}]}}`, "runAsNonRoot")
 	f(`{"spec":{"volumes":[{"name":"a","configmap":{}}]}}`, "configMap") // an embedded struct in a list
 	f(`{"spec":{"volumes":[{"name":"a","configMap":{"nam":"b"}}]}}`, "name")
+}
+
+func TestUndecodable(t *testing.T) {
+	f := func(kind, text, wantPath, want string) {
+		t.Helper()
+		object, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := Undecodable(parse(kind), object)
+		if path != wantPath || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s %s: got %q and %v, want %q and %q", kind, text, path, err, wantPath, want)
+		}
+	}
+	f("v1 Pod", "{spec: {x: 1, containers: [{name: a}]}}", "", "")
+	f("v1 Pod", "{spec: {containers: 5}}", "spec.containers", "spec.containers: got a number, want a list")
+	f("v1 Pod", "{spec: {hostPID: 'true'}}", "spec.hostPID", "spec.hostPID: got a string, want true or false")
+	f("apps/v1 Deployment", "{spec: {replicas: 1.5}}", "spec.replicas", "spec.replicas: got 1.5, want a whole number of 32 bits")
+	f("v1 Pod", "{spec: {overhead: {cpu: x}}}", "", "quantities must match")
+	f("example.com/v1 X", "{spec: 5}", "", "")
 }

@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // Object is an object from a file.
@@ -102,11 +104,11 @@ func headError(err error) error {
 	if !ok {
 		return err
 	}
-	want := "an object"
-	if wrong.Type.Kind() == reflect.String {
-		want = "a string"
+	hint := ""
+	if wrong.Type.Kind() == reflect.String && wrong.Value != "object" && wrong.Value != "array" {
+		hint = ": write it in quotation marks" // as on, which is true in YAML
 	}
-	return fmt.Errorf("%s: got a value of type %s, want %s", wrong.Field, wrong.Value, want)
+	return fmt.Errorf("%s: got %s, want %s%s", wrong.Field, strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type), hint)
 }
 
 // checkCase refuses members that differ from those of a Head in capital letters only.

@@ -53,9 +53,9 @@ func TestParse(t *testing.T) {
 	f("{\"a\": 1\n}\n}", "f:3: cannot be read: invalid character '}' looking for beginning of value")
 	f("kind: Pod", `f:1: not a Kubernetes object: got kind "Pod" and apiVersion "", want both`)
 	f("- 1", `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`)
-	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: metadata: got a value of type string, want an object")
-	f("apiVersion: v1\nkind: Pod\nmetadata: {namespace: 3}", "f:1: metadata.namespace: got a value of type number, want a string")
-	f("apiVersion: 1\nkind: Pod", "f:1: apiVersion: got a value of type number, want a string")
+	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: metadata: got a string, want an object")
+	f("apiVersion: v1\nkind: Pod\nmetadata: {namespace: 3}", "f:1: metadata.namespace: got a number, want a string: write it in quotation marks")
+	f("apiVersion: 1\nkind: Pod", "f:1: apiVersion: got a number, want a string: write it in quotation marks")
 }
 
 func TestLists(t *testing.T) {

@@ -153,8 +153,20 @@ func oneLine(message string) string {
 	}, message))
 }
 
-// noteUnknownFields adds kube-apiserver's warnings of fields that the kind of an object does not have.
-func (r *reviewer) noteUnknownFields(t *target, result *report.Result) {
+// noteFields adds kube-apiserver's warnings of fields that the kind of an object does not have, or a warning that
+// kube-apiserver cannot decode the object.
+func (r *reviewer) noteFields(t *target, result *report.Result) {
+	if path, err := defaults.Undecodable(t.GroupVersionKind(), t.JSON); err != nil {
+		f := report.Finding{Message: "kube-apiserver cannot decode the object, and refuses it: " + err.Error()}
+		if path != "" {
+			f.Paths = []string{path}
+		}
+		if line := r.positions.LineOf(t.Object, path); line != t.Line {
+			f.Line = line
+		}
+		result.Warnings = append(result.Warnings, f)
+		return
+	}
 	for _, unknown := range defaults.Unknown(t.GroupVersionKind(), t.JSON) {
 		name := unknown.Path[strings.LastIndexByte(unknown.Path, '.')+1:]
 		f := report.Finding{

@@ -138,7 +138,7 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 		r.written = written{kind: t.GroupVersionKind(), given: t.JSON, withDefaults: object, object: t.Object}
 	}
 	if object != nil && r.UnknownFields {
-		r.noteUnknownFields(t, result)
+		r.noteFields(t, result)
 	}
 	stored := r.ask(ctx, q, object, old, result)
 	r.writtenPod, r.written = r.written.pod(r.PodTemplatePaths.Template(t.resource.GroupResource())), written{}
