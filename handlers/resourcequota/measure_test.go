@@ -190,7 +190,8 @@ func TestReleases(t *testing.T) {
 		uses(t, pods{version}, whole, "count/pods=1,cpu="+want.cpu+",pods=1,requests.cpu="+want.cpu)
 		uses(t, pods{version}, resized, "count/pods=1,cpu="+want.resizedCPU+",limits.cpu=9,pods=1,requests.cpu="+want.resizedCPU)
 		uses(t, pods{version}, device, "count/pods=1,pods=1"+want.device)
-		if got := len(pods{version}.tracked([]corev1.ResourceName{"requests.deviceclass.resource.kubernetes.io/gpu"})); got != min(len(want.device), 1) {
+		quotas := []corev1.ResourceName{"requests.deviceclass.resource.kubernetes.io/gpu"}
+		if got := len(pods{version}.tracked(quotas)); got != min(len(want.device), 1) {
 			t.Errorf("%s: got %d names of device classes tracked, want %q", release, got, want.device)
 		}
 		if err := measured(t, pods{version}, whole).constraints([]corev1.ResourceName{"requests.memory"}); (err != nil) != want.missing {

@@ -54,7 +54,8 @@ func TestParse(t *testing.T) {
 	f("kind: Pod", `f:1: not a Kubernetes object: got kind "Pod" and apiVersion "", want both`)
 	f("- 1", `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`)
 	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: metadata: got a string, want an object")
-	f("apiVersion: v1\nkind: Pod\nmetadata: {namespace: 3}", "f:1: metadata.namespace: got a number, want a string: write it in quotation marks")
+	f("apiVersion: v1\nkind: Pod\nmetadata: {namespace: 3}",
+		"f:1: metadata.namespace: got a number, want a string: write it in quotation marks")
 	f("apiVersion: 1\nkind: Pod", "f:1: apiVersion: got a number, want a string: write it in quotation marks")
 }
 

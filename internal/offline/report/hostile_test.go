@@ -41,7 +41,8 @@ func hostileResults(t *testing.T) []*Result {
 			Namespace: hostile,
 			Name:      hostile, UID: hostile, User: hostile, Decision: decision,
 			Change: hostile, Policy: hostile, Binding: hostile, Reviews: 2, Plugin: hostile, Code: 403, Reason: hostile, Message: hostile,
-			PatchedBy: []string{"A"}, FurtherDenials: finding, Warnings: finding, Audits: finding, Ignored: finding, Before: object(1), Response: object(3),
+			PatchedBy: []string{"A"}, FurtherDenials: finding, Warnings: finding, Audits: finding, Ignored: finding,
+			Before: object(1), Response: object(3),
 		}
 		r.Rule, r.Paths, r.Defaulted = hostile, texts, texts
 		r.Recorded, r.Notes, r.Explanation = hostile, []string{hostile}, hostileExplanation()

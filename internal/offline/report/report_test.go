@@ -119,6 +119,17 @@ c: 2
 		!strings.Contains(got, deployment) || !strings.Contains(got, "c.yaml:1: Pod") {
 		t.Errorf("quiet: got\n%s", got)
 	}
+	var many []*Result
+	for range skippedMax + 2 {
+		many = append(many, &Result{File: "e.yaml", Kind: "Odd", Decision: Skipped, Message: "unknown"},
+			&Result{File: "chart", Decision: Skipped, Message: "render it", Unrendered: true})
+	}
+	got := write(t, "text", tool, many)
+	if strings.Count(got, "e.yaml: Odd: skipped: unknown\n") != skippedMax ||
+		strings.Count(got, "chart: skipped: render it\n") != skippedMax ||
+		!strings.Contains(got, "skipped, too: 2 Odd\nskipped, too: 2 charts or kustomizations\n") {
+		t.Errorf("got %s, want few of those that were skipped for the same reason", got)
+	}
 	colored := tool
 	colored.Color = true
 	if got := write(t, "text", colored, results()[1:2]); !strings.Contains(got, "\x1b[31mdenied\x1b[0m by") || !strings.Contains(got,
@@ -201,7 +212,8 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("got %s, want a suite for each resource of a cluster", got)
 	}
 	unchecked := []*Result{{Resource: "services", Name: "a", Decision: Allowed, Unchecked: true}}
-	if got := write(t, "junit", tool, unchecked); !strings.Contains(got, `skipped="1"`) || !strings.Contains(got, "no enabled plugin checks it") {
+	if got := write(t, "junit", tool, unchecked); !strings.Contains(got, `skipped="1"`) ||
+		!strings.Contains(got, "no enabled plugin checks it") {
 		t.Errorf("got %s for an object that no plugin checked, want a skipped case", got)
 	}
 	long := *pods[0]

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/fastadmit/fastadmit/internal/explain"
@@ -18,9 +20,29 @@ var ExplainFormats = []string{"text", "json", "yaml"}
 type text struct {
 	w io.Writer
 	o *Options
+	// skipped counts the objects of unknown kinds by their kinds, and under unrendered what must be rendered first.
+	skipped map[string]int
 }
 
-func newText(w io.Writer, o *Options) Writer { return &text{w, o} }
+func newText(w io.Writer, o *Options) Writer { return &text{w, o, make(map[string]int)} }
+
+const unrendered = "charts or kustomizations"
+
+// skippedMax is how many skipped objects of an unknown kind are printed, and how much that must be rendered first.
+const skippedMax = 3
+
+// isRepeated reports whether a result is one of very many that were skipped for the same reason. It counts them.
+func (t *text) isRepeated(r *Result) bool {
+	kind := r.Kind
+	if r.Unrendered {
+		kind = unrendered
+	}
+	if r.Decision != Skipped || kind == "" || r.Resource != "" {
+		return false
+	}
+	t.skipped[kind]++
+	return t.skipped[kind] > skippedMax
+}
 
 // Colours, by the numbers of ECMA-48 section 8.3.117.
 const (
@@ -39,7 +61,7 @@ func (t *text) paint(color int, s string) string {
 
 // Write implements Writer.
 func (t *text) Write(r *Result) error {
-	if t.o.Quiet && !r.IsNews() {
+	if t.isRepeated(r) || t.o.Quiet && !r.IsNews() {
 		return nil
 	}
 	var b strings.Builder
@@ -120,6 +142,13 @@ func (f Finding) String() string {
 
 // Close implements Writer.
 func (t *text) Close(s *Summary) error {
+	for _, kind := range slices.Sorted(maps.Keys(t.skipped)) {
+		if more := t.skipped[kind] - skippedMax; more > 0 && !t.o.Quiet {
+			if _, err := fmt.Fprintln(t.w, printable.Plain(fmt.Sprintf("skipped, too: %d %s", more, kind))); err != nil {
+				return err
+			}
+		}
+	}
 	for i := range s.Exceptions {
 		e := &s.Exceptions[i]
 		end := "has no end"
