@@ -198,7 +198,8 @@ func (d *dispatch) result() admission.Result {
 	case d.evaluated:
 		return admission.Allowed()
 	default:
-		return admission.Unchecked("bindings of its policies do not select it, or their match conditions are not true")
+		return admission.Unchecked("none of the policies for it is evaluated: bindings do not select it, match conditions are not true, " +
+			"parameters are missing, or an error is ignored")
 	}
 	result := admission.Denied(admission.Forbidden(d.Review, errors.New(d.denied)))
 	status := result.Denial

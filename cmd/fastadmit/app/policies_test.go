@@ -184,8 +184,7 @@ func TestReviewNotEvaluated(t *testing.T) {
 		reviewed(t, "", 2, want, nil, "pod.yaml", "--policies=policies.yaml", "--strict")
 		reviewed(t, "", 0, want[:1], nil, "pod.yaml", "--policies=policies.yaml")
 	}
-	const unchecked = "unchecked: ValidatingAdmissionPolicy: bindings of its policies do not select it, or their match " +
-		"conditions are not true"
+	const unchecked = "unchecked: ValidatingAdmissionPolicy: none of the policies for it is evaluated: bindings do not select it"
 	f("[Deny]", "[Deny], matchResources: {namespaceSelector: {matchLabels: {a: b}}}", unchecked, "--strict: no plugin checked 1 object")
 	f("  validations:", "  matchConditions: [{name: never, expression: 'false'}]\n  validations:", unchecked, "no plugin checked 1 object")
 	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "latest", "1.29", 1))
