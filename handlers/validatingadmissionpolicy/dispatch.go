@@ -77,6 +77,9 @@ func (d *dispatch) Evaluate(p *boundPolicy, b *policy.Binding, params []*policy.
 		if d.Explains() {
 			d.explain(p, b, param, o)
 		}
+		if o.ignored != "" {
+			d.note(p, b, admission.Violation{Message: o.ignored, Ignored: true}, "", 0, nil)
+		}
 		for i := range o.decisions {
 			switch found := &o.decisions[i]; {
 			case found.denies:

@@ -90,8 +90,9 @@ type audited struct{ key, value, err string }
 type outcome struct {
 	decisions []decision // of the validations, or one if whole
 	audited   []audited
-	whole     bool // the policy cannot be evaluated
-	unwanted  bool // a match condition is not true
+	whole     bool   // the policy cannot be evaluated
+	unwanted  bool   // a match condition is not true
+	ignored   string // the error of a match condition, if failurePolicy is Ignore
 }
 
 // failed returns the outcome of a policy that cannot be evaluated.
@@ -105,7 +106,11 @@ func (v *validator) validate(in *cel.Input) outcome {
 	if matches, err := v.compiler.Matches(v.matchConditions, in, v.ignoresErrors); err != nil {
 		return v.failed(err)
 	} else if !matches {
-		return outcome{unwanted: true}
+		o := outcome{unwanted: true}
+		if in.IgnoredCondition != nil {
+			o.ignored = in.IgnoredCondition.Error()
+		}
+		return o
 	}
 	in.HidesNamespace = false
 	var few [8]evaluated // for more, append allocates

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
+	"github.com/spf13/cobra"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/printable"
 	"github.com/fastadmit/fastadmit/internal/server"
 	"github.com/fastadmit/fastadmit/internal/wake"
 )
@@ -34,6 +36,7 @@ type emulated struct {
 	inUse   atomic.Pointer[admission.Version] // nil before the first plugins are made
 	changed wake.Signal                       // the version of the API server has changed
 	log     *slog.Logger
+	cmd     *cobra.Command // whose standard error gets warnings if there is no log; nil for none
 
 	mu sync.Mutex // for the following fields
 	// own is true if the flag or the configuration file names the version.
@@ -117,8 +120,12 @@ func (e *emulated) parse(ctx context.Context, text string) (admission.Version, e
 }
 
 func (e *emulated) warn(ctx context.Context, message, reason string) {
-	if e.log != nil && e.warned != message {
+	switch {
+	case e.warned == message:
+	case e.log != nil:
 		e.log.WarnContext(ctx, message, "reason", reason)
+	case e.cmd != nil:
+		fmt.Fprintf(e.cmd.ErrOrStderr(), "fastadmit: warning: %s: %s\n", printable.Plain(message), printable.Plain(reason))
 	}
 	e.warned = message
 }

@@ -190,8 +190,32 @@ func TestReviewNotEvaluated(t *testing.T) {
 	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "latest", "1.29", 1))
 	f("  validations:", "  failurePolicy: Ignore\n  validations:\n  - expression: object.spec.nope == 1",
 		"'no-latest' cannot be evaluated, and its failurePolicy is Ignore: ", "--strict: 1 ignored failure", "no such key: nope")
+	f("  validations:", "  failurePolicy: Ignore\n  matchConditions: [{name: fails, expression: object.spec.nope == 1}]\n  validations:",
+		"'no-latest' cannot be evaluated, and its failurePolicy is Ignore: ", "--strict: ", "no such key: nope", unchecked)
 	const warning = "::warning file=pod.yaml,line=1,title=ValidatingAdmissionPolicy no-latest.example.com fails and is ignored on Pod"
 	reviewed(t, "", 0, []string{warning}, nil, "pod.yaml", "--policies=policies.yaml", "-o", "github")
+}
+
+// TestReviewIdle has a plugin that checks nothing beside one that checks the object.
+func TestReviewIdle(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	const warning = "PodSecurity checked none of the objects that its rules select: the level of its namespace is privileged"
+	both := func(more ...string) []string {
+		return append([]string{"pod.yaml", "--enable-admission-plugins=AlwaysPullImages,PodSecurity"}, more...)
+	}
+	reviewed(t, "", 0, []string{"fastadmit: warning: " + warning}, nil, both()...)
+	reviewed(t, "", 2, []string{"--strict: PodSecurity checked no object"}, nil, both("--strict")...)
+	reviewed(t, "", 0, []string{"::warning title=fastadmit::" + warning}, nil, both("-o", "github")...)
+	for _, format := range []string{"sarif", "html", "json"} {
+		reviewed(t, "", 0, []string{"the level of its namespace is privileged"}, nil, both("-o", format)...)
+	}
+	reviewed(t, "", 0, nil, []string{warning}, both("--pod-security=baseline", "--strict")...)
+	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "spec: {", "spec: {hostPID: 'true', ", 1))
+	reviewed(t, "", 2, []string{"pod.yaml:4: Pod default/web: broken: kube-apiserver cannot decode the object: spec.hostPID: got a string"},
+		nil, both()...)
+	reviewed(t, "", 2, []string{"fastadmit: warning: Kubernetes 1.20 cannot be emulated: the closest version that can be is 1.33"},
+		nil, both("--emulated-version=1.20")...)
 }
 
 // TestReviewExceptions tests that exceptions of --policies and of the configuration lift denials, and that those in the

@@ -220,8 +220,10 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return failed(err)
 	}
-	if summary.NothingChecked() && r.output != "github" { // which says so itself
-		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: warning: %s\n", report.NothingChecked)
+	if r.output != "github" { // which says so itself
+		for _, doubt := range summary.Doubts() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: warning: %s\n", printable.Plain(doubt))
+		}
 	}
 	return r.verdict(&summary)
 }
@@ -257,6 +259,8 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 		return &exit{exitDenied, nil}
 	case r.strict && (s.LeftOut > 0 || s.NothingChecked()):
 		return &exit{exitBroken, fmt.Errorf("--strict: no plugin checked %s", report.Counted(s.Unchecked, "object"))}
+	case r.strict && len(s.Idle) > 0:
+		return &exit{exitBroken, fmt.Errorf("--strict: %s checked no object: %s", s.Idle[0].Plugin, s.Idle[0].Message)}
 	case r.strict && s.Ignored > 0:
 		return &exit{exitBroken, fmt.Errorf("--strict: %s", report.Counted(s.Ignored, "ignored failure"))}
 	case r.strict && s.Unrendered > 0:

@@ -125,7 +125,7 @@ func TestReviewSeesTheInput(t *testing.T) {
 		"--cluster-state-dir="+dir)
 	// An object that no cluster accepts.
 	f("LimitRanger", "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: shop}\nspec: {limits: 1}\n", 2,
-		"broken: cannot be used as an object of the cluster")
+		"broken: kube-apiserver cannot decode the object: spec.limits: got a number, want a list")
 }
 
 func TestReviewUser(t *testing.T) {

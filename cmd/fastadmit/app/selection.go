@@ -61,7 +61,7 @@ type selection struct {
 
 func (s *selection) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	s.flags = flags
+	s.flags, s.emulated.cmd = flags, cmd
 	s.cluster.kinds = s.options.kinds()
 	flags.StringSliceVar(&s.enable, "enable-admission-plugins", nil,
 		"admission plugins to run, comma-separated; the order does not matter")

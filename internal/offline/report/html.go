@@ -23,7 +23,7 @@ var (
 )
 
 var page = template.Must(template.New("").Funcs(template.FuncMap{
-	"plain": printable.Plain, "nothingChecked": func() string { return NothingChecked },
+	"plain": printable.Plain,
 }).Parse(pageText))
 
 // htmlPage is a page that needs no other files. Its rows are written a result at a time, so its summary is at the end, and the

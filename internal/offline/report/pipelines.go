@@ -177,8 +177,8 @@ func (g *gitHub) Write(r *Result) error {
 
 // Close implements Writer.
 func (g *gitHub) Close(s *Summary) error {
-	if s.NothingChecked() {
-		if _, err := fmt.Fprintf(g.w, "::warning title=fastadmit::%s\n", gitHubData.Replace(NothingChecked)); err != nil {
+	for _, doubt := range s.Doubts() {
+		if _, err := fmt.Fprintf(g.w, "::warning title=fastadmit::%s\n", gitHubData.Replace(printable.Plain(doubt))); err != nil {
 			return err
 		}
 	}

@@ -76,6 +76,7 @@ type Result struct {
 	// LeftOut says why plugins did not check it, although their rules select it.
 	Unchecked bool      `json:"unchecked,omitempty"`
 	LeftOut   []Finding `json:"leftOut,omitempty"`
+	CheckedBy []string  `json:"-"` // the plugins that checked it
 
 	// Reviews is the number of reviews that differ in the same way, if the Decision is Differs. Change
 	// says how they differ.
@@ -279,6 +280,8 @@ type Summary struct {
 	// select them, because of its configuration or the labels of a namespace.
 	Unchecked int `json:"unchecked"`
 	LeftOut   int `json:"leftOut"`
+	// Idle are plugins that checked none of the objects that their rules select, with the reason for the first one.
+	Idle []Finding `json:"idle,omitempty"`
 	// EmulatedVersion is the release of Kubernetes as which the plugins behave.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Policies are the policies that denied, warned or audited.
@@ -287,6 +290,8 @@ type Summary struct {
 	Exceptions []admission.Exception `json:"exceptions,omitempty"`
 	// Replay counts the reviews of fastadmit replay, instead of objects.
 	Replay *Replay `json:"replay,omitempty"`
+
+	CheckedBy map[string]bool `json:"-"` // the plugins that checked an object
 }
 
 // Replay counts repeated reviews.
@@ -345,6 +350,7 @@ func (s *Summary) Add(r *Result) {
 			s.Unrendered++
 		}
 		s.countPolicies(r)
+		s.noteIdle(r)
 		switch r.Decision {
 		case Allowed:
 			s.Allowed++
@@ -361,6 +367,33 @@ func (s *Summary) Add(r *Result) {
 			s.Skipped++
 		}
 	})
+}
+
+// noteIdle keeps Idle true.
+func (s *Summary) noteIdle(r *Result) {
+	for _, plugin := range r.CheckedBy {
+		if s.CheckedBy == nil {
+			s.CheckedBy = make(map[string]bool)
+		}
+		s.CheckedBy[plugin] = true
+	}
+	for _, f := range r.LeftOut {
+		if !slices.ContainsFunc(s.Idle, func(known Finding) bool { return known.Plugin == f.Plugin }) {
+			s.Idle = append(s.Idle, f)
+		}
+	}
+	s.Idle = slices.DeleteFunc(s.Idle, func(f Finding) bool { return s.CheckedBy[f.Plugin] })
+}
+
+// Doubts returns why it may mean little that objects are allowed.
+func (s *Summary) Doubts() (all []string) {
+	if s.NothingChecked() {
+		return []string{NothingChecked}
+	}
+	for _, f := range s.Idle {
+		all = append(all, fmt.Sprintf("%s checked none of the objects that its rules select: %s", f.Plugin, f.Message))
+	}
+	return all
 }
 
 // NothingChecked is what is said if Summary.NothingChecked is true.

@@ -161,9 +161,17 @@ func (s *sarif) Close(summary *Summary) error {
 		}
 	}
 	invocations := ""
-	if summary.NothingChecked() {
-		invocations = fmt.Sprintf("      \"invocations\": [{\"executionSuccessful\": true, \"toolExecutionNotifications\": "+
-			"[{\"level\": \"warning\", \"message\": {\"text\": %q}}]}],\n", NothingChecked)
+	var notifications []map[string]any
+	for _, doubt := range summary.Doubts() {
+		notifications = append(notifications, map[string]any{"level": "warning", "message": sarifText{doubt}})
+	}
+	if len(notifications) > 0 {
+		all := []map[string]any{{"executionSuccessful": true, "toolExecutionNotifications": notifications}}
+		text, err := indentedJSON(all, "      ")
+		if err != nil {
+			return err
+		}
+		invocations = fmt.Sprintf("      \"invocations\": %s,\n", text)
 	}
 	tool := map[string]any{"driver": map[string]any{"name": s.o.Tool, "version": s.o.Version, "rules": s.rules}}
 	text, err := indentedJSON(tool, "      ")

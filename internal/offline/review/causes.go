@@ -153,19 +153,14 @@ func oneLine(message string) string {
 	}, message))
 }
 
-// noteFields adds kube-apiserver's warnings of fields that the kind of an object does not have, or a warning that
-// kube-apiserver cannot decode the object.
-func (r *reviewer) noteFields(t *target, result *report.Result) {
+// noteFields adds kube-apiserver's warnings of fields that the kind of an object does not have. It returns false if
+// kube-apiserver cannot decode the object, and refuses it before it asks plugins.
+func (r *reviewer) noteFields(t *target, result *report.Result) bool {
 	if path, err := defaults.Undecodable(t.GroupVersionKind(), t.JSON); err != nil {
-		f := report.Finding{Message: "kube-apiserver cannot decode the object, and refuses it: " + err.Error()}
-		if path != "" {
-			f.Paths = []string{path}
-		}
-		if line := r.positions.LineOf(t.Object, path); line != t.Line {
-			f.Line = line
-		}
-		result.Warnings = append(result.Warnings, f)
-		return
+		result.Decision, result.Message = report.Broken, "kube-apiserver cannot decode the object: "+err.Error()
+		result.APIVersion, result.Kind, result.Namespace = t.APIVersion, t.Kind, t.namespace
+		result.Line = r.positions.LineOf(t.Object, path)
+		return false
 	}
 	for _, unknown := range defaults.Unknown(t.GroupVersionKind(), t.JSON) {
 		name := unknown.Path[strings.LastIndexByte(unknown.Path, '.')+1:]
@@ -177,6 +172,7 @@ func (r *reviewer) noteFields(t *target, result *report.Result) {
 		}
 		result.Warnings = append(result.Warnings, f)
 	}
+	return true
 }
 
 // noteViolation is for admission.WithViolations.

@@ -75,6 +75,9 @@ func (r *reviewer) observe(run admission.Run) {
 	switch finding := (report.Finding{Plugin: name, Message: run.Unchecked}); {
 	case run.Unchecked == "":
 		r.checked = true
+		if !slices.Contains(r.result.CheckedBy, name) {
+			r.result.CheckedBy = append(r.result.CheckedBy, name)
+		}
 	case run.Unchecked != admission.NotSelected && !slices.ContainsFunc(r.result.LeftOut, finding.IsSame):
 		r.result.LeftOut = append(r.result.LeftOut, finding)
 	}
@@ -137,8 +140,8 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	if object != nil && !r.NoDefaults {
 		r.written = written{kind: t.GroupVersionKind(), given: t.JSON, withDefaults: object, object: t.Object}
 	}
-	if object != nil && r.UnknownFields {
-		r.noteFields(t, result)
+	if object != nil && r.UnknownFields && !r.noteFields(t, result) {
+		return
 	}
 	stored := r.ask(ctx, q, object, old, result)
 	r.writtenPod, r.written = r.written.pod(r.PodTemplatePaths.Template(t.resource.GroupResource())), written{}

@@ -21,11 +21,12 @@ func (c *Compiler) Matches(conditions []*Expression, in *Input, ignoresErrors bo
 			c.ConditionFailed(err)
 		}
 		if ignoresErrors {
+			in.IgnoredCondition = err
 			return nil
 		}
 		return err
 	}
-	in.HidesNamespace = true
+	in.HidesNamespace, in.IgnoredCondition = true, nil
 	evaluation := c.Begin(in, celconfig.RuntimeCELCostBudgetMatchConditions)
 	defer evaluation.End()
 	var errs []error

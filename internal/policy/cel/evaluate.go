@@ -40,6 +40,8 @@ type Input struct {
 	// HidesNamespace makes namespaceObject null. HidesAuthorizer makes expressions fail
 	// that use authorizer or authorizer.requestResource.
 	HidesNamespace, HidesAuthorizer bool
+	// IgnoredCondition is the error because of which Matches returned false without one.
+	IgnoredCondition error
 	// Spent is the total cost of all evaluations, in the units of CEL. It does not
 	// include expressions that exceeded the budget.
 	Spent int64
