@@ -226,9 +226,10 @@ var goTypes = regexp.MustCompile(`(invalid qualifier type: |interface conversion
 // keyTypes matches the error for a key that is no string. Kubernetes 1.37 has its own for built-in kinds (docs/versions.md).
 var keyTypes = regexp.MustCompile(`no such key: -?[0-9.]+|unsupported map key type: types\.\w+`)
 
-// olderTypes has the types of audit annotations that Kubernetes 1.33 calls otherwise (docs/versions.md).
+// olderTypes has types that Kubernetes 1.33 calls otherwise in errors (docs/versions.md).
 var olderTypes = strings.NewReplacer("unsupported return type: map(, )", "unsupported return type: map(dyn, dyn)",
-	"unsupported return type: list()", "unsupported return type: list(dyn)")
+	"unsupported return type: list()", "unsupported return type: list(dyn)",
+	"type conversion error from 'int' to 'google.protobuf.Duration'", "no such overload: duration(int)")
 
 // pointers are in the error of a merge that prints a Go value.
 var pointers = regexp.MustCompile(`\(0x[0-9a-f]+\)`)

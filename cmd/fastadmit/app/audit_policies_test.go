@@ -201,7 +201,8 @@ func TestAuditClusterPolicies(t *testing.T) {
 			"--admission-control-config-file=admission.yaml",
 		}, args...)...)
 		want := fmt.Sprintf("denied request: at most %d replicas\n", most)
-		if code != 1 || !strings.HasPrefix(errs, "fastadmit: warning: the newest version is emulated until") || strings.Count(out, "denied by") != 1 || !strings.Contains(out, want) {
+		const warning = "fastadmit: warning: the newest version is emulated until"
+		if code != 1 || !strings.HasPrefix(errs, warning) || strings.Count(out, "denied by") != 1 || !strings.Contains(out, want) {
 			t.Errorf("%q: got exit code %d and\n%s%s\nwant 1 and %q", args, code, errs, out, want)
 		}
 	}
