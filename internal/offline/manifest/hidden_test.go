@@ -172,6 +172,9 @@ func kubectlReads(content []byte) (found []*unstructured.Unstructured, err error
 // TestBrokenDocuments reads many broken documents. The file must not be read again for each of
 // them: that took minutes.
 func TestBrokenDocuments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with the race detector, the pools of package regexp drop their memory")
+	}
 	const n, most = 20_000, 16 << 10
 	var items []Item
 	if took := allocs.Bytes(func() { items = Parse("f", []byte(strings.Repeat("---\n[\n", n))) }); took > n*most {
