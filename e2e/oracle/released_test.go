@@ -1,6 +1,7 @@
 package oracle_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,8 +69,13 @@ func withoutDifference(message string) string {
 	return message
 }
 
-// inGoSyntax writes a character of an imagePullPolicy as errors of fields did before 1.34 (docs/versions.md).
-func inGoSyntax(message string) string { return strings.ReplaceAll(message, "\x7f", `\x7f`) }
+// inGoSyntax writes the characters of an imagePullPolicy as errors of fields did before 1.34 (docs/versions.md).
+func inGoSyntax(message string) string {
+	message = strings.NewReplacer("\x7f", `\x7f`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(message)
+	return jsonControls.ReplaceAllString(message, `\x$1`)
+}
+
+var jsonControls = regexp.MustCompile(`\\u00([01][0-9a-f])`)
 
 func (s *suite) released(t *testing.T, command string, release admission.Version) {
 	switch {
