@@ -20,29 +20,27 @@ type UnknownField struct {
 	Known []string
 }
 
-// Unknown returns the fields of an object that kube-apiserver drops, because its kind does not have them. Kinds have the fields
-// of the newest release. It returns none for kinds without a type, and for objects that kube-apiserver would not decode.
+// Unknown returns the unknown fields of Check.
 func Unknown(gvk schema.GroupVersionKind, text []byte) []UnknownField {
-	if k := kinds()[gvk]; k.recode != nil {
-		if _, unknown, err := k.recode(text); err == nil {
-			return unknown
-		}
-	}
-	return nil
+	unknown, _, _ := Check(gvk, text)
+	return unknown
 }
 
-// Undecodable returns why kube-apiserver cannot decode an object, nil if it can or the kind has no type. path is the field,
-// without the indices of lists; it is empty if it is not known.
-func Undecodable(gvk schema.GroupVersionKind, text []byte) (path string, err error) {
+// Check returns the fields of an object that kube-apiserver drops, because its kind does not have them. Kinds have the fields
+// of the newest release. It returns none for kinds without a type.
+//
+// The error is why kube-apiserver cannot decode the object. path is the field then, without the indices of lists; it is empty
+// if it is not known.
+func Check(gvk schema.GroupVersionKind, text []byte) (unknown []UnknownField, path string, err error) {
 	k := kinds()[gvk]
 	if k.recode == nil {
-		return "", nil
+		return nil, "", nil
 	}
-	_, _, err = k.recode(text)
+	_, unknown, err = k.recode(text)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return wrong.Field, fmt.Errorf("%s: got %s, want %s", wrong.Field, strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
+		return nil, wrong.Field, fmt.Errorf("%s: got %s, want %s", wrong.Field, strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
 	}
-	return "", err
+	return unknown, "", err
 }
 
 // typed is the recode of a kind. It returns at most 100 unknown fields (sigs.k8s.io/json), as many as kube-apiserver warns of.

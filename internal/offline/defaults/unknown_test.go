@@ -33,7 +33,7 @@ func TestUnknown(t *testing.T) {
 	f("apps/v1 Deployment", "{spec: {template: {spec: {Containers: []}}, strategy: {rollingUpdate: {x: 1}}}}",
 		"spec.strategy.rollingUpdate.x", "spec.template.spec.Containers")
 	f("v1 ConfigMap", "{data: {x: z}, dat: {}}", "dat")
-	f("v1 Pod", "{spec: {x: 1, containers: 5}}") // kube-apiserver refuses it; see TestUndecodable
+	f("v1 Pod", "{spec: {x: 1, containers: 5}}") // kube-apiserver refuses it; see TestCheck
 	f("apiextensions.k8s.io/v1 CustomResourceDefinition", "{x: 1}")
 	f("example.com/v1 Gadget", "{x: 1}")
 	var many strings.Builder
@@ -62,14 +62,14 @@ func TestFieldsBeside(t *testing.T) {
 	f(`{"spec":{"volumes":[{"name":"a","configMap":{"nam":"b"}}]}}`, "name")
 }
 
-func TestUndecodable(t *testing.T) {
+func TestCheck(t *testing.T) {
 	f := func(kind, text, wantPath, want string) {
 		t.Helper()
 		object, err := yaml.YAMLToJSON([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		path, err := Undecodable(parse(kind), object)
+		_, path, err := Check(parse(kind), object)
 		if path != wantPath || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s %s: got %q and %v, want %q and %q", kind, text, path, err, wantPath, want)
 		}

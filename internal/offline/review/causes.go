@@ -156,13 +156,14 @@ func oneLine(message string) string {
 // noteFields adds kube-apiserver's warnings of fields that the kind of an object does not have. It returns false if
 // kube-apiserver cannot decode the object, and refuses it before it asks plugins.
 func (r *reviewer) noteFields(t *target, result *report.Result) bool {
-	if path, err := defaults.Undecodable(t.GroupVersionKind(), t.JSON); err != nil {
+	fields, path, err := defaults.Check(t.GroupVersionKind(), t.JSON)
+	if err != nil {
 		result.Decision, result.Message = report.Broken, "kube-apiserver cannot decode the object: "+err.Error()
 		result.APIVersion, result.Kind, result.Namespace = t.APIVersion, t.Kind, t.namespace
 		result.Line = r.positions.LineOf(t.Object, path)
 		return false
 	}
-	for _, unknown := range defaults.Unknown(t.GroupVersionKind(), t.JSON) {
+	for _, unknown := range fields {
 		name := unknown.Path[strings.LastIndexByte(unknown.Path, '.')+1:]
 		f := report.Finding{
 			Paths: []string{unknown.Path}, Message: fmt.Sprintf("unknown field %q%s", unknown.Path, alike.Hint(name, unknown.Known)),
