@@ -179,7 +179,7 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 	switch does {
 	case "hang":
 		<-r.Context().Done()
-		return
+		panic(http.ErrAbortHandler) // an answer could still be read by a caller that is about to close the connection
 	case "text":
 		http.Error(w, "out of order", http.StatusBadGateway)
 		return
