@@ -114,23 +114,34 @@ func readKubeconfig(names []string, context string) (*rest.Config, error) {
 	}
 	if context != "" {
 		if config.Contexts[context] == nil {
-			return nil, fmt.Errorf("context: got %q, want one of %s", context, strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
+			return nil, notNamed("context", context, config.Contexts)
 		}
 		config.CurrentContext = context
 	}
-	if used := config.Contexts[config.CurrentContext]; used != nil {
-		var err error
-		if cluster := config.Clusters[used.Cluster]; cluster != nil {
-			err = files.Check(cluster.CertificateAuthority)
-		}
-		if user := config.AuthInfos[used.AuthInfo]; user != nil {
-			err = errors.Join(err, files.Check(user.ClientCertificate, user.ClientKey, user.TokenFile))
-		}
-		if err != nil {
-			return nil, err
-		}
+	used := config.Contexts[config.CurrentContext]
+	if used == nil {
+		return nil, notNamed("current-context", config.CurrentContext, config.Contexts)
+	}
+	cluster := config.Clusters[used.Cluster]
+	if cluster == nil {
+		return nil, notNamed(fmt.Sprintf("the cluster of context %q", config.CurrentContext), used.Cluster, config.Clusters)
+	}
+	err := files.Check(cluster.CertificateAuthority)
+	if user := config.AuthInfos[used.AuthInfo]; user != nil {
+		err = errors.Join(err, files.Check(user.ClientCertificate, user.ClientKey, user.TokenFile))
+	}
+	if err != nil {
+		return nil, err
 	}
 	return clientcmd.NewDefaultClientConfig(*config, new(clientcmd.ConfigOverrides)).ClientConfig()
+}
+
+// notNamed says that what a kubeconfig or a flag names is not among the entries of the kubeconfig.
+func notNamed[T any](what, got string, known map[string]*T) error {
+	if len(known) == 0 {
+		return fmt.Errorf("%s: got %q, but the kubeconfig has none", what, got)
+	}
+	return fmt.Errorf("%s: got %q, want one of %s", what, got, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 }
 
 // loadKubeconfig reads a kubeconfig file. Its relative paths are those of its folder.

@@ -203,7 +203,7 @@ func TestKubeconfigFiles(t *testing.T) {
 	for _, field := range []string{"client-certificate", "client-key", "tokenFile"} {
 		f("", fmt.Sprintf("%q:%q", field, fifo), both, fifo)
 	}
-	f("", "", `"cluster":"other"`, "no configuration has been provided")
+	f("", "", `"cluster":"other"`, `the cluster of context "x": got "other", want one of c`)
 
 	// Several files are those of KUBECONFIG: client-go decides which entry counts.
 	names := []string{filepath.Join(t.TempDir(), "none")}

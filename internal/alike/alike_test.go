@@ -25,9 +25,10 @@ func TestHint(t *testing.T) {
 	f("Priorit", ", did you mean Priority?")
 	f("Nothing", "")
 	f("", "")
-	known = []string{"rules", "tls", "nodes", "pods", "podtemplates"}
+	known = []string{"rules", "tls", "nodes", "pods", "podtemplates", "os"}
 	f("tlss", ", did you mean tls?") // rules has three letters that differ
 	f("pod", ", did you mean pods or podtemplates?")
+	f("xyz", "") // os has three letters that differ, too
 }
 
 // TestHintOfLongName has a name that whoever wrote a manifest chose. Comparing it would allocate for each of its letters.

@@ -173,27 +173,39 @@ func (r *reader[P, B]) readAll(manifests []admission.File) error {
 // checkNames refuses duplicate names, and bindings of policies that do not exist.
 func (r *reader[P, B]) checkNames() (errs []error) {
 	known := make(map[string]bool)
-	for _, policy := range r.Policies {
-		if known[policy.GetName()] {
-			errs = append(errs, r.From(policy, fmt.Errorf("duplicate name %q of a policy", policy.GetName())))
-		}
+	for i, policy := range r.Policies {
 		known[policy.GetName()] = true
+		if i > 0 {
+			errs = r.checkDuplicate(errs, "a policy", r.Policies[i-1], policy)
+		}
 	}
 	for i, binding := range r.Bindings {
-		name := binding.GetName()
-		if i > 0 && name == r.Bindings[i-1].GetName() {
-			errs = append(errs, r.From(binding, fmt.Errorf("duplicate name %q of a binding", name)))
+		if i > 0 {
+			errs = r.checkDuplicate(errs, "a binding", r.Bindings[i-1], binding)
 		}
 		if policy, _ := r.bound(binding); !known[policy] && !r.from[binding].FromAPI {
-			errs = append(errs, r.From(binding, fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory", name, policy)))
+			errs = append(errs, r.From(binding,
+				fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory", binding.GetName(), policy)))
 		}
 	}
 	for i, exception := range r.exceptions {
-		if i > 0 && exception.Name == r.exceptions[i-1].Name {
-			errs = append(errs, r.From(exception, fmt.Errorf("duplicate name %q of an exception", exception.Name)))
+		if i > 0 {
+			errs = r.checkDuplicate(errs, "an exception", r.exceptions[i-1], exception)
 		}
 	}
 	return errs
+}
+
+// checkDuplicate adds an error if two objects that are sorted by name have the same one.
+func (r *reader[P, B]) checkDuplicate(errs []error, what string, before, object metav1.Object) []error {
+	if before.GetName() != object.GetName() {
+		return errs
+	}
+	err := fmt.Errorf("duplicate name %q of %s", object.GetName(), what)
+	if other := r.from[before]; other != r.from[object] {
+		err = fmt.Errorf("%w: %s has one, too", err, other.Name)
+	}
+	return append(errs, r.From(object, err))
 }
 
 // add adds a document.

@@ -137,8 +137,8 @@ func TestManifests(t *testing.T) {
 	}
 	f(`static: error loading f1: binding "b" references policy "q" which does not exist in the manifest directory`, p("p", ""),
 		b("b", "q", ""))
-	f(`error loading f1: duplicate name "p" of a policy`, p("p", ""), p("p", ""))
-	f(`error loading f2: duplicate name "b" of a binding`, p("p", ""), b("b", "p", ""), b("b", "p", ""))
+	f(`error loading f1: duplicate name "p" of a policy: f0 has one, too`, p("p", ""), p("p", ""))
+	f(`error loading f2: duplicate name "b" of a binding: f1 has one, too`, p("p", ""), b("b", "p", ""), b("b", "p", ""))
 	f(`static: error loading f0: ValidatingAdmissionPolicy "p": spec.paramKind is not supported for static manifests`,
 		p("p", `"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},`))
 	f(`static: error loading f1: binding "b": spec.paramRef is not supported for static manifests`, p("p", ""),

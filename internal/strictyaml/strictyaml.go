@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/alike"
 )
 
 // Document is one YAML document of a file.
@@ -419,7 +421,11 @@ func (c *checker) checkStruct(node *yaml.Node, t reflect.Type, path string) {
 			c.check(value, t, path)
 			return
 		}
-		c.refuse(value, path, "unknown field, want one of %s", strings.Join(names, ", "))
+		hint := alike.Hint(name, names)
+		if hint == "" {
+			hint = ", want one of " + strings.Join(names, ", ")
+		}
+		c.refuse(value, path, "unknown field%s", hint)
 	})
 }
 

@@ -96,7 +96,7 @@ func TestDecodeRefuses(t *testing.T) {
 	f("kind: K\n---\na: [\n", "file.yaml: line 3: did not find expected node content")
 	f("[]", "file.yaml:1: got a list, want an object")
 	f("text", `file.yaml:1: got "text", want an object`)
-	f("kind: K\nHidden: x\nnaem: y", "file.yaml:2: Hidden: "+fields, "file.yaml:3: naem: "+fields)
+	f("kind: K\nHidden: x\nnaem: y", "file.yaml:2: Hidden: "+fields, "file.yaml:3: naem: unknown field, did you mean name?")
 	f("name: a\nkind: K\nname: b", "file.yaml:3: name: given twice")
 	f(`{"labels": {"a": "b", "a": "c"}}`, "file.yaml:1: labels.a: given twice")
 	f("<<: {kind: K}", "file.yaml:1: <<: "+fields)

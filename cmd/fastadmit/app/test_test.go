@@ -227,7 +227,7 @@ func TestTestWrong(t *testing.T) {
 	f("", "a.test.yaml: got an empty file")
 	f(passingSuite[:len(passingSuite)-30]+"[", "a.test.yaml: ")
 	f(suiteHead+"polices: [latest.yaml]\ncases: []\n",
-		"a.test.yaml:3: polices: unknown field, want one of apiVersion, kind, name, policies",
+		"a.test.yaml:3: polices: unknown field, did you mean policies?",
 		"a.test.yaml:4: cases: got none")
 	f(suiteHead+"cases:\n- name: a\n  object: pod.yaml\n  expect: {decision: refused, mesage: a}\n",
 		"a.test.yaml:6: cases[0].expect.mesage: unknown field",

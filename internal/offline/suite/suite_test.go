@@ -157,9 +157,7 @@ func TestReadErrors(t *testing.T) {
 	f("apiVersion: fastadmit.io/v1\nkind: TestSuit\nbindPolicies: Refuse\n",
 		`s.yaml:1: apiVersion: got "fastadmit.io/v1", want "fastadmit.io/v1alpha1"`, `s.yaml:2: kind: got "TestSuit", want "TestSuite"`,
 		`s.yaml:3: bindPolicies: got "Refuse", want one of Deny, Warn, Audit`, "s.yaml:1: cases: got none, want at least one")
-	f(head+one+"naem: x\n", "s.yaml:7: naem: unknown field, want one of apiVersion, kind, name, policies, bindPolicies, "+
-		"enableAdmissionPlugins, "+
-		"admissionControlConfigFile, config, cluster, user, namespace, workloadPods, defaults, cases")
+	f(head+one+"naem: x\n", "s.yaml:7: naem: unknown field, did you mean name?")
 	f(head+one+strings.ReplaceAll(one, "cases:\n", "")+"- {object: {apiVersion: v1, kind: Pod}, expect: {decision: denied}}\n",
 		`s.yaml:7: cases[1].name: got "a", want a name that no other case has`, `s.yaml:10: cases[2].name: got "", want a name that no `+
 			`other case has`)
