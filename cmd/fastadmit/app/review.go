@@ -264,7 +264,7 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 	case r.strict && s.Ignored > 0:
 		return &exit{exitBroken, fmt.Errorf("--strict: %s", report.Counted(s.Ignored, "ignored failure"))}
 	case r.strict && s.Unrendered > 0:
-		return &exit{exitBroken, fmt.Errorf("--strict: render %s first", report.Counted(s.Unrendered, "chart or kustomization"))}
+		return &exit{exitBroken, fmt.Errorf("--strict: charts and kustomizations that must be rendered first: %d", s.Unrendered)}
 	}
 	return nil
 }

@@ -270,7 +270,7 @@ func TestReviewUnknownFields(t *testing.T) {
 	}
 	f(0, []string{"  warning: " + replicas + "\n  warning: " + policy + "\n", "2 warnings"}, []string{"3 warnings", "4 warnings"})
 	f(0, []string{`"line": 11,` + "\n          \"message\": \"unknown field \\\"spec.template"}, nil, "-o=json")
-	f(0, []string{"::warning file=web.yaml,line=11,title=warning warns of Deployment default/web::unknown field"}, nil, "-o=github")
+	f(0, []string{"::warning file=web.yaml,line=11,title=kube-apiserver warns of Deployment default/web::unknown field"}, nil, "-o=github")
 	f(0, []string{`"startLine": 5`, `"startLine": 11`}, []string{`"startLine": 1` + "\n"}, "-o=sarif")
 	f(0, []string{"warning: " + strings.ReplaceAll(replicas, `"`, "&#34;")}, nil, "-o=junit")
 	f(0, []string{"</span>: " + strings.ReplaceAll(policy, `"`, "&#34;")}, nil, "-o=html")
@@ -281,6 +281,15 @@ func TestReviewUnknownFields(t *testing.T) {
 	servertest.WriteFile(t, "gadget.yaml", "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: a}\nx: 1\n")
 	reviewed(t, "", 0, []string{"1 skipped"}, []string{"unknown field"}, "web.yaml", "gadget.yaml", "--skip-unknown", "--operation=DELETE",
 		"--pod-security=baseline")
+	// The Pods of a custom workload have the fields of Pods.
+	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: web}\nspec:\n  template:\n    spec:\n"
+	servertest.WriteFile(t, "rollout.yaml", rollout+"      hostNetwrk: true\n      containers: [{name: a, image: 'i:v1'}]\n")
+	const paths = "--pod-template-path=rollouts.argoproj.io=.spec.template"
+	reviewed(t, "", 0, []string{`warning: line 7: unknown field "spec.hostNetwrk", did you mean hostNetwork?`}, nil,
+		"rollout.yaml", "--pod-security=baseline", paths)
+	servertest.WriteFile(t, "rollout.yaml", rollout+"      containers: {name: a}\n")
+	reviewed(t, "", 2, []string{"makes Pod web-*: broken: kube-apiserver cannot decode the object: spec.containers: got an object, want a list"},
+		[]string{"Pod: allowed"}, "rollout.yaml", "--pod-security=baseline", paths)
 	// Standard input cannot be read again to find the line.
 	_, message, _ := strings.Cut(replicas, ": ")
 	reviewed(t, web, 0, []string{"  warning: " + message + "\n"}, nil, "-", "--pod-security=baseline")

@@ -124,8 +124,11 @@ func problems(root *Result) (all []problem) {
 func findings(all []Finding, level level, does string) (problems []problem) {
 	for i := range all {
 		f := &all[i]
-		rule := cmp.Or(f.Plugin, ruleWarning)
-		p := problem{level: level, rule: ruleOf(rule, f.Policy), title: titleOf(rule, f.Policy) + does, message: f.Message, line: f.Line}
+		rule, title := ruleOf(f.Plugin, f.Policy), titleOf(f.Plugin, f.Policy)
+		if f.Plugin == "" {
+			rule, title = ruleWarning, "kube-apiserver"
+		}
+		p := problem{level: level, rule: rule, title: title + does, message: f.Message, line: f.Line}
 		problems = append(problems, p.with(f.about()))
 	}
 	return problems

@@ -165,8 +165,11 @@ func (r *Result) Location() string {
 
 // Reported returns a finding for messages, with its place in the file if it has one.
 func (r *Result) Reported(f *Finding) string {
-	if f.Line == 0 {
+	switch {
+	case f.Line == 0:
 		return f.String()
+	case r.File == "": // of an object that a controller creates: the file is that of the workload
+		return fmt.Sprintf("line %d: %s", f.Line, f)
 	}
 	return fmt.Sprintf("%s:%d: %s", r.File, f.Line, f)
 }

@@ -83,7 +83,7 @@ func TestText(t *testing.T) {
 	quiet := tool
 	quiet.Quiet = true
 	f("github", tool, `::warning file=a b.yaml,line=5,title=PodSecurity warns of Deployment shop/web::would violate: x
-::warning file=a b.yaml,line=5,title=warning warns of Deployment shop/web::old
+::warning file=a b.yaml,line=5,title=kube-apiserver warns of Deployment shop/web::old
 ::error file=a b.yaml,line=5,title=PodSecurity denies Pod shop/web-*%2C made of Deployment shop/web::violates: 100%25,%0Aand more
 ::notice file=c.yaml,line=1,title=C audits Pod shop/web::no
 ::warning file=c.yaml,line=1,title=D fails and is ignored on Pod shop/web::away

@@ -154,13 +154,14 @@ func oneLine(message string) string {
 }
 
 // noteFields adds kube-apiserver's warnings of fields that the kind of an object does not have. It returns false if
-// kube-apiserver cannot decode the object, and refuses it before it asks plugins.
-func (r *reviewer) noteFields(t *target, result *report.Result) bool {
-	fields, path, err := defaults.Check(t.GroupVersionKind(), t.JSON)
+// kube-apiserver cannot decode the object, and refuses it before it asks plugins. The object is text, and in its file it is
+// at a place in another one.
+func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at written, result *report.Result) bool {
+	fields, path, err := defaults.Check(kind, text)
 	if err != nil {
 		result.Decision, result.Message = report.Broken, "kube-apiserver cannot decode the object: "+err.Error()
-		result.APIVersion, result.Kind, result.Namespace = t.APIVersion, t.Kind, t.namespace
-		result.Line = r.positions.LineOf(t.Object, path)
+		result.APIVersion, result.Kind = kind.GroupVersion().String(), kind.Kind
+		result.Line = r.positions.LineOf(at.object, at.below+path)
 		return false
 	}
 	for _, unknown := range fields {
@@ -168,7 +169,7 @@ func (r *reviewer) noteFields(t *target, result *report.Result) bool {
 		f := report.Finding{
 			Paths: []string{unknown.Path}, Message: fmt.Sprintf("unknown field %q%s", unknown.Path, alike.Hint(name, unknown.Known)),
 		}
-		if line := r.positions.LineOf(t.Object, unknown.Path); line != t.Line {
+		if line := r.positions.LineOf(at.object, at.below+unknown.Path); line != at.object.Line {
 			f.Line = line
 		}
 		result.Warnings = append(result.Warnings, f)

@@ -140,7 +140,8 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	if object != nil && !r.NoDefaults {
 		r.written = written{kind: t.GroupVersionKind(), given: t.JSON, withDefaults: object, object: t.Object}
 	}
-	if object != nil && r.UnknownFields && !r.noteFields(t, result) {
+	if object != nil && r.UnknownFields && !r.noteFields(t.GroupVersionKind(), t.JSON, written{object: t.Object}, result) {
+		result.Namespace = t.namespace
 		return
 	}
 	stored := r.ask(ctx, q, object, old, result)
@@ -222,6 +223,11 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 		}
 		if q.Kind.Kind == "Pod" {
 			r.written = r.writtenPod
+		}
+		custom := child.Controller == "" && r.written.object != nil // the fields of others were noted in the workload
+		if custom && r.UnknownFields && !r.noteFields(child.Kind, child.JSON, r.written, result) {
+			r.written = written{}
+			continue
 		}
 		stored := r.ask(ctx, q, text, nil, result)
 		r.written = written{}
