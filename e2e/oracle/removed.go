@@ -3,6 +3,7 @@ package oracle
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -103,13 +104,20 @@ func (p *process) Stop() error {
 	return p.command.Wait()
 }
 
+// ErrEnded says that the process ended: the plugin ended it in a way from which Go does not recover.
+var ErrEnded = errors.New("it has ended")
+
 // ask sends a review in a phase, and decodes the answer.
 func (p *process) ask(body []byte, phase string, into any) error {
 	body = fmt.Appendf(nil, `{"phase":%q,%s`, phase, bytes.TrimPrefix(body, []byte("{")))
 	if _, err := p.reviews.Write(body); err != nil {
 		return fmt.Errorf("cannot ask %s: %w", p.command.Path, err)
 	}
-	if err := p.answers.Decode(into); err != nil {
+	err := p.answers.Decode(into)
+	if errors.Is(err, io.EOF) {
+		err = ErrEnded
+	}
+	if err != nil {
 		return fmt.Errorf("no answer from %s: %w", p.command.Path, err)
 	}
 	return nil

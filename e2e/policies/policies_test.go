@@ -175,6 +175,7 @@ func isOurs(c metav1.StatusCause) bool {
 type kubernetes interface {
 	// Sent returns a review as this release sends it to webhooks, nil if it does not serve the kind.
 	Sent(body []byte) ([]byte, error)
+	// Answer returns nil if the review ends the process.
 	Answer(*admissionv1.AdmissionRequest) (*Answer, error)
 }
 
@@ -190,6 +191,9 @@ func compare(t *testing.T, documents *Documents, upstream kubernetes, chain *adm
 		t.Fatalf("%s: %v", body, err)
 	}
 	got := answerOf(t, chain, body)
+	if want == nil {
+		return false
+	}
 	if want.Denied != nil {
 		want.Denied.Status = metav1.StatusFailure
 	}

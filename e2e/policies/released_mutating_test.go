@@ -50,7 +50,7 @@ func TestReleasedMutating(t *testing.T) {
 				r := rand.New(rand.NewPCG(start, uint64(1000+f)))
 				var all outcomes
 				for all.done < *releasedMutatingCases && !t.Failed() {
-					generatedReleasedMutating(t, r, feature, release, releasedPlugin{process}, &all)
+					generatedReleasedMutating(t, r, feature, release, &releasedPlugin{Released: process}, &all)
 				}
 				row.Cases += all.done
 				if t.Logf("%+v", all); t.Failed() {
@@ -67,7 +67,7 @@ func TestReleasedMutating(t *testing.T) {
 }
 
 // generatedReleasedMutating compares both sides with a policy on some requests.
-func generatedReleasedMutating(t *testing.T, r *rand.Rand, feature string, release admission.Version, upstream releasedPlugin,
+func generatedReleasedMutating(t *testing.T, r *rand.Rand, feature string, release admission.Version, upstream *releasedPlugin,
 	all *outcomes) {
 	t.Helper()
 	g, err := newGenerator(r, feature)
@@ -108,7 +108,7 @@ func mutatingVersion(release admission.Version) string {
 }
 
 // useMutating makes a policy and its binding the only ones.
-func (p releasedPlugin) useMutating(t *testing.T, documents *MutatingDocuments, release admission.Version) {
+func (p *releasedPlugin) useMutating(t *testing.T, documents *MutatingDocuments, release admission.Version) {
 	t.Helper()
 	var objects []runtime.Object
 	for kind, object := range map[string]any{
@@ -131,7 +131,7 @@ func (p releasedPlugin) useMutating(t *testing.T, documents *MutatingDocuments, 
 
 // compareMutated compares both sides on a request. fastadmit merges some kinds with the schemas that an API server
 // publishes, and here it has none: custom resources, those of apiextensions.k8s.io, and Bindings.
-func (p releasedPlugin) compareMutated(t *testing.T, documents *MutatingDocuments, chain *admission.Chain, body []byte, all *outcomes) {
+func (p *releasedPlugin) compareMutated(t *testing.T, documents *MutatingDocuments, chain *admission.Chain, body []byte, all *outcomes) {
 	t.Helper()
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil {
@@ -202,7 +202,7 @@ func withGeneration(t *testing.T, object, before []byte) []byte {
 }
 
 // encoded returns an object of a review as the release encodes it.
-func (p releasedPlugin) encoded(t *testing.T, review *admissionv1.AdmissionReview, object []byte) []byte {
+func (p *releasedPlugin) encoded(t *testing.T, review *admissionv1.AdmissionReview, object []byte) []byte {
 	t.Helper()
 	if len(object) == 0 || string(object) == "null" {
 		return []byte("null")
@@ -220,7 +220,7 @@ func (p releasedPlugin) encoded(t *testing.T, review *admissionv1.AdmissionRevie
 }
 
 // answersDiffer reports whether the release answers the same request differently when it is asked again.
-func (p releasedPlugin) answersDiffer(t *testing.T, body []byte, first *oracle.ReleasedAnswer) bool {
+func (p *releasedPlugin) answersDiffer(t *testing.T, body []byte, first *oracle.ReleasedAnswer) bool {
 	t.Helper()
 	for range 100 { // a loop over a small map begins at one of eight places
 		again, err := p.Ask(body, admission.Mutate)

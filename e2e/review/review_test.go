@@ -11,15 +11,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/cmd/fastadmit/app"
 	"github.com/fastadmit/fastadmit/e2e/cluster"
+	"github.com/fastadmit/fastadmit/internal/discovery"
 )
 
 var update = flag.Bool("update", false, "write internal/discovery/resources.txt")
@@ -54,6 +57,33 @@ func TestBuiltIn(t *testing.T) {
 	}
 	if want, err := os.ReadFile(file); err != nil || got != string(want) {
 		t.Errorf("%s is not what kube-apiserver has, %v; with -update, the test writes it\ngot\n%s", file, err, got)
+	}
+}
+
+// older matches the path of a resource in the OpenAPI document of a group version.
+var older = regexp.MustCompile(`"/apis?/(?:([^/"]+)/)?(v[^/"]+)/(?:namespaces/\{namespace\}/)?([a-z]+)":`)
+
+// TestOlder checks that discovery.CanServe knows what older releases serve. The folders are those of e2e/run.
+func TestOlder(t *testing.T) {
+	files, err := filepath.Glob("../.cache/openapi-*/api*__v*_openapi.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %d files, %v", len(files), err)
+	}
+	found := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range older.FindAllStringSubmatch(string(text), -1) {
+			resource := schema.GroupVersionResource{Group: match[1], Version: match[2], Resource: match[3]}
+			if found++; !discovery.CanServe(resource) {
+				t.Errorf("%s: got no %s, want it in internal/discovery/older.txt", file, resource)
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("got %d resources", found)
 	}
 }
 

@@ -248,6 +248,8 @@ func hookScenarios(b *hookBackend) (all []*scenario) {
 	f("hooks-reinvoked", with("reinvocationPolicy", "IfNeeded"), []string{"append", "append", "append"}, []string{"echo"})
 	f("hooks-once", with("reinvocationPolicy", "IfNeeded"), []string{"once", "append", "once"}, []string{"echo"})
 	f("hooks-never", with("reinvocationPolicy", "Never"), []string{"append", "append", "append"}, []string{"echo"})
+	f("hooks-unserved", with("rules", []any{map[string]any{"operations": []any{"*"}, "apiGroups": []any{""}, "apiVersions": []any{"v9"},
+		"resources": []any{"*/*"}}}), []string{"append"}, []string{"echo"})
 	f("hooks-hang-fail", hanging("Fail"), []string{"hang"}, nil)
 	f("hooks-hang-ignore", hanging("Ignore"), []string{"append", "hang"}, nil)
 	f("hooks-hang-validating", hanging("Fail"), nil, []string{"hang"})

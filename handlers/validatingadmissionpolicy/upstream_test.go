@@ -110,8 +110,8 @@ func ruleOf(of string, names ...string) string {
 // policy, and with one in another version.
 func TestMatchingUpstream(t *testing.T) {
 	const matches, misses = "failed expression: false", ""
-	const converted = "failed to configure policy: failed to convert object version: got apps/v1 deployments, want a version that " +
-		"the policy names"
+	const converted = "failed to configure policy: failed to convert object version: got autoscaling/v1 horizontalpodautoscalers, " +
+		"want a version that the policy names"
 	f := func(name, constraints, asked, sent, subResource, want string) {
 		t.Helper()
 		policy := documents{policy: `{"matchConstraints":{` + constraints + `},"validations":[{"expression":"false"}]}`}
@@ -134,7 +134,9 @@ func TestMatchingUpstream(t *testing.T) {
 	f("specific rules, equivalent match, prefer extensions", equivalent+rules(ruleOf(extensions), ruleOf(v1beta1)), v1, extensions, "",
 		matches)
 	f("specific rules, equivalent match, prefer apps", equivalent+rules(ruleOf(v1beta1), ruleOf(extensions)), v1, v1beta1, "", matches)
-	f("the same, not converted", equivalent+rules(ruleOf(v1beta1), ruleOf(extensions)), v1, v1, "", converted)
+	const hpa, hpa2 = "autoscaling/v1/horizontalpodautoscalers", "autoscaling/v2/horizontalpodautoscalers"
+	f("the same, not converted", equivalent+rules(ruleOf(hpa2)), hpa, hpa, "", converted)
+	f("the same, which no release serves", equivalent+rules(ruleOf(v1beta1)), v1, v1, "", misses)
 	f("the same, by default", rules(ruleOf(v1beta1), ruleOf(extensions)), v1, v1beta1, "", matches)
 	f("specific rules, subresource prefer exact match", rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled), ruleOf(v1+scaled)), v1,
 		v1, "scale", matches)
@@ -145,7 +147,7 @@ func TestMatchingUpstream(t *testing.T) {
 		rules(ruleOf(extensions+scaled), ruleOf(v1beta1+scaled)), v1, extensions, "scale", matches)
 	f("specific rules, subresource equivalent match, prefer apps", equivalent+rules(ruleOf(v1beta1+scaled), ruleOf(extensions+scaled)), v1,
 		v1beta1, "scale", matches)
-	f("the same, not converted", equivalent+rules(ruleOf(v1beta1+scaled), ruleOf(extensions+scaled)), v1, v1, "scale", converted)
+	f("the same, not converted", equivalent+rules(ruleOf(hpa2+",horizontalpodautoscalers/status")), hpa, hpa, "status", converted)
 	f("specific rules, prefer exact match and name match", rules(ruleOf(v1, "name")), v1, v1, "", matches)
 	f("specific rules, prefer exact match and name match miss", rules(ruleOf(v1, "wrong-name")), v1, v1, "", misses)
 	f("specific rules, subresource equivalent match, prefer extensions and name match", equivalent+rules(ruleOf(v1+scaled, "name")),

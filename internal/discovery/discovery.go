@@ -25,6 +25,12 @@ import (
 //go:embed resources.txt
 var builtIn string
 
+// older has a line for each resource that only releases of Kubernetes before the newest serve, of those that can be
+// emulated: group version and resource (k8s.io/kubernetes api/openapi-spec/v3). TestOlder in e2e/review compares it.
+//
+//go:embed older.txt
+var older string
+
 // customs has a line for each custom kind that many clusters have: group, kind, resource and scope.
 //
 //go:embed custom.txt
@@ -90,6 +96,34 @@ func BuiltIn() map[string][]string {
 		}
 	}
 	return all
+}
+
+// served are the resources with their versions of all releases that can be emulated, by group.
+var served = sync.OnceValue(func() map[string]map[schema.GroupVersionResource]bool {
+	all := make(map[string]map[schema.GroupVersionResource]bool)
+	add := func(version, resource string) {
+		gv, _ := schema.ParseGroupVersion(version) // the tables have no wrong ones
+		if all[gv.Group] == nil {
+			all[gv.Group] = make(map[schema.GroupVersionResource]bool)
+		}
+		all[gv.Group][gv.WithResource(resource)] = true
+	}
+	for line := range strings.Lines(builtIn) {
+		fields := strings.Fields(line)
+		add(fields[0], fields[2])
+	}
+	for line := range strings.Lines(older) {
+		fields := strings.Fields(line)
+		add(fields[0], fields[1])
+	}
+	return all
+})
+
+// CanServe reports whether a release of Kubernetes that can be emulated serves a resource in a version, with every API
+// and feature switched on. It is true for groups that are not Kubernetes' own.
+func CanServe(resource schema.GroupVersionResource) bool {
+	group, ok := served()[resource.Group]
+	return !ok || group[resource]
 }
 
 // Add adds the resource of a kind, unless the table has one already.

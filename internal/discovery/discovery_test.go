@@ -226,3 +226,19 @@ func TestResources(t *testing.T) {
 		t.Errorf("got the versions %v, want each of Kubernetes once", versions)
 	}
 }
+
+func TestCanServe(t *testing.T) {
+	f := func(group, version, resource string, want bool) {
+		t.Helper()
+		if got := CanServe(schema.GroupVersionResource{Group: group, Version: version, Resource: resource}); got != want {
+			t.Errorf("%s/%s %s: got %v, want %v", group, version, resource, got, want)
+		}
+	}
+	f("", "v1", "pods", true)
+	f("", "v2", "pods", false)
+	f("autoscaling", "v2", "horizontalpodautoscalers", true)
+	f("autoscaling", "v2beta2", "horizontalpodautoscalers", false)
+	f("storage.k8s.io", "v1alpha1", "volumeattributesclasses", true) // 1.33 and 1.34 do
+	f("storage.k8s.io", "v1alpha1", "storageclasses", false)
+	f("example.com", "v7", "gadgets", true)
+}

@@ -132,7 +132,7 @@ func TestMatcherResources(t *testing.T) {
 	f("Equivalent", "*", "", true, "")
 	f("Equivalent", "v2", "", false, converted)
 	f("Equivalent", "v2", other, false, "")
-	f("Equivalent", "v3", "", false, converted)
+	f("Equivalent", "v3", "", false, "") // no release serves it, so it is not equivalent
 	f("Equivalent", "v3", other, false, "")
 	f("Exact", "*", "", true, "")
 	f("Exact", "*", other, false, "")

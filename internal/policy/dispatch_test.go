@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,12 +102,18 @@ func (d *dispatcher) misconfigured(b *Binding, p *Policy[string]) uint64 {
 	return d.measured.newCounter(checked{"p", binding, action, configurationError}).Get()
 }
 
+// askedAs returns a review of Pods that the user asked for in another version.
+func askedAs(version string, body []byte) []byte {
+	const request = `"request":{`
+	return bytes.Replace(body, []byte(request), fmt.Appendf(nil, `%s"requestResource":{"group":"","version":%q,"resource":"pods"},`, request, version), 1)
+}
+
 // check dispatches two policies: one that denies on failures, and one that ignores them. It expects the calls of the
 // handler in want, and that each failure is counted with the binding at. The handler ends the review at the binding
 // ends.
 func (d *dispatcher) check(p *Policy[string], at *Binding, ends string, wantEnd bool, want ...string) {
 	d.t.Helper()
-	pod := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n","labels":{"a":"b"}}}`)
+	pod := askedAs("v2", admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n","labels":{"a":"b"}}}`))
 	isFailure := func(told string) bool { return slices.Contains([]byte(told), ':') }
 	for _, ignores := range []bool{false, true} {
 		h := &handled{ends: ends}

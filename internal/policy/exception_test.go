@@ -195,7 +195,7 @@ func TestExceptionFails(t *testing.T) {
 		exceptionOf(t, `{"metadata":{"name":"version"},"spec":{"matchConstraints":{"resourceRules":[{"operations":["*"],"apiGroups":[""],`+
 			`"apiVersions":["v2"],"resources":["pods"]}]}}}`),
 		exceptionOf(t, `{"metadata":{"name":"z"},"spec":{"policies":["q"]}}`))
-	body := admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n"}}`)
+	body := askedAs("v2", admissiontest.Body(codec.Create, "v1/pods", `{"metadata":{"name":"n"}}`))
 	for range 3 {
 		if got := x.lifted(t.Context(), reviewOf(t, body), "p.example.com", beforeTheEnd); got != "" {
 			t.Errorf("got %q", got)

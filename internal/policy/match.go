@@ -6,10 +6,12 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/match"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/discovery"
 )
 
 // VersionError means that a review cannot be matched, because the rules want the object in
@@ -211,10 +213,13 @@ func (r *rule) matches(request *Request, a *admission.Attributes) bool {
 
 var anyVersion = []string{"*"}
 
-// matchesVersionless reports whether the rule would match another version of the
-// resource: for the API server all versions of a resource are equivalent.
+// matchesVersionless reports whether the rule would match another version of the resource that an API server may serve:
+// for kube-apiserver all versions of a resource that it serves are equivalent.
 func (r *rule) matchesVersionless(request *Request) bool {
 	versionless := *r
 	versionless.Versions = anyVersion
-	return versionless.matches(request, &request.sent)
+	return versionless.matches(request, &request.sent) && slices.ContainsFunc(r.Versions, func(version string) bool {
+		resource := request.sent.Resource
+		return discovery.CanServe(schema.GroupVersionResource{Group: resource.Group, Version: version, Resource: resource.Resource})
+	})
 }

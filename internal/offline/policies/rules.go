@@ -6,14 +6,18 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fastadmit/fastadmit/internal/alike"
+	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
 // resourceRule is the part of a rule of a policy that names resources.
 type resourceRule struct {
-	APIGroups []string `json:"apiGroups"`
-	Resources []string `json:"resources"`
+	APIGroups   []string `json:"apiGroups"`
+	APIVersions []string `json:"apiVersions"`
+	Resources   []string `json:"resources"`
 }
 
 // ruleNotes notes groups and resources of a policy's rules that Kubernetes does not have: most likely they are misspelt, and
@@ -63,7 +67,35 @@ func (r *resourceRule) wrong(builtIn map[string][]string) (all []wrongName) {
 			alike.Hint(strings.ToLower(name), known))
 		all = append(all, wrongName{fmt.Sprintf("resources[%d]", i), message})
 	}
+	if len(all) == 0 && len(r.APIGroups) > 0 && len(r.APIVersions) > 0 && !r.canBeServed(known) {
+		all = append(all, wrongName{"apiVersions", fmt.Sprintf(
+			"got %s, but no release of Kubernetes from 1.33 on serves %s of the group %s in this version, so the rule selects nothing",
+			strings.Join(quoted(r.APIVersions), " or "), strings.Join(r.Resources, " or "), strings.Join(quoted(r.APIGroups), " or "))})
+	}
 	return all
+}
+
+// canBeServed reports whether a resource of the rule may be served in one of its versions. known are the resources of its groups.
+func (r *resourceRule) canBeServed(known []string) bool {
+	var names []string
+	for _, resource := range r.Resources {
+		name, _, _ := strings.Cut(resource, "/")
+		if name == "*" {
+			names = append(names, known...)
+		} else {
+			names = append(names, name)
+		}
+	}
+	for _, group := range r.APIGroups {
+		for _, version := range r.APIVersions {
+			for _, name := range names {
+				if version == "*" || discovery.CanServe(schema.GroupVersionResource{Group: group, Version: version, Resource: name}) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // groupHint returns a suggestion for a group that Kubernetes does not have, "" if it may be one of custom resources.

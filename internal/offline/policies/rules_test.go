@@ -34,6 +34,11 @@ func TestNoteRules(t *testing.T) {
 	f("apiGroups: [core], resources: [pods]", `apiGroups[0]: Kubernetes has no group "core"; that of Pods and Services is ""`)
 	f("apiGroups: [extensions], resources: [ingresses]",
 		`apiGroups[0]: Kubernetes has no group "extensions" since 1.22; what it had is in apps, networking.k8s.io and policy`)
+	f("apiGroups: [networking.k8s.io], apiVersions: [v1, v1beta1], resources: [ingresses, ingresses/status]")
+	f("apiGroups: [networking.k8s.io], apiVersions: [v1beta1], resources: [ingresses/status, networkpolicies]",
+		`apiVersions: got "v1beta1", but no release of Kubernetes from 1.33 on serves ingresses/status or networkpolicies of the `+
+			`group "networking.k8s.io" in this version, so the rule selects nothing`)
+	f("apiGroups: [networking.k8s.io], apiVersions: [v1beta1], resources: ['*']") // 1.33 serves IPAddresses
 	// Groups of custom resources may have anything.
 	f("apiGroups: [apps, example.com], resources: [widgets]")
 	f("apiGroups: ['*'], resources: [widgets]")
