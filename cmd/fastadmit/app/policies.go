@@ -11,6 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
@@ -86,12 +87,17 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 }
 
 // notePolicies prints which policies are not evaluated, if any could be, which exceptions lift nothing, names in rules that Kubernetes does
-// not have, and errors in expressions that types show.
-func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *admission.Chain) {
+// not have, and errors in expressions that types show. It returns the last two.
+func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *admission.Chain) (reported []report.PolicyNote) {
 	for _, note := range r.policyNotes(chain) {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(note))
 	}
-	printFieldNotes(w, r.policies.FieldNotes(ctx))
+	notes := r.policies.FieldNotes(ctx)
+	printFieldNotes(w, notes)
+	for i := range notes {
+		reported = append(reported, report.PolicyNote{File: notes[i].File, Line: notes[i].Line, Message: notes[i].Text})
+	}
+	return reported
 }
 
 func printFieldNotes(w io.Writer, notes []policies.Note) {

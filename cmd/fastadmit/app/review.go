@@ -104,7 +104,7 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	r.addPodSecurityFlag(cmd)
 	flags.BoolVar(&r.strict, "strict", false, "exit with 2 if no plugin checks an object that its rules select, such as a pod in a "+
 		"privileged namespace, if nothing that is enabled checks any object, if a failure is ignored because of its failurePolicy, "+
-		"or if a chart or kustomization must be rendered first")
+		"if a policy names what does not exist, or if a chart or kustomization must be rendered first")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
 	flags.BoolVar(&r.explain, "explain", false, "also show for each plugin and policy whether it was asked and why, what it decided, the values in CEL "+
 		"expressions, and the fields that it wrote; with -o "+strings.Join(report.ExplainFormats, ", "))
@@ -204,11 +204,11 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err := r.prepare(cmd.Context(), o); err != nil {
 		return err
 	}
-	r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Chain)
+	summary := report.Summary{EmulatedVersion: r.emulated.current().String()}
+	summary.PolicyNotes = r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Chain)
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
 	}
-	summary := report.Summary{EmulatedVersion: r.emulated.current().String()}
 	err = review.Run(cmd.Context(), *o, items, func(result *report.Result) error {
 		summary.Add(result)
 		r.noteAside(cmd.ErrOrStderr(), result)
@@ -263,6 +263,8 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 		return &exit{exitBroken, fmt.Errorf("--strict: %s checked no object: %s", s.Idle[0].Plugin, s.Idle[0].Message)}
 	case r.strict && s.Ignored > 0:
 		return &exit{exitBroken, fmt.Errorf("--strict: %s", report.Counted(s.Ignored, "ignored failure"))}
+	case r.strict && len(s.PolicyNotes) > 0:
+		return &exit{exitBroken, fmt.Errorf("--strict: a policy names what does not exist: %s", s.PolicyNotes[0].Message)}
 	case r.strict && s.Unrendered > 0:
 		return &exit{exitBroken, fmt.Errorf("--strict: charts and kustomizations that must be rendered first: %d", s.Unrendered)}
 	}

@@ -131,16 +131,27 @@ func (u *upgradeCheck) run(cmd *cobra.Command, paths []string) error {
 	u.before.operation, u.before.user, u.before.extra, u.before.skipUnknown = u.operation, u.user, u.extra, u.skipUnknown
 	u.before.emulated.flag = u.from
 	compared := replay.NewComparison()
+	summary := report.Summary{EmulatedVersion: u.to}
+	add := func(result *report.Result) {
+		summary.Objects++
+		if result.IsUnchecked() && result.Against.IsUnchecked() {
+			summary.Unchecked++
+		}
+		compared.Add(result)
+	}
 	var notes []string
 	if len(paths) > 0 {
-		notes, err = u.files(cmd, paths, compared)
+		notes, err = u.files(cmd, paths, add)
 	} else {
-		notes, err = u.objects(cmd, compared)
+		notes, err = u.objects(cmd, add)
 	}
 	if err != nil {
 		return err
 	}
-	summary := report.Summary{EmulatedVersion: u.to}
+	if summary.Unchecked > 0 {
+		notes = append(notes, fmt.Sprintf("in both releases, no enabled plugin checks %d of %s",
+			summary.Unchecked, report.Counted(summary.Objects, "object")))
+	}
 	summary.Replay, err = compared.Finish(writer.Write)
 	if err == nil {
 		summary.Replay.From, summary.Replay.To = u.from, u.to
@@ -161,8 +172,8 @@ func (u *upgradeCheck) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// files compares the results for the objects in files.
-func (u *upgradeCheck) files(cmd *cobra.Command, paths []string, compared *replay.Comparison) (notes []string, err error) {
+// files reviews the objects in files, and calls add with each result and its Against.
+func (u *upgradeCheck) files(cmd *cobra.Command, paths []string, add func(*report.Result)) (notes []string, err error) {
 	stdin := cmd.InOrStdin()
 	items := manifest.Read(paths, stdin, u.trees())
 	leftOut := u.leaveOut(false)
@@ -181,7 +192,7 @@ func (u *upgradeCheck) files(cmd *cobra.Command, paths []string, compared *repla
 	}
 	for i, result := range after {
 		result.Against = before[i]
-		compared.Add(result)
+		add(result)
 	}
 	return u.notes(chain, *leftOut), nil
 }
@@ -206,8 +217,8 @@ func (r *reviewOptions) reviewAll(ctx context.Context, items []manifest.Item) (a
 	return all, o.Chain, failed(err)
 }
 
-// objects compares the results for the objects of a cluster.
-func (u *upgradeCheck) objects(cmd *cobra.Command, compared *replay.Comparison) (notes []string, err error) {
+// objects does the same with the objects of a cluster.
+func (u *upgradeCheck) objects(cmd *cobra.Command, add func(*report.Result)) (notes []string, err error) {
 	leftOut := u.leaveOut(false)
 	u.before.leaveOut(false)
 	before, err := u.before.auditable(cmd.Context(), u.qps)
@@ -229,7 +240,7 @@ func (u *upgradeCheck) objects(cmd *cobra.Command, compared *replay.Comparison) 
 	terminal := terminalOf(cmd.ErrOrStderr())
 	o.Progress = auditProgress(terminal)
 	err = audit.Run(cmd.Context(), *o, func(result *report.Result) error {
-		compared.Add(result)
+		add(result)
 		return nil
 	})
 	if terminal != nil {

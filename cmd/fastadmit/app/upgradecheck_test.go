@@ -71,6 +71,11 @@ func TestUpgradeCheck(t *testing.T) {
 		"1 with another, from Kubernetes 1.36 to 1.37", "denied to allowed by PodSecurity",
 	}, "--from=1.36", "--to=1.37", "--enable-admission-plugins=JobValidation", "--pod-security=baseline", "pod.yaml")
 
+	// PodSecurity does not look at a LimitRange.
+	servertest.WriteFile(t, "range.yaml", strings.TrimSuffix(upgradedRange, "---\n"))
+	upgraded(t, 0, []string{"note: in both releases, no enabled plugin checks 1 of 1 object\n"},
+		"--from=1.36", "--to=1.37", "--pod-security=baseline", "range.yaml")
+
 	// What controllers make of an object is compared, too.
 	servertest.WriteFile(t, "job.yaml", upgradedRange+upgradedJob)
 	upgraded(t, 1, []string{"job.yaml:6: Pod shop/job-*: 1 review differs, allowed to denied by LimitRanger"},

@@ -136,3 +136,14 @@ type cleaning struct{ Writer }
 
 // Write implements Writer.
 func (c cleaning) Write(r *Result) error { return c.Writer.Write(r.cleaned()) }
+
+// Close implements Writer.
+func (c cleaning) Close(s *Summary) error {
+	own := *s
+	own.PolicyNotes = slices.Clone(s.PolicyNotes)
+	for i := range own.PolicyNotes {
+		n := &own.PolicyNotes[i]
+		n.File, n.Message = printable.Word(n.File), printable.Lines(n.Message)
+	}
+	return c.Writer.Close(&own)
+}

@@ -76,6 +76,9 @@ const ruleInput = "input"
 // ruleWarning is the rule of warnings of which the plugin is not known.
 const ruleWarning = "warning"
 
+// rulePolicy is the rule of notes about policies.
+const rulePolicy = "policy"
+
 // problems returns the problems of a result and of its Created.
 func problems(root *Result) (all []problem) {
 	root.Walk(func(r *Result, depth int) {
@@ -134,6 +137,11 @@ func findings(all []Finding, level level, does string) (problems []problem) {
 	return problems
 }
 
+// problem returns the note as a problem. A note is no error: kube-apiserver accepts the policy.
+func (n *PolicyNote) problem() problem {
+	return problem{level: levelWarning, rule: rulePolicy, title: "a policy may not do what it says", message: n.Message, line: n.Line}
+}
+
 // ruleOf returns the rule of a plugin, or of a policy that it evaluates.
 func ruleOf(plugin, policy string) string {
 	if policy == "" {
@@ -159,27 +167,38 @@ var (
 // Write implements Writer.
 func (g *gitHub) Write(r *Result) error {
 	for _, p := range problems(r) {
-		command := string(p.level)
-		if p.level == levelNote {
-			command = "notice"
-		}
-		at := ""
-		if r.File != "" {
-			at = "file=" + gitHubProperty.Replace(filepath.ToSlash(r.File)) + ","
-			if line := cmp.Or(p.line, r.Line); line > 0 {
-				at += fmt.Sprintf("line=%d,", line)
-			}
-		}
-		if _, err := fmt.Fprintf(g.w, "::%s %stitle=%s::%s\n", command, at, gitHubProperty.Replace(p.title),
-			gitHubData.Replace(p.message+p.about.suffix())); err != nil {
+		if err := g.write(&p, r.File, cmp.Or(p.line, r.Line)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (g *gitHub) write(p *problem, file string, line int) error {
+	command := string(p.level)
+	if p.level == levelNote {
+		command = "notice"
+	}
+	at := ""
+	if file != "" {
+		at = "file=" + gitHubProperty.Replace(filepath.ToSlash(file)) + ","
+		if line > 0 {
+			at += fmt.Sprintf("line=%d,", line)
+		}
+	}
+	_, err := fmt.Fprintf(g.w, "::%s %stitle=%s::%s\n", command, at, gitHubProperty.Replace(p.title),
+		gitHubData.Replace(p.message+p.about.suffix()))
+	return err
+}
+
 // Close implements Writer.
 func (g *gitHub) Close(s *Summary) error {
+	for i := range s.PolicyNotes {
+		p := s.PolicyNotes[i].problem()
+		if err := g.write(&p, s.PolicyNotes[i].File, p.line); err != nil {
+			return err
+		}
+	}
 	for _, doubt := range s.Doubts() {
 		if _, err := fmt.Fprintf(g.w, "::warning title=fastadmit::%s\n", gitHubData.Replace(printable.Plain(doubt))); err != nil {
 			return err
@@ -281,7 +300,7 @@ func (s *junitSuite) add(root, r *Result, depth int) {
 		c.Skipped = fault
 		s.Skipped++
 	case Allowed:
-		if r.Unchecked { // nobody tested it
+		if r.IsUnchecked() { // nobody tested it
 			c.Skipped = &junitFault{Message: "no enabled plugin checks it"}
 			s.Skipped++
 		}

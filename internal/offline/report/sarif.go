@@ -77,26 +77,31 @@ func newSARIF(w io.Writer, o *Options) Writer {
 // Write implements Writer.
 func (s *sarif) Write(r *Result) error {
 	for _, p := range problems(r) {
-		result := sarifResult{
-			RuleID: p.rule, RuleIndex: s.rule(p.rule), Level: string(p.level),
-			Message: sarifText{p.title + ": " + p.message}, Locations: []sarifLocation{s.location(r, p.line)}, Properties: p.about,
-		}
-		separator := ","
-		if !s.began {
-			separator = ""
-			if err := s.begin(); err != nil {
-				return err
-			}
-		}
-		text, err := indentedJSON(result, "        ")
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(s.w, "%s\n        %s", separator, text); err != nil {
+		if err := s.write(&p, r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// write writes a problem of an object.
+func (s *sarif) write(p *problem, r *Result) error {
+	result := sarifResult{
+		RuleID: p.rule, RuleIndex: s.rule(p.rule), Level: string(p.level),
+		Message: sarifText{p.title + ": " + p.message}, Locations: []sarifLocation{s.location(r, p.line)}, Properties: p.about,
+	}
+	separator := ","
+	if !s.began {
+		separator = ""
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	text, err := indentedJSON(result, "        ")
+	if err == nil {
+		_, err = fmt.Fprintf(s.w, "%s\n        %s", separator, text)
+	}
+	return err
 }
 
 func (s *sarif) begin() error {
@@ -125,6 +130,8 @@ func (s *sarif) rule(id string) int {
 	switch {
 	case id == ruleInput:
 		about = "the input can be read"
+	case id == rulePolicy:
+		about = "rules and expressions of policies name what exists"
 	case id == ruleWarning:
 		about = "plugins have no warnings"
 	case about == "":
@@ -155,6 +162,13 @@ func (s *sarif) location(r *Result, line int) (l sarifLocation) {
 
 // Close implements Writer.
 func (s *sarif) Close(summary *Summary) error {
+	for i := range summary.PolicyNotes {
+		n := &summary.PolicyNotes[i]
+		p := n.problem()
+		if err := s.write(&p, &Result{File: n.File}); err != nil {
+			return err
+		}
+	}
 	if !s.began {
 		if err := s.begin(); err != nil {
 			return err

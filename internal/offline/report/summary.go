@@ -33,12 +33,21 @@ type Summary struct {
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Policies are the policies that denied, warned or audited.
 	Policies []PolicyCount `json:"policies,omitempty"`
+	// PolicyNotes say which rules of policies select nothing, and which of their expressions read fields that do not exist.
+	PolicyNotes []PolicyNote `json:"policyNotes,omitempty"`
 	// Exceptions are the PolicyExceptions of fastadmit audit.
 	Exceptions []admission.Exception `json:"exceptions,omitempty"`
 	// Replay counts the reviews of fastadmit replay, instead of objects.
 	Replay *Replay `json:"replay,omitempty"`
 
 	CheckedBy map[string]bool `json:"-"` // the plugins that checked an object
+}
+
+// A PolicyNote is a sentence about a policy in a file.
+type PolicyNote struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
 }
 
 // Replay counts repeated reviews.

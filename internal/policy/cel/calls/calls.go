@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -63,8 +64,11 @@ func bound(env *cel.Env, i interpreter.InterpretableV2, v admission.Version) int
 		return boundConstructor(made)
 	}
 	call, ok := i.(interpreter.InterpretableCall)
-	if !ok {
+	switch {
+	case !ok:
 		return i
+	case call.Function() == operators.Equals || call.Function() == operators.NotEquals:
+		return &boundedEqual{call}
 	}
 	does := Bounded(call.Function(), call.OverloadID(), v)
 	if does == nil {
@@ -95,6 +99,10 @@ var boundLiteral = cel.OptimizeRegex(&interpreter.RegexOptimization{
 // Bounded returns the Func that bounds the calls of a function in a release, nil if they need no
 // bound. overload is the one that the type checker found for the call, empty if it found several.
 func Bounded(name, overload string, v admission.Version) Func {
+	return read(ofCall(name, overload, v), reading[name])
+}
+
+func ofCall(name, overload string, v admission.Version) Func {
 	if overload == overloads.Matches && CostOf(v, overload) != nil {
 		return charged(matchesAtAnyCost, makes[name])
 	}
@@ -160,6 +168,33 @@ func (c *boundedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		}
 	}
 	return types.LabelErrNode(c.ID(), c.call(args))
+}
+
+// boundedEqual is == or != with bounds.
+type boundedEqual struct{ interpreter.InterpretableCall }
+
+// Eval implements interpreter.Interpretable.
+func (c *boundedEqual) Eval(vars interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec does what evalEq and evalNe do in cel-go's interpreter.
+func (c *boundedEqual) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	x, y := c.Args()[0].Exec(frame), c.Args()[1].Exec(frame)
+	switch {
+	case types.IsUnknownOrError(x):
+		return x
+	case types.IsUnknownOrError(y):
+		return y
+	}
+	if l := limitsIn(frame); l != nil && !l.Compares(x, y) {
+		l.stop()
+	}
+	equal := types.Equal(x, y)
+	if c.Function() == operators.NotEquals {
+		return types.Bool(equal != types.True)
+	}
+	return equal
 }
 
 // isVariadic reports whether cel-go would plan the call as evalVarArgs, which evaluates no

@@ -128,6 +128,9 @@ func (l *Limits) Decoded(v ref.Val) (bytes int) {
 	case *view.List:
 		return decodedText(v.JSON().JSON())
 	case traits.Mapper:
+		if v.Type() != types.MapType { // it cannot be converted, and may be in itself, as a policy's variables
+			return decodedBytes
+		}
 		bytes = mapBytes
 		for it := v.Iterator(); it.HasNext() == types.True && bytes <= BytesMax; {
 			key := it.Next()

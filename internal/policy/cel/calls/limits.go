@@ -11,6 +11,8 @@
 //   - Loops over pairs of elements, and regular expressions, end with the context.
 //   - Lists and maps are formatted in linear time; quantities with too many digits are
 //     refused.
+//   - Functions that read all parts of a value do not read more than a million: a value may have the same
+//     part very often, or be a part of itself.
 //   - The memory of each value that expressions make is charged before it is made. An
 //     evaluation that exceeds BytesMax ends as if it had exceeded its budget of cost.
 //

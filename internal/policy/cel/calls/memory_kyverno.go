@@ -59,6 +59,9 @@ func written(v ref.Val, n int) int {
 	case types.String, types.Bytes:
 		return n + quotedBytes*lengthOf(v) + scalarBytes
 	case traits.Mapper:
+		if v.Type() != types.MapType { // as in Decoded
+			return n + scalarBytes
+		}
 		for it := v.Iterator(); it.HasNext() == types.True && n <= BytesMax; {
 			key := it.Next()
 			n = written(v.Get(key), written(key, n))

@@ -123,7 +123,8 @@ func (f *frame) equal(x, y *value) bool {
 	if x.kind == kindNull || y.kind == kindNull || x.kind == kindText || y.kind == kindText {
 		return false
 	}
-	return types.Equal(f.box(x), f.box(y)) == types.True
+	a, b := f.box(x), f.box(y)
+	return f.Limits.Compares(a, b) && types.Equal(a, b) == types.True
 }
 
 // compare is <, <=, > or >=. For strings that were checked to be strings it costs what
