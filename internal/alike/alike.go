@@ -31,7 +31,7 @@ func Hint(name string, known []string) string {
 	command := new(cobra.Command)
 	command.AddCommand(near...)
 	var names []string
-	limit := min(distanceMax, max(1, len(name)/2))                        // of a short name any other is near
+	limit := min(distanceMax, (len(name)+1)/2)                            // any name is near a short one
 	for distance := 1; distance <= limit && len(names) == 0; distance++ { // the nearest only
 		command.SuggestionsMinimumDistance = distance
 		names = command.SuggestionsFor(name)

@@ -28,6 +28,7 @@ func TestHint(t *testing.T) {
 	known = []string{"rules", "tls", "nodes", "pods", "podtemplates", "os"}
 	f("tlss", ", did you mean tls?") // rules has three letters that differ
 	f("pod", ", did you mean pods or podtemplates?")
+	f("tsl", ", did you mean tls or os?")
 	f("xyz", "") // os has three letters that differ, too
 }
 

@@ -420,6 +420,19 @@ func TestPolicyTypes(t *testing.T) {
 	reviewed(t, misspelt, 0, nil, []string{"c.imag"}, "-", "--enable-admission-plugins=AlwaysAdmit")
 	servertest.WriteFile(t, "bad.yaml", strings.Replace(misspelt, "all(c,", "all(", 1))
 	reviewed(t, "", 2, []string{"bad.yaml:10: "}, []string{"no such field"}, "pod.yaml", "--policies=bad.yaml")
+	// Other programs see it, and --strict is about it.
+	passes := strings.Replace(misspelt, "object.spec.containers.all(c, !c.imag.endsWith(':latest'))", `"!has(object.spec.hostNam)"`, 1)
+	servertest.WriteFile(t, "passes.yaml", passes)
+	const hostName = `spec.validations[0].expression: object.spec.hostNam: no such field, did you mean hostname or hostnameOverride?`
+	note := `ValidatingAdmissionPolicy "no-latest.example.com": ` + hostName
+	reviewed(t, "", 0, []string{"1 allowed"}, nil, "pod.yaml", "--policies=passes.yaml")
+	reviewed(t, "", 2, []string{"1 allowed", "--strict: a policy names what does not exist: " + note}, nil, "pod.yaml",
+		"--policies=passes.yaml", "--strict")
+	reviewed(t, "", 0, []string{"::warning file=passes.yaml,line=10,title=a policy may not do what it says::" + note}, nil, "pod.yaml",
+		"--policies=passes.yaml", "-o=github")
+	reviewed(t, "", 0, []string{`"ruleId": "policy"`, `"startLine": 10`, `"text": "a policy may not`}, nil, "pod.yaml", "--policies=passes.yaml",
+		"-o=sarif")
+	reviewed(t, "", 0, []string{`"policyNotes": [`, `"line": 10`}, nil, "pod.yaml", "--policies=passes.yaml", "-o=json")
 	// A suite says it once for all cases, and its cases decide.
 	servertest.WriteFile(t, "fastadmit-test.yaml", suiteHead+`policies: [policies.yaml]
 cluster: [gadgets.yaml]

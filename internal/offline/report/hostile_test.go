@@ -117,6 +117,15 @@ func TestHostile(t *testing.T) {
 			checkHarmless(t, format, text)
 			checkMeaning(t, format, text, results)
 		}
+		var notes strings.Builder
+		w, err := New(format, &notes, full)
+		if err == nil {
+			err = w.Close(&Summary{PolicyNotes: []PolicyNote{{File: hostile, Line: 1, Message: hostile}}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkHarmless(t, format, notes.String())
 	}
 }
 
