@@ -81,6 +81,7 @@ func (r *reader) readPlugin(document *strictyaml.Document, path string, plugin *
 	content, err := r.readFile(name)
 	if err != nil {
 		r.refuse(document.Errorf(path+".path", "cannot read the configuration of %s: %v", plugin.Name, err))
+		r.unread = append(r.unread, plugin.Name)
 		return nil, dir
 	}
 	own, err := strictyaml.Parse(name, content)

@@ -162,6 +162,9 @@ type Loaded struct {
 	// same Digest.
 	Digest string
 
+	// Unread are the plugins whose own configuration file cannot be read. They seem to have none.
+	Unread []string
+
 	places map[string]place // of Configs
 
 	// Shadowed is the configuration with the lines of Shadow in their places, nil if there are none. Its
@@ -197,7 +200,7 @@ func Read(source Source) (*Loaded, error) {
 
 // finish sets what was read besides the Configuration.
 func (r *reader) finish(l *Loaded) {
-	l.NeedsNamespaces, l.NeedsAccess, l.places = r.needsNamespaces, r.needsAccess, r.places
+	l.NeedsNamespaces, l.NeedsAccess, l.places, l.Unread = r.needsNamespaces, r.needsAccess, r.places, r.unread
 	l.Manifests, l.Kubeconfigs = r.manifests, r.kubeconfigs
 }
 
@@ -210,6 +213,7 @@ type reader struct {
 	manifests       map[string][]admission.File
 	kubeconfigs     map[string][]byte
 	places          map[string]place
+	unread          []string // plugins
 	digest          hash.Hash
 	errs            []error
 }

@@ -84,7 +84,21 @@ clusters whose API server flags you cannot set. Also evaluates admission policie
 	root.AddCommand(newServeCommand(o), newReviewCommand(o), newAuditCommand(o), newTestCommand(o), newReplayCommand(o),
 		newUpgradeCheckCommand(o), newConvertCommand(o), newRecordingsCommand(), newShadowCommand(), newPluginsCommand(o), newConfigCommand(o), newManifestsCommand(o), newAwaitCommand(o), newBenchCommand(),
 		newVersionCommand(o))
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, names []string) error { // cobra says what is wrong, and succeeds
+		_, _, err := root.Find(names)
+		return err
+	}
 	return root
+}
+
+// noArgs refuses arguments.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("got the argument %q, want none", args[0])
+	}
+	return nil
 }
 
 // Execute runs the command with the arguments of the process, prints its error and

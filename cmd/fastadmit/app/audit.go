@@ -83,7 +83,7 @@ reviewed, or if the command is wrong.`,
 		Example: "  fastadmit audit --config=fastadmit.yaml\n" +
 			"  fastadmit audit --pod-security=restricted\n" +
 			"  fastadmit audit --context=production --enable-admission-plugins=PodSecurity -n shop -o json",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return broken(a.run(cmd))
 		},

@@ -36,7 +36,7 @@ serving certificate, and replicas with the same configuration answer a call thro
 takes the flags and files of serve, and changes nothing. The Helm chart runs it after an installation.
 After --timeout, it exits with 1 and prints what is missing to standard error.`,
 		Example: "  fastadmit await --config=fastadmit.yaml --cert-secret-name=fastadmit-certificate --timeout=1m",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -155,6 +155,10 @@ admission.yaml:12: plugins[0].configuration.limits[0].bogus: plugin EventRateLim
 admission.yaml:10: plugins[0].configuration.limits[0].qps: plugin EventRateLimit: Invalid value: 0: must be positive
 `
 	f(plugin, "--admission-control-config-file=admission.yaml", "--enable-admission-plugins=EventRateLimit,PodSecurity")
+	servertest.WriteFile(t, "missing.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+
+		"plugins: [{name: EventRateLimit, path: none.yaml}]\n")
+	f("missing.yaml:3: plugins[0].path: cannot read the configuration of EventRateLimit: open none.yaml: no such file or directory\n",
+		"--admission-control-config-file=missing.yaml", "--enable-admission-plugins=EventRateLimit")
 	f(`own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, emulatedVersion, server, record, shadow, `+
 		`plugins, podTemplatePaths, registration, imageReview
 own.yaml:4: enableAdmissionPlugins[0]: unknown plugin "AlwaysPullImage", did you mean AlwaysPullImages? (fastadmit plugins lists all)

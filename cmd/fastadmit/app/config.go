@@ -26,7 +26,7 @@ func newConfigCommand(o *options) *cobra.Command {
 for --config. Settings that have only a flag are printed as comments. If the flags or files have
 errors, it reports all of them, prints no configuration and exits with 2.`,
 		Example: "  fastadmit config --config=fastadmit.yaml",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return broken(s.print(cmd.Context(), cmd.OutOrStdout()))
 		},

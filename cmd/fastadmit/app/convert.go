@@ -76,6 +76,9 @@ func (c *convertOptions) run(cmd *cobra.Command, paths []string) error {
 		return failed(fmt.Errorf("there is nothing to convert: no policy of Kyverno or Gatekeeper in %s", strings.Join(paths, ", ")))
 	}
 	if len(errs) > 0 && !c.skip {
+		if len(translated.Items) > 0 {
+			errs = append(errs, errors.New("--skip-untranslatable prints the translations of the others"))
+		}
 		return failed(errors.Join(errs...))
 	}
 	for _, err := range errs {

@@ -52,7 +52,7 @@ With --kind=ClusterRole, it prints the permissions that the enabled plugins and 
 including your own plugins. Bind it to the ServiceAccount of serve.`,
 		Example: "  fastadmit manifests --enable-admission-plugins=AlwaysPullImages --ca-bundle-file=ca.crt | kubectl apply -f -\n" +
 			"  fastadmit manifests --enable-admission-plugins=LimitRanger --kind=ClusterRole | kubectl apply -f -",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return m.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -97,7 +97,7 @@ func TestManifestsWrong(t *testing.T) {
 	}
 	const images, services = "--enable-admission-plugins=AlwaysPullImages", "--enable-admission-plugins=DenyServiceExternalIPs"
 	f(2, "no admission plugin is enabled")
-	f(2, `unknown command "x"`, images, "x")
+	f(2, `got the argument "x", want none`, images, "x")
 	f(2, "fastadmit: registration.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds\n",
 		images, "--timeout-seconds=31")
 	f(2, "fastadmit: registration.clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and "+

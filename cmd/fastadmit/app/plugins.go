@@ -46,7 +46,7 @@ they handle, and the kinds that they read from the cluster. -o chart prints, for
 plugins, the values that describe them to the Helm chart.`,
 		Example: "  fastadmit plugins -o wide\n" +
 			"  my-fastadmit plugins -o chart > plugins.yaml && helm install fastadmit deploy/chart -f plugins.yaml -f values.yaml",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i := slices.Index(listingNames(), output)
 			if i < 0 {

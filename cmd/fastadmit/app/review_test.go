@@ -125,6 +125,7 @@ func TestWrongUse(t *testing.T) {
 	}
 	const images = "--enable-admission-plugins=AlwaysPullImages"
 	f(2, `unknown command "bogus"`, "", "bogus")
+	f(2, `unknown command "bogus"`, "", "help", "bogus")
 	f(2, "unknown flag: --bogus", "", "serve", "--bogus")
 	f(2, "no admission plugin is enabled", "", "serve")
 	f(2, `unknown admission plugin "Nothing"`, "", "serve", "--enable-admission-plugins=Nothing")

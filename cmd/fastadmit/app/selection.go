@@ -175,6 +175,9 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	tried, err := s.shadow.choose(s, loaded, table, version)
 	wrong = errors.Join(wrong, err)
 	if wrong != nil {
+		for _, name := range loaded.Unread { // what is wrong with it is not known
+			delete(enabled, name)
+		}
 		return selected{Loaded: loaded}, failed(errors.Join(wrong, s.locate(loaded, checkPlugins(table, enabled)), tried.check(table)))
 	}
 	if len(enabled) == 0 && (!s.images || loaded.ImageReview == nil) {
@@ -182,7 +185,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	needs, who := needed(table, enabled, loaded)
 	if err := s.cluster.follow(ctx, append(needs, tried.needs(table)...), who); err != nil {
-		return selected{Loaded: loaded}, failed(err)
+		return selected{Loaded: loaded}, failed(errors.Join(err, s.locate(loaded, checkPlugins(table, enabled))))
 	}
 	chain, err := admission.NewChain(table, enabled, s.cluster.state.Load(), last)
 	err = s.locate(loaded, err)

@@ -62,7 +62,7 @@ Changes of the configuration files take effect at once, except for settings of t
 SIGHUP makes serve read all files again. After SIGTERM or SIGINT, it answers the calls in flight and
 exits.`,
 		Example: "  fastadmit serve --enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()

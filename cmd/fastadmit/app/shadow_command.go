@@ -39,7 +39,7 @@ with one example each, and begin anew when the configuration changes. Each repli
 
 The server answers only callers on the same machine: kubectl exec, or kubectl port-forward.`,
 		Example: "  kubectl exec deploy/fastadmit -- fastadmit shadow",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(shadowFormats, output) {
 				return fmt.Errorf("--output: got %q, want one of %s", output, strings.Join(shadowFormats, ", "))

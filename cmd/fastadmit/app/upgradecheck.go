@@ -85,14 +85,14 @@ is wrong.`,
 	return cmd
 }
 
-// patchVersion is a version with its patch version, as v1.34.2 or 1.34.2-eks-1a2b3c.
-var patchVersion = regexp.MustCompile(`^v?(1\.\d+)\.\d+(?:[-+].*)?$`)
+// minorVersion is the minor release at the beginning of a version, as v1.34, v1.34.2 or 1.34.2-eks-1a2b3c.
+var minorVersion = regexp.MustCompile(`^v?(1\.\d+)(?:\.\d+(?:[-+].*)?)?$`)
 
 // check returns the errors in the flags, and sets those of the other release.
 func (u *upgradeCheck) check(paths []string) error {
 	for i, flag := range []*string{&u.from, &u.to} {
 		given := *flag
-		*flag = patchVersion.ReplaceAllString(given, "$1") // as kubectl version prints it
+		*flag = minorVersion.ReplaceAllString(given, "$1") // as kubectl version prints it
 		if _, known, err := admission.ParseVersion(*flag); err != nil || !known {
 			return fmt.Errorf("--%s: got %q, want one of %s", [...]string{"from", "to"}[i], given, strings.Join(admission.Versions(), ", "))
 		}

@@ -127,7 +127,7 @@ c: 2
 	got := write(t, "text", tool, many)
 	if strings.Count(got, "e.yaml: Odd: skipped: unknown\n") != skippedMax ||
 		strings.Count(got, "chart: skipped: render it\n") != skippedMax ||
-		!strings.Contains(got, "skipped, too: 2 Odd\nskipped, too: 2 charts or kustomizations\n") {
+		!strings.Contains(got, "and 2 more skipped: Odd\nand 2 more skipped: charts or kustomizations\n") {
 		t.Errorf("got %s, want few of those that were skipped for the same reason", got)
 	}
 	colored := tool

@@ -144,7 +144,7 @@ func (f Finding) String() string {
 func (t *text) Close(s *Summary) error {
 	for _, kind := range slices.Sorted(maps.Keys(t.skipped)) {
 		if more := t.skipped[kind] - skippedMax; more > 0 && !t.o.Quiet {
-			if _, err := fmt.Fprintln(t.w, printable.Plain(fmt.Sprintf("skipped, too: %d %s", more, kind))); err != nil {
+			if _, err := fmt.Fprintln(t.w, printable.Plain(fmt.Sprintf("and %d more skipped: %s", more, kind))); err != nil {
 				return err
 			}
 		}
