@@ -64,28 +64,36 @@ func (c *Callers) Load() error {
 		if err == nil && !next.roots.AppendCertsFromPEM(content) {
 			err = fmt.Errorf("%s: got no certificate, want at least one in PEM", c.CAFile)
 		}
-		errs = append(errs, err)
+		errs = append(errs, ofFlag("client-ca-file", err))
 	} else if len(c.AllowedNames) > 0 {
 		errs = append(errs, errors.New("--client-allowed-names needs --client-ca-file"))
 	}
 	// The files are those that kube-apiserver's flags of the same names take.
 	tokens, err := readCredentials(c.TokenFile, "token,user,uid", func(record []string) string { return "Bearer " + record[0] })
-	errs = append(errs, err)
+	errs = append(errs, ofFlag("token-auth-file", err))
 	passwords, err := readCredentials(c.BasicFile, "password,user,uid", func(record []string) string {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte(record[1]+":"+record[0]))
 	})
-	errs = append(errs, err)
+	errs = append(errs, ofFlag("basic-auth-file", err))
 	next.paths, err = readPathTokens(c.PathTokenFile)
 	if c.Managed {
 		next.paths = new(pathTokens) // none is known yet
 	}
-	errs = append(errs, err)
+	errs = append(errs, ofFlag("path-token-file", err))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot load the credentials of callers: %w", err)
 	}
 	next.credentials = slices.Concat(tokens, passwords)
 	c.loaded.Store(&next)
 	return nil
+}
+
+// ofFlag says which flag names a file. The field of the configuration has the same meaning.
+func ofFlag(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("--%s: %w", name, err)
 }
 
 // readCredentials reads a file with a credential in each line; "" gives nil.

@@ -80,7 +80,7 @@ func TestPathTokens(t *testing.T) {
 	f(200, "/"+second+"/validate", denied)
 	f(401, "/"+first+"/validate", unknown)
 	servertest.WriteFile(t, file, first+"\n"+second+"-\n")
-	want := "cannot load the credentials of callers: " + file + ": line 2: got a path token whose character 27 is no"
+	want := "cannot load the credentials of callers: --path-token-file: " + file + ": line 2: got a path token whose character 27 is no"
 	if err := s.server.callers.Load(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), second) {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -24,7 +24,8 @@ func newConfigCommand(o *options) *cobra.Command {
 		Short: "Print the configuration that serve would use",
 		Long: `Reads the flags and files of serve, and prints the resulting configuration with all defaults, as a file
 for --config. Settings that have only a flag are printed as comments. If the flags or files have
-errors, it reports all of them, prints no configuration and exits with 2.`,
+errors, it reports all of them, prints no configuration and exits with 2. It does not read certificates,
+keys and the credentials of callers.`,
 		Example: "  fastadmit config --config=fastadmit.yaml",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
