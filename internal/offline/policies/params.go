@@ -187,3 +187,29 @@ func (d *document) paramKind() (kind admission.ParamKind, ok bool) {
 	}
 	return admission.ParamKind{APIVersion: policy.Spec.ParamKind.APIVersion, Kind: policy.Spec.ParamKind.Kind}, true
 }
+
+// paramNotes notes bindings that name no parameter of a policy that needs one: params is null then.
+func (s *Set) paramNotes(positions *manifest.Positions) (notes []Note) {
+	type policy struct{ kind, name string }
+	needed := make(map[policy]string)
+	for i := range s.documents {
+		if kind, ok := s.documents[i].paramKind(); ok {
+			needed[policy{s.documents[i].kind.policy, s.documents[i].policy}] = kind.Kind
+		}
+	}
+	for i := range s.documents {
+		d := &s.documents[i]
+		kind, ok := needed[policy{d.kind.policy, d.policy}]
+		var binding struct {
+			Spec struct {
+				ParamRef map[string]any `json:"paramRef"`
+			} `json:"spec"`
+		}
+		if !ok || !d.isBinding() || d.added || decode(d.text, &binding) != nil || binding.Spec.ParamRef != nil {
+			continue
+		}
+		notes = append(notes, d.note(positions, "spec.paramRef",
+			fmt.Sprintf("got none, so params is null: the policy %q has a paramKind, and needs a parameter of the kind %s", d.policy, kind)))
+	}
+	return notes
+}

@@ -120,6 +120,7 @@ type document struct {
 	text   []byte
 	policy string // the name of the policy, of bindings too
 	origin origin // of a translation
+	added  bool   // by Bind
 }
 
 func (d *document) isBinding() bool { return d.item.Kind == d.binding() }
@@ -255,7 +256,7 @@ func (s *Set) Bind(action string) {
 			s.notes = append(s.notes, fmt.Sprintf("%s needs a parameter of the kind %s, and --bind-policies gives it none, so params is null: "+
 				"write a binding with a paramRef", d, kind.Kind))
 		}
-		s.documents = append(s.documents, document{kind: d.kind, item: item, text: text, policy: d.policy})
+		s.documents = append(s.documents, document{kind: d.kind, item: item, text: text, policy: d.policy, added: true})
 	}
 }
 

@@ -47,6 +47,24 @@ func TestNoteRules(t *testing.T) {
 	f("apiGroups: 7, resources: [pods]")
 }
 
+// TestNoteParameters has a binding that names no parameter of a policy that needs one.
+func TestNoteParameters(t *testing.T) {
+	var s Set
+	const binding = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\n"
+	s.Add(parse("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n" +
+		"spec: {paramKind: {apiVersion: v1, kind: ConfigMap}}\n" + binding + "spec: {policyName: p}\n" +
+		binding + "spec: {policyName: p, paramRef: {name: c}}\n" + binding + "spec: {policyName: q}\n"))
+	var got []string
+	for _, n := range s.FieldNotes(t.Context()) {
+		got = append(got, n.String())
+	}
+	want := []string{`f:6: ValidatingAdmissionPolicyBinding "b": spec.paramRef: got none, so params is null: the policy "p" has a paramKind, ` +
+		`and needs a parameter of the kind ConfigMap`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestBindNotesParameters has a policy whose parameters only a binding can name.
 func TestBindNotesParameters(t *testing.T) {
 	var s Set

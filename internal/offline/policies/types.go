@@ -43,8 +43,8 @@ func (s *Set) checked() (all []*document) {
 	return all
 }
 
-// FieldNotes returns a note for each name in the rules of policies that Kubernetes does not have, and for each error that types show
-// in the expressions of ValidatingAdmissionPolicies. The types are those of the built-in kinds, and of the
+// FieldNotes returns a note for each name in the rules of policies that Kubernetes does not have, for each binding that lacks a
+// parameter, and for each error that types show in the expressions of ValidatingAdmissionPolicies. The types are those of the built-in kinds, and of the
 // CustomResourceDefinitions among the items of UseParams. Before Apply, types are not checked: the plugin has not
 // compiled the expressions.
 func (s *Set) FieldNotes(ctx context.Context) (notes []Note) {
@@ -56,6 +56,7 @@ func (s *Set) FieldNotes(ctx context.Context) (notes []Note) {
 	for i := range s.documents {
 		notes = append(notes, s.documents[i].ruleNotes(&positions, builtIn)...)
 	}
+	notes = append(notes, s.paramNotes(&positions)...)
 	checked := s.checked()
 	if len(checked) == 0 {
 		return notes
