@@ -84,10 +84,10 @@ func (l *Limits) reads(v ref.Val, variables bool) bool {
 // Compares reports whether two values may be compared. It is false after the memory of the evaluation is exhausted, and
 // exhausts it if the comparison would read too many parts. A comparison ends with the smaller one of both.
 func (l *Limits) Compares(x, y ref.Val) bool {
-	if l.exhausted = l.exhausted || hasParts(x) && hasParts(y) && !l.reads(x, false) && !l.reads(y, false); l.exhausted {
-		return false
+	if !l.exhausted && hasParts(x) && hasParts(y) && !l.reads(x, false) && !l.reads(y, false) {
+		l.exhausted = true
 	}
-	return true
+	return !l.exhausted
 }
 
 func hasParts(v ref.Val) bool {
