@@ -257,7 +257,8 @@ func TestOptionsAreWrong(t *testing.T) {
 	f(Options{Embedded: true, Objects: []runtime.Object{}}, "got more than one of")
 	f(Options{Kubeconfig: "/does/not/exist"}, "cannot read kubeconfig /does/not/exist: ")
 	f(Options{Kubeconfig: filepath.Join(folder(t, map[string]string{"k": "{"}), "k")}, "cannot read kubeconfig ")
-	f(Options{Kubeconfig: filepath.Join(folder(t, map[string]string{"k": "{}"}), "k")}, `current-context: got "", but the kubeconfig has none`)
+	f(Options{Kubeconfig: filepath.Join(folder(t, map[string]string{"k": "{}"}), "k")},
+		`current-context: got "", but the kubeconfig has none`)
 
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")

@@ -105,7 +105,8 @@ func (d *dispatcher) misconfigured(b *Binding, p *Policy[string]) uint64 {
 // askedAs returns a review of Pods that the user asked for in another version.
 func askedAs(version string, body []byte) []byte {
 	const request = `"request":{`
-	return bytes.Replace(body, []byte(request), fmt.Appendf(nil, `%s"requestResource":{"group":"","version":%q,"resource":"pods"},`, request, version), 1)
+	asked := fmt.Appendf(nil, `%s"requestResource":{"group":"","version":%q,"resource":"pods"},`, request, version)
+	return bytes.Replace(body, []byte(request), asked, 1)
 }
 
 // check dispatches two policies: one that denies on failures, and one that ignores them. It expects the calls of the

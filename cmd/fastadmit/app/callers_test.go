@@ -68,8 +68,8 @@ func TestClientCertificates(t *testing.T) {
 	servertest.WriteFile(t, ca, "nonsense")
 	servertest.Until(t, "a change was refused", func() bool {
 		return strings.Contains(s.Get(t, "/readyz?verbose", 200),
-			"callers ok: a change was refused, the previous version stays in use: cannot load the credentials of callers: --client-ca-file: "+ca+
-				": got no certificate")
+			"callers ok: a change was refused, the previous version stays in use: cannot load the credentials of callers: "+
+				"--client-ca-file: "+ca+": got no certificate")
 	})
 	f(200, `"uid"`, theirs.Sign("other", client, time.Hour))
 

@@ -87,13 +87,14 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 }
 
 // notePolicies prints which policies are not evaluated, if any could be, which exceptions lift nothing, names in rules that Kubernetes does
-// not have, and errors in expressions that types show. It returns the last two.
+// not have, and errors in expressions that types show. It returns those that are about policies alone.
 func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *admission.Chain) (reported []report.PolicyNote) {
 	for _, note := range r.policyNotes(chain) {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(note))
 	}
 	notes := r.policies.FieldNotes(ctx)
 	printFieldNotes(w, notes)
+	notes = append(r.policies.UnboundNotes(), notes...)
 	for i := range notes {
 		reported = append(reported, report.PolicyNote{File: notes[i].File, Line: notes[i].Line, Message: notes[i].Text})
 	}

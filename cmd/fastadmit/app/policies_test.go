@@ -426,13 +426,18 @@ func TestPolicyTypes(t *testing.T) {
 	const hostName = `spec.validations[0].expression: object.spec.hostNam: no such field, did you mean hostname or hostnameOverride?`
 	note := `ValidatingAdmissionPolicy "no-latest.example.com": ` + hostName
 	reviewed(t, "", 0, []string{"1 allowed"}, nil, "pod.yaml", "--policies=passes.yaml")
-	reviewed(t, "", 2, []string{"1 allowed", "--strict: a policy names what does not exist: " + note}, nil, "pod.yaml",
+	reviewed(t, "", 2, []string{"1 allowed", "--strict: " + note}, nil, "pod.yaml",
 		"--policies=passes.yaml", "--strict")
 	reviewed(t, "", 0, []string{"::warning file=passes.yaml,line=10,title=a policy may not do what it says::" + note}, nil, "pod.yaml",
 		"--policies=passes.yaml", "-o=github")
-	reviewed(t, "", 0, []string{`"ruleId": "policy"`, `"startLine": 10`, `"text": "a policy may not`}, nil, "pod.yaml", "--policies=passes.yaml",
-		"-o=sarif")
+	reviewed(t, "", 0, []string{`"ruleId": "policy"`, `"startLine": 10`, `"text": "a policy may not`}, nil,
+		"pod.yaml", "--policies=passes.yaml", "-o=sarif")
 	reviewed(t, "", 0, []string{`"policyNotes": [`, `"line": 10`}, nil, "pod.yaml", "--policies=passes.yaml", "-o=json")
+	// So is a policy that is not evaluated.
+	unbound, _, _ := strings.Cut(strings.ReplaceAll(noLatest, "no-latest", "unbound"), "---")
+	servertest.WriteFile(t, "unbound.yaml", unbound)
+	reviewed(t, "", 2, []string{`"policyNotes": [`, `--strict: ValidatingAdmissionPolicy "unbound.example.com" has no binding`},
+		nil, "pod.yaml", "--policies=unbound.yaml", "--pod-security=baseline", "-o=json", "--strict")
 	// A suite says it once for all cases, and its cases decide.
 	servertest.WriteFile(t, "fastadmit-test.yaml", suiteHead+`policies: [policies.yaml]
 cluster: [gadgets.yaml]

@@ -104,7 +104,7 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	r.addPodSecurityFlag(cmd)
 	flags.BoolVar(&r.strict, "strict", false, "exit with 2 if no plugin checks an object that its rules select, such as a pod in a "+
 		"privileged namespace, if nothing that is enabled checks any object, if a failure is ignored because of its failurePolicy, "+
-		"if a policy names what does not exist, or if a chart or kustomization must be rendered first")
+		"if a policy is not evaluated or names what does not exist, or if a chart or kustomization must be rendered first")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
 	flags.BoolVar(&r.explain, "explain", false, "also show for each plugin and policy whether it was asked and why, what it decided, the values in CEL "+
 		"expressions, and the fields that it wrote; with -o "+strings.Join(report.ExplainFormats, ", "))
@@ -264,7 +264,7 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 	case r.strict && s.Ignored > 0:
 		return &exit{exitBroken, fmt.Errorf("--strict: %s", report.Counted(s.Ignored, "ignored failure"))}
 	case r.strict && len(s.PolicyNotes) > 0:
-		return &exit{exitBroken, fmt.Errorf("--strict: a policy names what does not exist: %s", s.PolicyNotes[0].Message)}
+		return &exit{exitBroken, fmt.Errorf("--strict: %s", s.PolicyNotes[0].Message)}
 	case r.strict && s.Unrendered > 0:
 		return &exit{exitBroken, fmt.Errorf("--strict: charts and kustomizations that must be rendered first: %d", s.Unrendered)}
 	}

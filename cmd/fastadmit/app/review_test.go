@@ -289,7 +289,8 @@ func TestReviewUnknownFields(t *testing.T) {
 	reviewed(t, "", 0, []string{`warning: line 7: unknown field "spec.hostNetwrk", did you mean hostNetwork?`}, nil,
 		"rollout.yaml", "--pod-security=baseline", paths)
 	servertest.WriteFile(t, "rollout.yaml", rollout+"      containers: {name: a}\n")
-	reviewed(t, "", 2, []string{"makes Pod web-*: broken: kube-apiserver cannot decode the object: spec.containers: got an object, want a list"},
+	reviewed(t, "", 2,
+		[]string{"makes Pod web-*: broken: kube-apiserver cannot decode the object: spec.containers: got an object, want a list"},
 		[]string{"Pod: allowed"}, "rollout.yaml", "--pod-security=baseline", paths)
 	// Standard input cannot be read again to find the line.
 	_, message, _ := strings.Cut(replicas, ": ")

@@ -311,6 +311,16 @@ func (s *Set) Notes() (all []string) {
 	return append(all, policies...)
 }
 
+// UnboundNotes returns those of Notes that are about bindings.
+func (s *Set) UnboundNotes() (notes []Note) {
+	for _, d := range s.unbound() {
+		if note, ok := s.noteUnbound(d); ok && s.applied {
+			notes = append(notes, note)
+		}
+	}
+	return notes
+}
+
 // unboundMax is how many policies without a binding Notes names.
 const unboundMax = 3
 

@@ -58,8 +58,8 @@ func TestNoteParameters(t *testing.T) {
 	for _, n := range s.FieldNotes(t.Context()) {
 		got = append(got, n.String())
 	}
-	want := []string{`f:6: ValidatingAdmissionPolicyBinding "b": spec.paramRef: got none, so params is null: the policy "p" has a paramKind, ` +
-		`and needs a parameter of the kind ConfigMap`}
+	want := []string{`f:6: ValidatingAdmissionPolicyBinding "b": spec.paramRef: got none, so params is null: ` +
+		`the policy "p" has a paramKind, and needs a parameter of the kind ConfigMap`}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

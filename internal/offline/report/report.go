@@ -64,6 +64,8 @@ type Result struct {
 	FurtherDenials []Finding `json:"furtherDenials,omitempty"`
 	// Unrendered is true if the object was skipped because a program must render it first, such as a Helm chart.
 	Unrendered bool `json:"unrendered,omitempty"`
+	// UnknownKind is true if the object is broken because its kind is unknown.
+	UnknownKind bool `json:"-"`
 
 	// PatchedBy are the plugins that changed the object, also if it was denied later.
 	PatchedBy []string        `json:"patchedBy,omitempty"`

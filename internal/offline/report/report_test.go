@@ -122,12 +122,14 @@ c: 2
 	var many []*Result
 	for range skippedMax + 2 {
 		many = append(many, &Result{File: "e.yaml", Kind: "Odd", Decision: Skipped, Message: "unknown"},
-			&Result{File: "chart", Decision: Skipped, Message: "render it", Unrendered: true})
+			&Result{File: "chart", Decision: Skipped, Message: "render it", Unrendered: true},
+			&Result{File: "f.yaml", Kind: "Odder", Decision: Broken, Message: "unknown", UnknownKind: true})
 	}
 	got := write(t, "text", tool, many)
 	if strings.Count(got, "e.yaml: Odd: skipped: unknown\n") != skippedMax ||
 		strings.Count(got, "chart: skipped: render it\n") != skippedMax ||
-		!strings.Contains(got, "and 2 more skipped: Odd\nand 2 more skipped: charts or kustomizations\n") {
+		!strings.Contains(got, "and 2 more skipped: Odd\nand 2 more skipped: charts or kustomizations\nand 2 more broken: Odder\n"+
+			"--skip-unknown=Odder skips what has an unknown kind\n") {
 		t.Errorf("got %s, want few of those that were skipped for the same reason", got)
 	}
 	colored := tool

@@ -33,7 +33,8 @@ type Summary struct {
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Policies are the policies that denied, warned or audited.
 	Policies []PolicyCount `json:"policies,omitempty"`
-	// PolicyNotes say which rules of policies select nothing, and which of their expressions read fields that do not exist.
+	// PolicyNotes say which policies are not evaluated, which of their rules select nothing, and which of their expressions read
+	// fields that do not exist.
 	PolicyNotes []PolicyNote `json:"policyNotes,omitempty"`
 	// Exceptions are the PolicyExceptions of fastadmit audit.
 	Exceptions []admission.Exception `json:"exceptions,omitempty"`

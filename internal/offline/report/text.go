@@ -20,19 +20,24 @@ var ExplainFormats = []string{"text", "json", "yaml"}
 type text struct {
 	w io.Writer
 	o *Options
-	// skipped counts the objects of unknown kinds by their kinds, and under unrendered what must be rendered first.
-	skipped map[string]int
+	// skipped counts the objects of unknown kinds by their kinds, and under unrendered what must be rendered first. unknown
+	// counts those that are not skipped.
+	skipped, unknown map[string]int
 }
 
-func newText(w io.Writer, o *Options) Writer { return &text{w, o, make(map[string]int)} }
+func newText(w io.Writer, o *Options) Writer { return &text{w, o, make(map[string]int), make(map[string]int)} }
 
 const unrendered = "charts or kustomizations"
 
-// skippedMax is how many skipped objects of an unknown kind are printed, and how much that must be rendered first.
+// skippedMax is how many objects of an unknown kind are printed, and how much that must be rendered first.
 const skippedMax = 3
 
-// isRepeated reports whether a result is one of very many that were skipped for the same reason. It counts them.
+// isRepeated reports whether a result is one of very many that were not reviewed for the same reason. It counts them.
 func (t *text) isRepeated(r *Result) bool {
+	if r.UnknownKind {
+		t.unknown[r.Kind]++
+		return t.unknown[r.Kind] > skippedMax
+	}
 	kind := r.Kind
 	if r.Unrendered {
 		kind = unrendered
@@ -140,14 +145,34 @@ func (f Finding) String() string {
 	return f.Plugin + ": " + f.Message
 }
 
-// Close implements Writer.
-func (t *text) Close(s *Summary) error {
-	for _, kind := range slices.Sorted(maps.Keys(t.skipped)) {
-		if more := t.skipped[kind] - skippedMax; more > 0 && !t.o.Quiet {
-			if _, err := fmt.Fprintln(t.w, printable.Plain(fmt.Sprintf("and %d more skipped: %s", more, kind))); err != nil {
-				return err
+// closeRepeated says how many results were not printed, and how to skip what is unknown.
+func (t *text) closeRepeated() error {
+	var lines []string
+	for _, repeated := range []struct {
+		decision Decision
+		kinds    map[string]int
+	}{{Skipped, t.skipped}, {Broken, t.unknown}} {
+		for _, kind := range slices.Sorted(maps.Keys(repeated.kinds)) {
+			if more := repeated.kinds[kind] - skippedMax; more > 0 && (!t.o.Quiet || repeated.decision == Broken) {
+				lines = append(lines, fmt.Sprintf("and %d more %s: %s", more, repeated.decision, kind))
 			}
 		}
+	}
+	if len(t.unknown) > 0 {
+		lines = append(lines, "--skip-unknown="+strings.Join(slices.Sorted(maps.Keys(t.unknown)), ",")+" skips what has an unknown kind")
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(t.w, printable.Plain(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements Writer.
+func (t *text) Close(s *Summary) error {
+	if err := t.closeRepeated(); err != nil {
+		return err
 	}
 	for i := range s.Exceptions {
 		e := &s.Exceptions[i]

@@ -240,8 +240,9 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 		}
 		result := broken(source, err)
 		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
+		_, result.UnknownKind = errors.AsType[*discovery.UnknownError](err)
 		if s.skips(item, err) {
-			result.Decision = report.Skipped
+			result.Decision, result.UnknownKind = report.Skipped, false
 			_, result.Unrendered = errors.AsType[*manifest.UnrenderedError](err)
 		}
 		return nil, result

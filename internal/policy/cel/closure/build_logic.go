@@ -124,7 +124,7 @@ func (f *frame) equal(x, y *value) bool {
 		return false
 	}
 	a, b := f.box(x), f.box(y)
-	return f.Limits.Compares(a, b) && types.Equal(a, b) == types.True
+	return f.Compares(a, b) && types.Equal(a, b) == types.True
 }
 
 // compare is <, <=, > or >=. For strings that were checked to be strings it costs what
