@@ -420,6 +420,12 @@ func TestPolicyTypes(t *testing.T) {
 	reviewed(t, misspelt, 0, nil, []string{"c.imag"}, "-", "--enable-admission-plugins=AlwaysAdmit")
 	servertest.WriteFile(t, "bad.yaml", strings.Replace(misspelt, "all(c,", "all(", 1))
 	reviewed(t, "", 2, []string{"bad.yaml:10: "}, []string{"no such field"}, "pod.yaml", "--policies=bad.yaml")
+	for output, want := range map[string]string{
+		"github": "::error file=bad.yaml,line=10,title=cannot review::ValidatingAdmissionPolicy", "json": `"line": 10`,
+		"junit": `file="bad.yaml" line="10"`, "sarif": `"startLine": 10`, "yaml": "line: 10",
+	} {
+		reviewed(t, "", 2, []string{want, "fastadmit: bad.yaml:10: "}, nil, "pod.yaml", "--policies=bad.yaml", "-o="+output)
+	}
 	// Other programs see it, and --strict is about it.
 	passes := strings.Replace(misspelt, "object.spec.containers.all(c, !c.imag.endsWith(':latest'))", `"!has(object.spec.hostNam)"`, 1)
 	servertest.WriteFile(t, "passes.yaml", passes)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -189,19 +191,12 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	o, err := r.prepared()
-	if err != nil {
-		return err
-	}
-	o.UnknownFields = true
-	if len(r.old) > 0 {
-		o.Old = manifest.Read(r.old, cmd.InOrStdin(), r.trees())
-	}
 	items := manifest.Read(paths, cmd.InOrStdin(), r.trees())
-	if o.State, err = r.readPolicies(items); err != nil {
-		return err
-	}
-	if err := r.prepare(cmd.Context(), o); err != nil {
+	o, err := r.ready(cmd, items)
+	if err != nil {
+		if unwritten := errors.Join(r.reportFailure(writer, err), out.Flush()); unwritten != nil {
+			return failed(unwritten)
+		}
 		return err
 	}
 	summary := report.Summary{EmulatedVersion: r.emulated.current().String()}
@@ -226,6 +221,56 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 		}
 	}
 	return r.verdict(&summary)
+}
+
+// ready prepares the review of items.
+func (r *reviewOptions) ready(cmd *cobra.Command, items []manifest.Item) (*review.Options, error) {
+	o, err := r.prepared()
+	if err != nil {
+		return nil, err
+	}
+	o.UnknownFields = true
+	if len(r.old) > 0 {
+		o.Old = manifest.Read(r.old, cmd.InOrStdin(), r.trees())
+	}
+	if o.State, err = r.readPolicies(items); err != nil {
+		return nil, err
+	}
+	return o, r.prepare(cmd.Context(), o)
+}
+
+// inFile matches an error with its place in a file.
+var inFile = regexp.MustCompile(`^([^\s:][^:]*):(\d+): (.*)$`)
+
+// reportFailure writes errors in files of policies and configurations into a report that other programs read. They look there,
+// and not at standard error.
+func (r *reviewOptions) reportFailure(writer report.Writer, err error) error {
+	_, isFailure := errors.AsType[*failure](err)
+	if !isFailure || !slices.Contains([]string{"github", "html", "json", "junit", "sarif", "yaml"}, r.output) {
+		return nil
+	}
+	var all []*report.Result
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimRight(line, "\n")
+		if n := len(all); n > 0 && strings.HasPrefix(line, " ") { // where in the expression
+			all[n-1].Message += "\n" + line
+			continue
+		}
+		result := &report.Result{Decision: report.Broken, Message: line}
+		if match := inFile.FindStringSubmatch(line); match != nil {
+			result.File, result.Message = match[1], match[3]
+			result.Line, _ = strconv.Atoi(match[2])
+		}
+		all = append(all, result)
+	}
+	var summary report.Summary
+	for _, result := range all {
+		summary.Add(result)
+		if err := writer.Write(result); err != nil {
+			return err
+		}
+	}
+	return writer.Close(&summary)
 }
 
 // noteAside writes to standard error what a format that others read has no place for.

@@ -25,7 +25,9 @@ type text struct {
 	skipped, unknown map[string]int
 }
 
-func newText(w io.Writer, o *Options) Writer { return &text{w, o, make(map[string]int), make(map[string]int)} }
+func newText(w io.Writer, o *Options) Writer {
+	return &text{w, o, make(map[string]int), make(map[string]int)}
+}
 
 const unrendered = "charts or kustomizations"
 
