@@ -42,6 +42,7 @@ func (r *reader) readAdmission(file string) map[string][]byte {
 	var a admissionConfiguration
 	document := r.read(file, admissionKind, &a)
 	if document == nil {
+		r.unread = r.source.Known
 		return nil
 	}
 	r.checkType(document, a.APIVersion, a.Kind, admissionKind, admissionVersions...)

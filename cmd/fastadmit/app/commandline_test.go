@@ -159,6 +159,8 @@ admission.yaml:10: plugins[0].configuration.limits[0].qps: plugin EventRateLimit
 		"plugins: [{name: EventRateLimit, path: none.yaml}]\n")
 	f("missing.yaml:3: plugins[0].path: cannot read the configuration of EventRateLimit: open none.yaml: no such file or directory\n",
 		"--admission-control-config-file=missing.yaml", "--enable-admission-plugins=EventRateLimit")
+	f("cannot read configuration: open nowhere.yaml: no such file or directory\n",
+		"--admission-control-config-file=nowhere.yaml", "--enable-admission-plugins=EventRateLimit")
 	f(`own.yaml:3: bogus: unknown field, want one of apiVersion, kind, enableAdmissionPlugins, emulatedVersion, server, record, shadow, `+
 		`plugins, podTemplatePaths, registration, imageReview
 own.yaml:4: enableAdmissionPlugins[0]: unknown plugin "AlwaysPullImage", did you mean AlwaysPullImages? (fastadmit plugins lists all)

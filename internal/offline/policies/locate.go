@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // Locate adds the file and line to those errors of admission.NewChain that are in documents
@@ -110,6 +112,9 @@ func (d *document) locate(positions *manifest.Positions, err error) error {
 	path, source := "", d.item.Source
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
 		path = invalid.Field
+	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		path = wrong.Field
+		err = fmt.Errorf("%s: got %s, want %s", wrong.Field, strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
 	} else if match := inField.FindStringSubmatch(err.Error()); match != nil {
 		path = match[1]
 	}
