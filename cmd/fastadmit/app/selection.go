@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -262,8 +261,10 @@ func (s *selection) noPlugin() error {
 // enforcePodSecurity enables PodSecurity with the level and version of --pod-security.
 func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled) error {
 	const name = "PodSecurity"
-	level, version, _ := strings.Cut(s.podSecurity, ":")
-	version = cmp.Or(version, api.VersionLatest)
+	level, version, isGiven := strings.Cut(s.podSecurity, ":")
+	if !isGiven {
+		version = api.VersionLatest
+	}
 	_, wrongLevel := api.ParseLevel(level)
 	_, wrongVersion := api.ParseVersion(version)
 	if err := errors.Join(wrongLevel, wrongVersion); err != nil {
