@@ -178,16 +178,17 @@ image: ## build the container image IMAGE with buildah, podman or docker, for PL
 	$(BUILDER) build --platform $(PLATFORM) -f deploy/Dockerfile $(if $(listed),--manifest,-t) $(IMAGE) .
 
 # "make release" writes to dist/VERSION. KEY is the file of a minisign secret key, whose
-# password is in MINISIGN_PASSWORD.
+# password is in MINISIGN_PASSWORD. COSIGN_KEY is one of cosign, with COSIGN_PASSWORD.
 VERSION ?=
 KEY ?=
+COSIGN_KEY ?=
 REGISTRY ?= ghcr.io/fastadmit
 
 .PHONY: release
-release: ## build the files of release VERSION: binaries, image, chart, SBOMs, provenance, checksums; KEY signs them
+release: ## build the files of release VERSION: binaries, image, chart, SBOMs, provenance, checksums; KEY and COSIGN_KEY sign them
 	$(call tools,deploy/)
 	go -C tools/release build -o ../../bin/release .
-	bin/release -version "$(VERSION)" -registry "$(REGISTRY)" -key "$(KEY)"
+	bin/release -version "$(VERSION)" -registry "$(REGISTRY)" -key "$(KEY)" -cosign-key "$(COSIGN_KEY)"
 
 .PHONY: publish
 publish: ## push the image and the chart of release VERSION, after make release, to REGISTRY

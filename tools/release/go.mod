@@ -7,6 +7,7 @@ go 1.26.0
 require (
 	aead.dev/minisign v0.3.0
 	github.com/google/go-containerregistry v0.20.7
+	github.com/secure-systems-lab/go-securesystemslib v0.9.1
 	golang.org/x/mod v0.31.0
 	sigs.k8s.io/yaml v1.6.0
 )

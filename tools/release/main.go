@@ -22,7 +22,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-const usage = `usage: release -version 1.2.3 -registry registry.example.com/owner [-key minisign.key] [-out dist/1.2.3]
+const usage = `usage: release -version 1.2.3 -registry registry.example.com/owner [-key minisign.key] [-cosign-key cosign.key] [-out dist/1.2.3]
        release publish -version 1.2.3 -registry registry.example.com/owner [-out dist/1.2.3]
 `
 
@@ -59,6 +59,7 @@ func run(ctx context.Context, arguments []string) error {
 	version := flags.String("version", "", "what is released, a semantic version without v")
 	key := flags.String("key", "", "minisign's secret key that signs the checksums; its password is read from MINISIGN_PASSWORD; empty "+
 		"for no signature")
+	cosignKey := flags.String("cosign-key", "", "cosign's secret key that signs the checksums, too; its password is read from COSIGN_PASSWORD")
 	registry := flags.String("registry", "", "where the image (REGISTRY/fastadmit) and the chart (REGISTRY/charts/fastadmit) are "+
 		"published; the chart names the image there")
 	out := flags.String("out", "", "the folder to make, dist/VERSION below the repository if empty")
@@ -76,7 +77,7 @@ func run(ctx context.Context, arguments []string) error {
 	if publishes {
 		return r.publish(ctx)
 	}
-	return r.make(ctx, *key)
+	return r.make(ctx, *key, *cosignKey)
 }
 
 // newRelease checks the version and reads the commit.
@@ -107,7 +108,7 @@ func newRelease(ctx context.Context, version, out string) (*release, error) {
 }
 
 // make makes all files of the release.
-func (r *release) make(ctx context.Context, key string) error {
+func (r *release) make(ctx context.Context, key, cosignKey string) error {
 	changes, err := output(ctx, r.root, "git", "status", "--porcelain")
 	if err != nil {
 		return err
@@ -135,7 +136,7 @@ func (r *release) make(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	if err := r.sign(key); err != nil {
+	if err := errors.Join(r.sign(key), r.cosign(cosignKey)); err != nil {
 		return err
 	}
 	fmt.Println("made", r.out)

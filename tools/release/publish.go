@@ -60,7 +60,7 @@ func (r *release) verify() error {
 	if err != nil {
 		return fmt.Errorf("%s has no release; make it first: %w", r.out, err)
 	}
-	files, err := r.digests(sumsName, signatureName)
+	files, err := r.digests(sumsName, signatureName, cosignName)
 	if err != nil {
 		return err
 	}

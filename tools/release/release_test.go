@@ -2,7 +2,14 @@ package main
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -18,6 +25,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 )
 
 // made returns a release made of placeholder binaries, signed with the key.
@@ -77,6 +85,50 @@ func read(t *testing.T, r *release, name string) []byte {
 		t.Fatal(err)
 	}
 	return content
+}
+
+// TestCosign signs checksums with a key as cosign writes it.
+func TestCosign(t *testing.T) {
+	t.Setenv("COSIGN_PASSWORD", "secret")
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := encrypted.Encrypt(text, []byte("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, file := &release{out: t.TempDir()}, filepath.Join(t.TempDir(), "cosign.key")
+	for name, content := range map[string][]byte{
+		file: pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: secret}), r.path(sumsName): []byte("sums"),
+	} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digest := sha256.Sum256([]byte("sums"))
+	var first []byte
+	for range 2 {
+		if err := r.cosign(file); err != nil {
+			t.Fatal(err)
+		}
+		signature, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(read(t, r, cosignName))))
+		if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, digest[:], signature) || first != nil && !bytes.Equal(first, signature) {
+			t.Errorf("got %x, %v, want the same valid signature each time", signature, err)
+		}
+		first = signature
+	}
+	t.Setenv("COSIGN_PASSWORD", "other")
+	if err := r.cosign(file); err == nil || !strings.Contains(err.Error(), "with the password in COSIGN_PASSWORD") {
+		t.Errorf("got %v with another password", err)
+	}
+	if err := r.cosign(r.path(sumsName)); err == nil || !strings.Contains(err.Error(), "want the file cosign.key") {
+		t.Errorf("got %v with another file", err)
+	}
 }
 
 // TestReproducible makes a release twice, with two folders and some time between.
