@@ -69,7 +69,8 @@ func check(t *testing.T, documents *Documents, body []byte) (denied bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return compare(t, documents, upstream, ours(t, documents, admission.Newest()), body)
+	denied, _ = compare(t, documents, upstream, ours(t, documents, admission.Newest()), body)
+	return denied
 }
 
 // TestSelectors evaluates expressions with selectors.

@@ -12,6 +12,7 @@ import (
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -287,17 +288,13 @@ func TestGenerated(t *testing.T) {
 	for f, feature := range features {
 		t.Run(feature, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(start, uint64(f)))
-			done, denied := 0, 0
-			for done < *cases && !t.Failed() {
-				d, n := generated(t, r, feature)
-				done, denied = done+d, denied+n
+			var all outcomes
+			for all.done < *cases && !t.Failed() {
+				generated(t, r, feature, &all)
 			}
-			row.Cases += done
-			if t.Failed() {
-				row.Different = append(row.Different, feature)
-			}
-			if t.Logf("%d of %d denied", denied, done); !t.Failed() && done >= 100 && (denied*50 < done || denied*50 > done*49) {
-				t.Errorf("got %d of %d denied, want some of each", denied, done)
+			all.addTo(&row, t, feature)
+			if !t.Failed() && all.done >= 100 && (all.denied*50 < all.done || all.denied*50 > all.done*49) {
+				t.Errorf("got %d of %d denied, want some of each", all.denied, all.done)
 			}
 		})
 	}
@@ -307,7 +304,7 @@ func TestGenerated(t *testing.T) {
 }
 
 // generated compares both sides with some policies on some requests.
-func generated(t *testing.T, r *rand.Rand, feature string) (done, denied int) {
+func generated(t *testing.T, r *rand.Rand, feature string, all *outcomes) {
 	t.Helper()
 	g, err := newGenerator(r, feature)
 	if err != nil {
@@ -321,11 +318,27 @@ func generated(t *testing.T, r *rand.Rand, feature string) (done, denied int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.compare(t, documents, upstream, 5)
+	g.compare(t, documents, typedPlugin{upstream, documents}, 5, all)
+}
+
+// typedPlugin is the plugin of the newest release.
+type typedPlugin struct {
+	*Upstream
+
+	documents *Documents
+}
+
+// Untyped implements listsTypes.
+func (p typedPlugin) Untyped(request *admissionv1.AdmissionRequest) (*Answer, error) {
+	upstream, err := NewUntyped(p.documents, readOnly{}, namespaces()...)
+	if err != nil {
+		return nil, err
+	}
+	return upstream.Answer(request)
 }
 
 // compare compares both sides with policies on n requests, apart from those that upstream does not serve.
-func (g *generator) compare(t *testing.T, documents *Documents, upstream kubernetes, n int) (done, denied int) {
+func (g *generator) compare(t *testing.T, documents *Documents, upstream kubernetes, n int, all *outcomes) {
 	t.Helper()
 	chain := ours(t, documents, g.release)
 	for range n {
@@ -339,11 +352,14 @@ func (g *generator) compare(t *testing.T, documents *Documents, upstream kuberne
 		if body == nil {
 			continue
 		}
-		if done++; compare(t, documents, upstream, chain, body) {
-			denied++
+		denied, listed := compare(t, documents, upstream, chain, body)
+		if all.done++; denied {
+			all.denied++
+		}
+		if listed {
+			all.listed++
 		}
 	}
-	return done, denied
 }
 
 // documents generates policies, each with one binding or more.

@@ -49,6 +49,18 @@ type UpstreamMutating struct {
 // older release.
 func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.UnconditionalAuthorizer,
 	namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
+	return newUpstreamMutating(documents, false, authorizer, namespaces)
+}
+
+// NewUntypedMutating is NewUpstreamMutating, except that expressions do not see the Go types of built-in kinds, as
+// before Kubernetes 1.37.
+func NewUntypedMutating(documents *MutatingDocuments, authorizer authorizer.UnconditionalAuthorizer,
+	namespaces ...*corev1.Namespace) (*UpstreamMutating, error) {
+	return newUpstreamMutating(documents, true, authorizer, namespaces)
+}
+
+func newUpstreamMutating(documents *MutatingDocuments, untyped bool, authorizer authorizer.UnconditionalAuthorizer,
+	namespaces []*corev1.Namespace) (*UpstreamMutating, error) {
 	matcher, err := newMatcher(namespaces)
 	if err != nil {
 		return nil, err
@@ -61,7 +73,7 @@ func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Unc
 	u := &UpstreamMutating{dispatcher: mutating.NewDispatcher(authorizer, matcher, schemas), plugin: plugin}
 	for i := range documents.Policies {
 		policy := &documents.Policies[i]
-		evaluator, err := compileMutating(policy)
+		evaluator, err := compileMutating(policy, untyped)
 		if err != nil {
 			return nil, err
 		}
@@ -77,9 +89,9 @@ func NewUpstreamMutating(documents *MutatingDocuments, authorizer authorizer.Unc
 }
 
 // compileMutating does what compilePolicy does upstream, which is not exported.
-func compileMutating(policy *mutating.Policy) (e mutating.PolicyEvaluator, err error) {
+func compileMutating(policy *mutating.Policy, untyped bool) (e mutating.PolicyEvaluator, err error) {
 	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	compiler, err := newCompiler(untyped)
 	if err != nil {
 		return e, err
 	}

@@ -50,13 +50,12 @@ func TestReleased(t *testing.T) {
 			equal := t.Run(feature, func(t *testing.T) {
 				upstream.t = t
 				r := rand.New(rand.NewPCG(start, uint64(f)))
-				done, denied := 0, 0
-				for done < *releasedCases && !t.Failed() {
-					d, n := generatedReleased(t, r, feature, release, upstream)
-					done, denied = done+d, denied+n
+				var all outcomes
+				for all.done < *releasedCases && !t.Failed() {
+					generatedReleased(t, r, feature, release, upstream, &all)
 				}
-				row.Cases += done
-				t.Logf("%d of %d denied, %d ended the process", denied, done, upstream.ended)
+				row.Cases += all.done
+				t.Logf("%d of %d denied, %d ended the process", all.denied, all.done, upstream.ended)
 			})
 			if !equal {
 				row.Different = append(row.Different, feature)
@@ -71,7 +70,7 @@ func TestReleased(t *testing.T) {
 
 // generatedReleased compares both sides with a policy on some requests.
 func generatedReleased(t *testing.T, r *rand.Rand, feature string, release admission.Version,
-	upstream *releasedPlugin) (done, denied int) {
+	upstream *releasedPlugin, all *outcomes) {
 	t.Helper()
 	g, err := newGenerator(r, feature)
 	if err != nil {
@@ -84,7 +83,7 @@ func generatedReleased(t *testing.T, r *rand.Rand, feature string, release admis
 	}
 	documents.Bindings = documents.Bindings[:1] // Kubernetes evaluates several in no order
 	upstream.use(t, documents)
-	return g.compare(t, documents, upstream, 10)
+	g.compare(t, documents, upstream, 10, all)
 }
 
 // releasedPlugin is the plugin of an older release.

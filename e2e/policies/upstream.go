@@ -62,6 +62,16 @@ type Upstream struct {
 // NewUpstream compiles documents, which have the defaults of the API, for a cluster
 // with these namespaces.
 func NewUpstream(documents *Documents, authorizer authorizer.UnconditionalAuthorizer, namespaces ...*corev1.Namespace) (*Upstream, error) {
+	return newUpstream(documents, false, authorizer, namespaces)
+}
+
+// NewUntyped is NewUpstream, except that expressions do not see the Go types of built-in kinds, as before Kubernetes 1.37.
+func NewUntyped(documents *Documents, authorizer authorizer.UnconditionalAuthorizer, namespaces ...*corev1.Namespace) (*Upstream, error) {
+	return newUpstream(documents, true, authorizer, namespaces)
+}
+
+func newUpstream(documents *Documents, untyped bool, authorizer authorizer.UnconditionalAuthorizer,
+	namespaces []*corev1.Namespace) (*Upstream, error) {
 	matcher, err := newMatcher(namespaces)
 	if err != nil {
 		return nil, err
@@ -69,7 +79,7 @@ func NewUpstream(documents *Documents, authorizer authorizer.UnconditionalAuthor
 	u := &Upstream{dispatcher: validating.NewDispatcher(authorizer, generic.NewPolicyMatcher(matcher))}
 	for i := range documents.Policies {
 		policy := &documents.Policies[i]
-		evaluator, err := compile(policy)
+		evaluator, err := compile(policy, untyped)
 		if err != nil {
 			return nil, err
 		}
@@ -96,10 +106,10 @@ func newMatcher(namespaces []*corev1.Namespace) (*matching.Matcher, error) {
 }
 
 // compile does what compilePolicy does upstream, which is not exported.
-func compile(policy *validating.Policy) (validating.Validator, error) {
+func compile(policy *validating.Policy, untyped bool) (validating.Validator, error) {
 	spec := &policy.Spec
 	all := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: spec.ParamKind != nil}
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	compiler, err := newCompiler(untyped)
 	if err != nil {
 		return nil, err
 	}

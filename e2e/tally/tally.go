@@ -82,10 +82,27 @@ func Table(rows []Row) string {
 			what string
 			all  []string
 		}{{"different", r.Different}, {"listed", r.Listed}, {"skipped", r.Skipped}} {
-			for _, s := range list.all {
-				fmt.Fprintf(&text, "%s, %s: %s: %s\n", r.Plugin, r.Test, list.what, s)
+			for i, s := range list.all {
+				if slices.Index(list.all, s) < i {
+					continue
+				}
+				fmt.Fprintf(&text, "%s, %s: %s: %s%s\n", r.Plugin, r.Test, list.what, s, times(list.all, s))
 			}
 		}
 	}
 	return text.String()
+}
+
+// times says how often a text is in a list, if it is there more than once.
+func times(all []string, text string) string {
+	n := 0
+	for _, s := range all {
+		if s == text {
+			n++
+		}
+	}
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d cases)", n)
 }
