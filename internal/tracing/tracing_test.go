@@ -52,7 +52,7 @@ func TestRead(t *testing.T) {
 		`:4: endpoint: Invalid value: "http://a:1": unsupported scheme: http.  Options are none, dns, unix, or unix-abstract.  `+
 			`See https://github.com/grpc/grpc/blob/master/doc/naming.md`)
 	f("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoints: a\n",
-		":3: endpoints: unknown field, want one of kind, apiVersion, endpoint, samplingRatePerMillion")
+		":3: endpoints: unknown field, did you mean endpoint?")
 	f("", ": got an empty file, want a document")
 }
 
