@@ -57,7 +57,8 @@ func TestManyLeftOut(t *testing.T) {
 			return after.TotalAlloc - before.TotalAlloc
 		}
 		few, many := allocated(1000), allocated(8000)
-		if many > 16*few {
+		// A megabyte is what other goroutines may allocate meanwhile. Work for all that were left out before takes 128 MB.
+		if many > 16*few+1<<20 {
 			t.Errorf("%s: got %d bytes allocated for 1,000 objects and %d for 8,000", kind, few, many)
 		}
 	}
