@@ -68,7 +68,7 @@ func (p place) locate(plugin string, err error) error {
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
 		path, text = invalid.Field, invalid.ErrorBody()
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		path, text = wrong.Field, fmt.Sprintf("got %s, want %s", strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
+		path, text = wrong.Field, strictyaml.Mismatch(wrong)
 	} else if unknown := unknownField.FindStringSubmatch(text); unknown != nil {
 		path, text = unknown[2], unknown[1]+" field"
 	}

@@ -2,6 +2,7 @@ package strictyaml
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -26,8 +27,14 @@ func SyntaxError(err error, text []byte) error {
 var parserError = regexp.MustCompile(`^line (\d+): ` +
 	`(did not find expected (?:key|node content|'-' indicator|',' or '[\]}]'|<document start>|<stream-start>))$`)
 
-// Gotten returns a value of json.UnmarshalTypeError, such as "array" or "number 0.5", in the words of the other messages.
-func Gotten(value string) string {
+// Mismatch returns what the error of a JSON decoder about a wrong type says, in the words of the other messages: "got a list,
+// want a string".
+func Mismatch(wrong *json.UnmarshalTypeError) string {
+	return fmt.Sprintf("got %s, want %s", gotten(wrong.Value), Wanted(wrong.Type))
+}
+
+// gotten returns a value of json.UnmarshalTypeError, such as "array" or "number 0.5", in the words of the other messages.
+func gotten(value string) string {
 	switch kind, number, _ := strings.Cut(value, " "); {
 	case number != "":
 		return number

@@ -38,7 +38,7 @@ func Check(gvk schema.GroupVersionKind, text []byte) (unknown []UnknownField, pa
 	}
 	_, unknown, err = k.recode(text)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil, wrong.Field, fmt.Errorf("%s: got %s, want %s", wrong.Field, strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
+		return nil, wrong.Field, fmt.Errorf("%s: %s", wrong.Field, strictyaml.Mismatch(wrong))
 	}
 	return unknown, "", err
 }

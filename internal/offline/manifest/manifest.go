@@ -108,7 +108,7 @@ func headError(err error) error {
 	if wrong.Type.Kind() == reflect.String && wrong.Value != "object" && wrong.Value != "array" {
 		hint = ": write it in quotation marks" // as on, which is true in YAML
 	}
-	return fmt.Errorf("%s: got %s, want %s%s", wrong.Field, strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type), hint)
+	return fmt.Errorf("%s: %s%s", wrong.Field, strictyaml.Mismatch(wrong), hint)
 }
 
 // checkCase refuses members that differ from those of a Head in capital letters only.

@@ -114,7 +114,7 @@ func (d *document) locate(positions *manifest.Positions, err error) error {
 		path = invalid.Field
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		path = wrong.Field
-		err = fmt.Errorf("%s: got %s, want %s", wrong.Field, strictyaml.Gotten(wrong.Value), strictyaml.Wanted(wrong.Type))
+		err = fmt.Errorf("%s: %s", wrong.Field, strictyaml.Mismatch(wrong))
 	} else if match := inField.FindStringSubmatch(err.Error()); match != nil {
 		path = match[1]
 	}
