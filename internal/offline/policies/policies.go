@@ -275,11 +275,18 @@ func (s *Set) AddTexts(texts map[string]string) {
 // unbound returns the policies that have no binding, and the bindings that have no
 // policy.
 func (s *Set) unbound() (all []*document) {
+	type side struct {
+		of      *kind
+		policy  string
+		binding bool
+	}
+	has := make(map[side]bool)
 	for i := range s.documents {
 		d := &s.documents[i]
-		if !slices.ContainsFunc(s.documents, func(other document) bool {
-			return other.kind == d.kind && other.policy == d.policy && other.isBinding() != d.isBinding()
-		}) {
+		has[side{d.kind, d.policy, d.isBinding()}] = true
+	}
+	for i := range s.documents {
+		if d := &s.documents[i]; !has[side{d.kind, d.policy, !d.isBinding()}] {
 			all = append(all, d)
 		}
 	}
