@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
@@ -111,7 +110,9 @@ func (r *reader) readFile(file string, content []byte) {
 		n++
 		at := fmt.Sprintf("%s:%d: document %d", file, line, n)
 		asJSON := document
-		if !utilyaml.IsJSONBuffer(document) {
+		var value encodingjson.RawMessage
+		// A mapping of YAML may begin as an object of JSON does.
+		if encodingjson.NewDecoder(bytes.NewReader(document)).Decode(&value) != nil {
 			var err error
 			if asJSON, err = yaml.YAMLToJSONStrict(document); err != nil {
 				// Decode it again behind as many empty lines, so that the error has the line in the file.

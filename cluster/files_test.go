@@ -153,6 +153,8 @@ func TestDirIsWrong(t *testing.T) {
 			`cluster state: DIR/a.yaml:10: document 3: Namespace "one" is also in DIR/a.yaml:1: document 1`)
 	f(ns+"---\n"+ns+"  name: two\n",
 		"cluster state: DIR/a.yaml:5: document 2: yaml: unmarshal errors:\n  line 10: key \"name\" already set in map")
+	f("{apiVersion: v1, kind: Namespace, metadata: {name: one}}\n---\n{kind: Namespace",
+		"cluster state: DIR/a.yaml:2: document 2: yaml: line 3: did not find expected ',' or '}'")
 	f(ns+"...\n# x\n"+ns+"...\n",
 		`cluster state: DIR/a.yaml:6: document 2: Namespace "one" is also in DIR/a.yaml:1: document 1`)
 	f(ns+"---\nkind: [\n",
