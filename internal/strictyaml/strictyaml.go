@@ -148,13 +148,29 @@ func (d *Document) Decode(into any) (errs []error, decoded bool) {
 
 // Text returns the scalar at a path as a text, or "" if it does not exist.
 func (d *Document) Text(path string) string {
+	if node := d.at(path); node != nil {
+		return node.Value
+	}
+	return ""
+}
+
+// Tag returns the tag of the value at a path that its author wrote, or "": !has(a) is a tag unless it is quoted.
+func (d *Document) Tag(path string) string {
+	if node := d.at(path); node != nil && !strings.HasPrefix(node.Tag, "!!") {
+		return node.Tag
+	}
+	return ""
+}
+
+// at returns the value at a path, nil if it does not exist.
+func (d *Document) at(path string) *yaml.Node {
 	node := resolve(d.root)
 	for _, token := range step.FindAllString(path, -1) {
 		if node = child(node, token); node == nil {
-			return ""
+			return nil
 		}
 	}
-	return node.Value
+	return node
 }
 
 // Locate converts field errors (k8s.io/apimachinery pkg/util/validation/field) to *Error,

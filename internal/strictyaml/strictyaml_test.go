@@ -94,6 +94,14 @@ func TestDecodeRefuses(t *testing.T) {
 	f("kind: K\n---\nkind: L\n", "file.yaml:2: got a second document, want one")
 	f("a: {b: c\nd: e\nf: g\n", "file.yaml: line 2: did not find expected ',' or '}'")
 	f("kind: K\n---\na: [\n", "file.yaml: line 3: did not find expected node content")
+	quotes := func(syntax string) string {
+		return "; YAML takes " + syntax + " for its own syntax here: write >-, and the text indented in the next line"
+	}
+	f("a: b\nname: !has(a) || b\n", "file.yaml: line 2: did not find expected comment or line break"+quotes("`!`"))
+	f("- name: 'a' in b\n", "file.yaml: line 1: did not find expected key"+quotes("`'`"))
+	f("name: [a].all(b, b)\n", "file.yaml: line 1: did not find expected key"+quotes("`[`"))
+	f("a: b\nname: a ? b : c\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
+	f("name: \"a\nb: c\n", "file.yaml: line 2: found unexpected end of stream")
 	f("[]", "file.yaml:1: got a list, want an object")
 	f("text", `file.yaml:1: got "text", want an object`)
 	f("kind: K\nHidden: x\nnaem: y", "file.yaml:2: Hidden: "+fields, "file.yaml:3: naem: unknown field, did you mean name?")

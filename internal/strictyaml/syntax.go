@@ -14,18 +14,47 @@ import (
 // libraries count the lines of their parsers from 0, and those of their scanners from 1 (decode.go fail).
 func SyntaxError(err error, text []byte) error {
 	said := strings.TrimPrefix(err.Error(), "yaml: ")
-	match := parserError.FindStringSubmatch(said)
-	if match == nil {
+	match := inLine.FindStringSubmatch(said)
+	line, _ := strconv.Atoi(match[1])
+	if ofParser.MatchString(match[2]) {
+		line++
+	}
+	if line == 0 {
 		return errors.New(said)
 	}
-	line, _ := strconv.Atoi(match[1])
-	lines := bytes.Count(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) + 1 // the error may be about the end
-	return fmt.Errorf("line %d: %s", min(line+1, lines), match[2])
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	line = min(line, len(lines)) // the error may be about the end
+	return fmt.Errorf("line %d: %s%s", line, match[2], QuotesHint(string(lines[line-1])))
 }
 
-// parserError is an error of the parser (parserc.go).
-var parserError = regexp.MustCompile(`^line (\d+): ` +
-	`(did not find expected (?:key|node content|'-' indicator|',' or '[\]}]'|<document start>|<stream-start>))$`)
+var (
+	inLine = regexp.MustCompile(`(?s)^(?:line (\d+): )?(.*)$`) // the libraries write no line 0
+	// ofParser is an error of the parser (parserc.go).
+	ofParser = regexp.MustCompile(`^did not find expected (?:key|node content|'-' indicator|',' or '[\]}]'|<document start>|<stream-start>)$`)
+	// inOneLine is a member of a mapping that is in one line.
+	inOneLine = regexp.MustCompile(`^(?:\s|- )*[\w.-]+: +(\S.*?)\s*$`)
+)
+
+// QuotesHint says what to do about an error in a line of YAML, if its value seems to be a text, such as a CEL expression, of
+// which YAML reads a part as syntax.
+func QuotesHint(line string) string {
+	match := inOneLine.FindStringSubmatch(line)
+	if match == nil {
+		return ""
+	}
+	value, syntax := match[1], ""
+	first, rest := value[:1], value[1:]
+	closing, isOpening := map[string]string{`"`: `"`, "'": "'", "[": "]", "{": "}"}[first]
+	switch {
+	case strings.Contains("!&*%@`", first), isOpening && strings.Contains(rest, closing) && !strings.HasSuffix(rest, closing):
+		syntax = first
+	case !isOpening && strings.Contains(value, ": "):
+		syntax = ": "
+	default:
+		return ""
+	}
+	return fmt.Sprintf("; YAML takes %#q for its own syntax here: write >-, and the text indented in the next line", syntax)
+}
 
 // Mismatch returns what the error of a JSON decoder about a wrong type says, in the words of the other messages: "got a list,
 // want a string".

@@ -422,6 +422,12 @@ func TestPolicyTypes(t *testing.T) {
 	reviewed(t, misspelt, 0, nil, []string{"c.imag"}, "-", "--enable-admission-plugins=AlwaysAdmit")
 	servertest.WriteFile(t, "bad.yaml", strings.Replace(misspelt, "all(c,", "all(", 1))
 	reviewed(t, "", 2, []string{"bad.yaml:10: "}, []string{"no such field"}, "pod.yaml", "--policies=bad.yaml")
+	// A text that is not quoted is a tag for YAML.
+	passes := strings.Replace(misspelt, "object.spec.containers.all(c, !c.imag.endsWith(':latest'))", `"!has(object.spec.hostNam)"`, 1)
+	servertest.WriteFile(t, "tag.yaml", strings.Replace(passes, `"!has(object.spec.hostNam)"`, "!has(object.spec.hostNam)", 1))
+	reviewed(t, "", 2, []string{"tag.yaml:10: ValidatingAdmissionPolicy \"no-latest.example.com\": spec.validations[0].expression: " +
+		"Required value: expression is not specified; YAML takes `!` for its own syntax here: write >-, and the text"}, nil,
+		"pod.yaml", "--policies=tag.yaml")
 	for output, want := range map[string]string{
 		"github": "::error file=bad.yaml,line=10,title=cannot review::ValidatingAdmissionPolicy", "json": `"line": 10`,
 		"junit": `file="bad.yaml" line="10"`, "sarif": `"startLine": 10`, "yaml": "line: 10",
@@ -429,7 +435,6 @@ func TestPolicyTypes(t *testing.T) {
 		reviewed(t, "", 2, []string{want, "fastadmit: bad.yaml:10: "}, nil, "pod.yaml", "--policies=bad.yaml", "-o="+output)
 	}
 	// Other programs see it, and --strict is about it.
-	passes := strings.Replace(misspelt, "object.spec.containers.all(c, !c.imag.endsWith(':latest'))", `"!has(object.spec.hostNam)"`, 1)
 	servertest.WriteFile(t, "passes.yaml", passes)
 	const hostName = `spec.validations[0].expression: object.spec.hostNam: no such field, did you mean hostname or hostnameOverride?`
 	note := `ValidatingAdmissionPolicy "no-latest.example.com": ` + hostName
@@ -438,6 +443,8 @@ func TestPolicyTypes(t *testing.T) {
 		"--policies=passes.yaml", "--strict")
 	reviewed(t, "", 0, []string{"::warning file=passes.yaml,line=10,title=a policy may not do what it says::" + note}, nil, "pod.yaml",
 		"--policies=passes.yaml", "-o=github")
+	reviewed(t, "", 0, []string{"<system-out>passes.yaml:10: ValidatingAdmissionPolicy &#34;no-latest.example.com&#34;: spec.valid"}, nil,
+		"pod.yaml", "--policies=passes.yaml", "-o=junit")
 	reviewed(t, "", 0, []string{`"ruleId": "policy"`, `"startLine": 10`, `"text": "a policy may not`}, nil,
 		"pod.yaml", "--policies=passes.yaml", "-o=sarif")
 	reviewed(t, "", 0, []string{`"policyNotes": [`, `"line": 10`}, nil, "pod.yaml", "--policies=passes.yaml", "-o=json")

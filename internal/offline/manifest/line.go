@@ -45,6 +45,14 @@ func (p *Positions) KeyLineOf(o *Object, path string) int {
 	return line + d.line - 1
 }
 
+// TagOf returns the YAML tag that an author wrote at a field of an object, "" if there is none or LineOf does not find the field.
+func (p *Positions) TagOf(o *Object, path string) string {
+	if d := p.document(o); d != nil {
+		return d.parsed.Tag(path)
+	}
+	return ""
+}
+
 // CommentsOf returns the comments above a field of an object and behind it. They are empty if LineOf
 // does not find the field.
 func (p *Positions) CommentsOf(o *Object, path string) (above, behind string) {

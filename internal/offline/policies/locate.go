@@ -124,5 +124,9 @@ func (d *document) locate(positions *manifest.Positions, err error) error {
 		return fmt.Errorf("%s: %s %q, in its translation: %w", source, of.Kind, of.Metadata.Name, err)
 	}
 	source.Line = positions.LineOf(&d.item.Object, path)
-	return fmt.Errorf("%s: %s %q: %w%s", source, d.item.Kind, d.item.Metadata.Name, err, d.hint(err, path))
+	hint := d.hint(err, path)
+	if tag := positions.TagOf(&d.item.Object, path); tag != "" {
+		hint += strictyaml.QuotesHint("text: " + tag)
+	}
+	return fmt.Errorf("%s: %s %q: %w%s", source, d.item.Kind, d.item.Metadata.Name, err, hint)
 }
