@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -188,13 +189,20 @@ func (d *document) paramKind() (kind admission.ParamKind, ok bool) {
 	return admission.ParamKind{APIVersion: policy.Spec.ParamKind.APIVersion, Kind: policy.Spec.ParamKind.Kind}, true
 }
 
-// paramNotes notes bindings that name no parameter of a policy that needs one: params is null then.
+// paramNotes notes kinds of parameters that Kubernetes does not have, and bindings that name no parameter of a policy that needs one:
+// params is null then.
 func (s *Set) paramNotes(positions *manifest.Positions) (notes []Note) {
 	type policy struct{ kind, name string }
 	needed := make(map[policy]string)
 	for i := range s.documents {
-		if kind, ok := s.documents[i].paramKind(); ok {
-			needed[policy{s.documents[i].kind.policy, s.documents[i].policy}] = kind.Kind
+		d := &s.documents[i]
+		kind, ok := d.paramKind()
+		if !ok {
+			continue
+		}
+		needed[policy{d.kind.policy, d.policy}] = kind.Kind
+		if err := s.unknown(kind); err != nil {
+			notes = append(notes, d.note(positions, "spec.paramKind.kind", err.Error()))
 		}
 	}
 	for i := range s.documents {
@@ -212,4 +220,14 @@ func (s *Set) paramNotes(positions *manifest.Positions) (notes []Note) {
 			fmt.Sprintf("got none, so params is null: the policy %q has a paramKind, and needs a parameter of the kind %s", d.policy, kind)))
 	}
 	return notes
+}
+
+// unknown returns an error if a kind of parameters does not exist, nil if a cluster may have it.
+func (s *Set) unknown(kind admission.ParamKind) error {
+	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	if s.table == nil || strings.Contains(gvk.Group, ".") && s.table.Resources(gvk.GroupVersion()) == nil {
+		return nil
+	}
+	_, err := s.table.Find(gvk)
+	return err
 }

@@ -65,6 +65,34 @@ func TestNoteParameters(t *testing.T) {
 	}
 }
 
+// TestNoteUnknownParameters has kinds of parameters that Kubernetes and the definitions among the input do not have.
+func TestNoteUnknownParameters(t *testing.T) {
+	f := func(paramKind, want string) {
+		t.Helper()
+		var s Set
+		s.Add(parse("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n" +
+			"spec: {paramKind: {apiVersion: " + paramKind + "}}\n"))
+		s.UseParams(parse("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: limits.example.com}\n"+
+			"spec: {group: example.com, names: {kind: Limits, plural: limits}, scope: Cluster, versions: [{name: v1, served: true}]}\n"), "")
+		var got []string
+		for _, n := range s.FieldNotes(t.Context()) {
+			got = append(got, n.String())
+		}
+		if want != "" {
+			want = `f:1: ValidatingAdmissionPolicy "p": spec.paramKind.kind: ` + want
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("%s: got %q, want %q", paramKind, got, want)
+		}
+	}
+	f("v1, kind: ConfigMap", "")
+	f("v1, kind: ConfigMapp", `unknown kind "ConfigMapp" of apiVersion "v1", did you mean ConfigMap?`)
+	f("apps/v1beta1, kind: Deployment", `unknown kind "Deployment" of apiVersion "apps/v1beta1"; it is known in apps/v1`)
+	f("example.com/v1, kind: Limits", "")
+	f("example.com/v1, kind: Limit", `unknown kind "Limit" of apiVersion "example.com/v1", did you mean Limits?`)
+	f("example.org/v1, kind: Limit", "") // a cluster may have it
+}
+
 // TestBindNotesParameters has a policy whose parameters only a binding can name.
 func TestBindNotesParameters(t *testing.T) {
 	var s Set
