@@ -61,6 +61,11 @@ func TestUpgradeCheck(t *testing.T) {
 	upgraded(t, 0, []string{`failures="0"`, "denied to allowed by LimitRanger"},
 		"--from=1.34", "--to=1.33", "pod.yaml", "--enable-admission-plugins=LimitRanger", "-o", "junit")
 
+	upgraded(t, 0, []string{
+		`<testsuite name="fastadmit upgrade-check" tests="1" failures="0"`, "2 reviews: 2 with the same answer",
+		"note: kube-apiserver 1.37 ",
+	}, "--from=1.36", "--to=1.37", "pod.yaml", "--enable-admission-plugins=LimitRanger", "-o", "junit")
+
 	// Plugins that each release runs by default, and the names that ServiceAccount generates.
 	upgraded(t, 1, []string{
 		limited, "note: kube-apiserver 1.35 runs the plugin PodTopologyLabels by default\n",

@@ -351,11 +351,42 @@ func (j *junit) flush() error {
 	return err
 }
 
-// Close implements Writer.
-func (j *junit) Close(*Summary) error {
+// Close implements Writer. What is not about a single object is the output of a case of its own.
+func (j *junit) Close(s *Summary) error {
 	if err := j.flush(); err != nil {
 		return err
 	}
+	if s != nil {
+		j.suite = s.suite(j.o.Tool)
+		if err := j.flush(); err != nil {
+			return err
+		}
+	}
 	_, err := io.WriteString(j.w, "</testsuites>\n")
 	return err
+}
+
+// suite returns a suite with what a summary says besides counts, nil if that is nothing.
+func (s *Summary) suite(tool string) *junitSuite {
+	var lines []string
+	for i := range s.PolicyNotes {
+		note := &s.PolicyNotes[i]
+		lines = append(lines, fmt.Sprintf("%s:%d: %s", note.File, note.Line, note.Message))
+	}
+	doubts := s.Doubts()
+	lines = append(lines, doubts...)
+	if s.Replay != nil {
+		lines = append(lines, s.Replay.String())
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	only := junitCase{Name: "summary", Class: tool, Output: &junitOutput{printable.Plain(strings.Join(lines, "\n"))}}
+	suite := &junitSuite{Name: tool, Tests: 1}
+	if len(doubts) > 0 { // what nobody tested did not pass
+		only.Skipped = &junitFault{Message: printable.Plain(doubts[0])}
+		suite.Skipped = 1
+	}
+	suite.Cases = []junitCase{only}
+	return suite
 }
