@@ -41,6 +41,7 @@ func TestReviewUnchecked(t *testing.T) {
 	f(pod, []string{podSecurity, "-o", "json"}, 0, `"leftOut": 1`, warning)
 	f(pod, []string{podSecurity, "-o", "yaml"}, 0, "unchecked: true", warning)
 	f(pod, []string{podSecurity, "-o", "junit"}, 0, reason, warning)
+	f(pod, []string{podSecurity, "-o", "junit"}, 0, `<skipped message="nothing that is enabled checks any of these objects`, warning)
 	f(pod, []string{podSecurity, "-o", "sarif"}, 0, `"level": "note"`, warning)
 	f(pod, []string{podSecurity, "-o", "sarif"}, 0, `"toolExecutionNotifications": [`, warning)
 	f(pod, []string{podSecurity, "-o", "github"}, 0, "::notice file=stdin,line=1,title=PodSecurity did not check Pod default/p::", "")
@@ -56,7 +57,7 @@ func TestReviewUnchecked(t *testing.T) {
 	f(pod, []string{"--pod-security=restricted"}, 1, `violates PodSecurity "restricted:latest"`, "")
 	f(pod, []string{"--pod-security=restricted:v1.25"}, 1, `violates PodSecurity "restricted:v1.25"`, "")
 	f(pod+namespace, []string{podSecurity, "--strict"}, 1, `violates PodSecurity "baseline:latest"`, "")
-	for _, level := range []string{"strict", "baseline:1.25", ":v1.25", "baseline:"} {
+	for _, level := range []string{"strict", "baseline:1.25", ":v1.25", "baseline:", "restricted:v1.99"} {
 		f(pod, []string{"--pod-security=" + level}, 2, "", "--pod-security: got \""+level+"\", want privileged, baseline or restricted")
 	}
 

@@ -266,7 +266,11 @@ func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled) err
 		version = api.VersionLatest
 	}
 	_, wrongLevel := api.ParseLevel(level)
-	_, wrongVersion := api.ParseVersion(version)
+	parsed, wrongVersion := api.ParseVersion(version)
+	// PodSecurity takes a newer version in a label or configuration for the latest. Who asks here wants to know about this one.
+	if newest, _ := api.ParseVersion("v" + admission.Newest().String()); wrongVersion == nil && !parsed.Latest() && newest.Older(parsed) {
+		wrongVersion = fmt.Errorf("the newest known version is %s", newest.String())
+	}
 	if err := errors.Join(wrongLevel, wrongVersion); err != nil {
 		return fmt.Errorf("--pod-security: got %q, want privileged, baseline or restricted, with :VERSION as in restricted:v1.36: %w",
 			s.podSecurity, err)
