@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -103,6 +104,9 @@ func (r *reader) readDir(in fs.FS, dir string, read func(name string) ([]byte, e
 	return nil
 }
 
+// jsonObject is the beginning of an object of JSON. A mapping of YAML may begin with a brace too.
+var jsonObject = regexp.MustCompile(`^\s*\{\s*["}]`)
+
 // readFile reads the documents of a file.
 func (r *reader) readFile(file string, content []byte) {
 	n := 0
@@ -110,9 +114,7 @@ func (r *reader) readFile(file string, content []byte) {
 		n++
 		at := fmt.Sprintf("%s:%d: document %d", file, line, n)
 		asJSON := document
-		var value encodingjson.RawMessage
-		// A mapping of YAML may begin as an object of JSON does.
-		if encodingjson.NewDecoder(bytes.NewReader(document)).Decode(&value) != nil {
+		if !jsonObject.Match(document) {
 			var err error
 			if asJSON, err = yaml.YAMLToJSONStrict(document); err != nil {
 				// Decode it again behind as many empty lines, so that the error has the line in the file.
