@@ -60,7 +60,7 @@ service requires. serve prints a line when it is ready.
 
 Changes of the configuration files take effect at once, except for settings of the server itself.
 SIGHUP makes serve read all files again. After SIGTERM or SIGINT, it answers the calls in flight and
-exits.`,
+exits with 0. It exits with 1 if it cannot start, as with a wrong file, and with 2 if the command is wrong.`,
 		Example: "  fastadmit serve --enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
