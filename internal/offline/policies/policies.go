@@ -213,10 +213,10 @@ func (s *Set) Enable() { s.enables = true }
 // plugins that are not in disabled. known are the names of all plugins. Apply returns the
 // names of plugins that policies need and that are not in known.
 func (s *Set) Apply(enabled map[string]admission.Enabled, disabled, known []string) (unknown []string) {
+	files := make(map[string][]admission.File) // by plugin
 	for _, d := range slices.Concat(s.documents, s.exceptions) {
 		plugin := d.kind.policy
-		e, ok := enabled[plugin]
-		switch {
+		switch _, ok := enabled[plugin]; {
 		case !ok && (!s.enables || slices.Contains(disabled, plugin)):
 			continue
 		case !slices.Contains(known, plugin):
@@ -225,10 +225,13 @@ func (s *Set) Apply(enabled map[string]admission.Enabled, disabled, known []stri
 			}
 			continue
 		}
-		e.Manifests = append(slices.Clip(e.Manifests), s.file(&d))
-		e.Params = s.params
-		s.applied = true
+		files[plugin] = append(files[plugin], s.file(&d))
+	}
+	for plugin, added := range files {
+		e := enabled[plugin]
+		e.Manifests, e.Params = slices.Concat(e.Manifests, added), s.params
 		enabled[plugin] = e
+		s.applied = true
 	}
 	return unknown
 }

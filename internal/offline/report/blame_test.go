@@ -88,7 +88,7 @@ func TestIsSame(t *testing.T) {
 	for i, a := range all {
 		for j, b := range all {
 			b.Rule, b.Paths = "r", []string{"spec"}
-			if got := a.IsSame(b); got != (i == j) {
+			if got := (a.Key() == b.Key()); got != (i == j) {
 				t.Errorf("%+v and %+v: got %v", a, b, got)
 			}
 		}

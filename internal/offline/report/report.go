@@ -125,10 +125,11 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// IsSame reports whether two findings have the same message of the same plugin, policy and binding.
-func (f Finding) IsSame(other Finding) bool {
-	return f.Plugin == other.Plugin && f.Policy == other.Policy && f.Binding == other.Binding && f.Message == other.Message
-}
+// A FindingKey is equal for findings with the same message of the same plugin, policy and binding.
+type FindingKey struct{ plugin, policy, binding, message string }
+
+// Key returns the key of the finding.
+func (f *Finding) Key() FindingKey { return FindingKey{f.Plugin, f.Policy, f.Binding, f.Message} }
 
 // Default says which of a finding's fields have Kubernetes' default, "" if none does.
 func Default(defaulted []string) string {
@@ -255,10 +256,12 @@ func (r *Result) AllLeftOut() (all []Finding) {
 	if !r.IsUnchecked() {
 		return nil
 	}
+	noted := make(map[FindingKey]bool)
 	r.Walk(func(r *Result, _ int) {
-		for _, f := range r.LeftOut {
-			if !slices.ContainsFunc(all, f.IsSame) {
-				all = append(all, f)
+		for i := range r.LeftOut {
+			if f := &r.LeftOut[i]; !noted[f.Key()] {
+				noted[f.Key()] = true
+				all = append(all, *f)
 			}
 		}
 	})

@@ -109,12 +109,13 @@ func (r *reviewer) noteFurtherDenials(result *report.Result) {
 	if result.Plugin != policyPlugin {
 		return
 	}
-	named := oneLine(result.Message)
-	for i := range r.violations {
-		v := &r.violations[i]
+	named, noted := oneLine(result.Message), make(map[report.FindingKey]bool)
+	for i := range r.violations.all {
+		v := &r.violations.all[i]
 		f := report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding}
 		f.Message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", policyPlugin, v.Policy, v.Binding, v.Message)
-		if v.Denies && !strings.HasSuffix(named, f.Message) && !slices.ContainsFunc(result.FurtherDenials, f.IsSame) {
+		if v.Denies && !strings.HasSuffix(named, f.Message) && !noted[f.Key()] {
+			noted[f.Key()] = true
 			result.FurtherDenials = append(result.FurtherDenials, f)
 		}
 	}
@@ -129,10 +130,9 @@ func (r *reviewer) explainCause(f *report.Finding) {
 		return
 	}
 	said := oneLine(f.Message)
-	for i := range r.violations {
-		v := &r.violations[i]
-		before, ok := strings.CutSuffix(said, v.Message)
-		if !ok || !strings.HasSuffix(before, ": ") || v.Policy != f.Policy || v.Binding != f.Binding {
+	for _, i := range r.violations.of[policyBinding{f.Policy, f.Binding}] {
+		v := &r.violations.all[i]
+		if before, ok := strings.CutSuffix(said, v.Message); !ok || !strings.HasSuffix(before, ": ") {
 			continue
 		}
 		if f.Rule != "" && f.Rule != v.Rule { // two rules have the same message
@@ -184,10 +184,31 @@ func (r *reviewer) noteViolation(v admission.Violation) {
 		f := report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding, Rule: v.Rule, Paths: v.Paths, Line: r.lineOf(v.Paths)}
 		f.Message = fmt.Sprintf("%s '%s' with binding '%s' cannot be evaluated, and its failurePolicy is Ignore: %s",
 			policyPlugin, v.Policy, v.Binding, v.Message)
-		if !slices.ContainsFunc(r.result.Ignored, f.IsSame) { // for another parameter
+		if r.ignored == nil {
+			r.ignored = make(map[report.FindingKey]bool)
+		}
+		if !r.ignored[f.Key()] { // not for another parameter
+			r.ignored[f.Key()] = true
 			r.result.Ignored = append(r.result.Ignored, f)
 		}
 		return
 	}
-	r.violations = append(r.violations, v)
+	r.violations.add(v)
+}
+
+// violations are those of an object, in the order in which they were found.
+type violations struct {
+	all []admission.Violation
+	of  map[policyBinding][]int // indexes of all
+}
+
+type policyBinding struct{ policy, binding string }
+
+func (v *violations) add(one admission.Violation) {
+	if v.of == nil {
+		v.of = make(map[policyBinding][]int)
+	}
+	key := policyBinding{one.Policy, one.Binding}
+	v.of[key] = append(v.of[key], len(v.all))
+	v.all = append(v.all, one)
 }

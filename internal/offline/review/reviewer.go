@@ -38,8 +38,9 @@ type reviewer struct {
 	written written
 	// writtenPod is the template of Pods in the object of the input.
 	writtenPod written
-	// violations are those of policies that validate, with messages of one line.
-	violations []admission.Violation
+	// violations are those of policies that validate, with messages of one line, and ignored those of Ignored in result.
+	violations violations
+	ignored    map[report.FindingKey]bool
 	// said are the findings about the objects for which controllers create the current one. They are not repeated.
 	said []report.Finding
 }
@@ -78,7 +79,7 @@ func (r *reviewer) observe(run admission.Run) {
 		if !slices.Contains(r.result.CheckedBy, name) {
 			r.result.CheckedBy = append(r.result.CheckedBy, name)
 		}
-	case run.Unchecked != admission.NotSelected && !slices.ContainsFunc(r.result.LeftOut, finding.IsSame):
+	case run.Unchecked != admission.NotSelected && !slices.ContainsFunc(r.result.LeftOut, func(f report.Finding) bool { return f.Key() == finding.Key() }):
 		r.result.LeftOut = append(r.result.LeftOut, finding)
 	}
 	r.noteWarnings(name)
@@ -198,6 +199,10 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 	before := len(r.said)
 	defer func() { r.said = r.said[:before] }()
 	r.said = append(append(r.said, parent.Warnings...), parent.Audits...)
+	said := make(map[report.FindingKey]bool)
+	for i := range r.said {
+		said[r.said[i].Key()] = true
+	}
 	for _, child := range children {
 		result := &report.Result{Name: child.Name}
 		parent.Created = append(parent.Created, result)
@@ -231,7 +236,7 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 		}
 		stored := r.ask(ctx, q, text, nil, result)
 		r.written = written{}
-		result.Warnings, result.Audits = without(result.Warnings, r.said), without(result.Audits, r.said)
+		result.Warnings, result.Audits = without(result.Warnings, said), without(result.Audits, said)
 		if stored != nil {
 			r.children(ctx, result, child.Kind, child.Resource, stored, from)
 		}
@@ -239,8 +244,8 @@ func (r *reviewer) children(ctx context.Context, parent *report.Result, gvk sche
 }
 
 // without returns the findings that are not among others.
-func without(findings, others []report.Finding) []report.Finding {
-	return slices.DeleteFunc(findings, func(f report.Finding) bool { return slices.ContainsFunc(others, f.IsSame) })
+func without(findings []report.Finding, others map[report.FindingKey]bool) []report.Finding {
+	return slices.DeleteFunc(findings, func(f report.Finding) bool { return others[f.Key()] })
 }
 
 // controllerUser returns the user of a controller of kube-controller-manager.
@@ -356,7 +361,7 @@ func (r *reviewer) answer(ctx context.Context, body []byte, kind schema.GroupVer
 	if r.KeepObjects && result.Before == nil {
 		result.Before = review.Object.Root().AppendJSON(nil)
 	}
-	r.violations = nil
+	r.violations, r.ignored = violations{}, nil
 	ctx = admission.WithViolations(ctx, r.noteViolation)
 	var patch []byte // of the plugins only
 	for _, phase := range [...]admission.Phase{admission.Mutate, admission.Validate} {
