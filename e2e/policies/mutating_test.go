@@ -261,6 +261,9 @@ func excused(t *testing.T, documents *MutatingDocuments, review *admissionv1.Adm
 // request is denied, or the object stays as it was.
 func compareMutated(got, want *Answer, gotObject []byte, undecodable error, wantObject, before []byte) string {
 	if undecodable != nil && got.Denied == nil {
+		if _, err := canonical(wantObject); err != nil && want.Denied == nil {
+			return "" // upstream's plugin made such an object too
+		}
 		if want.Denied == nil && string(wantObject) != string(before) || want.Denied != nil && !isUndecodable(want.Denied) {
 			return fmt.Sprintf("got an object that cannot be decoded (%v), want %s", undecodable, difference(normal(got), normal(want)))
 		}
