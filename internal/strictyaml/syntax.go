@@ -42,11 +42,12 @@ func QuotesHint(line string) string {
 	if match == nil {
 		return ""
 	}
-	value, syntax := match[1], ""
+	var syntax string
+	value := match[1]
 	first, rest := value[:1], value[1:]
 	closing, isOpening := map[string]string{`"`: `"`, "'": "'", "[": "]", "{": "}"}[first]
 	switch {
-	case strings.Contains("!&*%@`", first), isOpening && strings.Contains(rest, closing) && !strings.HasSuffix(rest, closing):
+	case strings.ContainsAny(first, "!&*%@`"), isOpening && strings.Contains(rest, closing) && !strings.HasSuffix(rest, closing):
 		syntax = first
 	case !isOpening && strings.Contains(value, ": "):
 		syntax = ": "

@@ -47,7 +47,8 @@ func TestParse(t *testing.T) {
 		"f:1 v1 Pod/a", "f:3 v1 Pod/b")
 	f("a: [", "f:1: cannot be read: did not find expected node content")
 	f("a: b\nc: [1, 2\nd: e\n", "f:3: cannot be read: did not find expected ',' or ']'")
-	f("a: b\nc: \"d\" e\nf: g\n", "f:2: cannot be read: did not find expected key; YAML takes `\"` for its own syntax here: write >-, and the text indented in the next line")
+	f("a: b\nc: \"d\" e\nf: g\n", "f:2: cannot be read: did not find expected key; "+
+		"YAML takes `\"` for its own syntax here: write >-, and the text indented in the next line")
 	f("---\n"+a+"---\na: 1\nb: 2\na: 3\n---\n"+b, "f:2 v1 Pod/a", `f:8: cannot be read: key "a" already set in map`, "f:10 v1 Pod/b")
 	f("{\n\"a\": 1,\n}}", "f:3: cannot be read: invalid character '}' looking for beginning of object key string")
 	f("{\"a\": 1\n}\n}", "f:3: cannot be read: invalid character '}' looking for beginning of value")

@@ -73,7 +73,8 @@ func TestNoteUnknownParameters(t *testing.T) {
 		s.Add(parse("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n" +
 			"spec: {paramKind: {apiVersion: " + paramKind + "}}\n"))
 		s.UseParams(parse("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: limits.example.com}\n"+
-			"spec: {group: example.com, names: {kind: Limits, plural: limits}, scope: Cluster, versions: [{name: v1, served: true}]}\n"), "")
+			"spec: {group: example.com, names: {kind: Limits, plural: limits}, scope: Cluster, "+
+			"versions: [{name: v1, served: true}]}\n"), "")
 		var got []string
 		for _, n := range s.FieldNotes(t.Context()) {
 			got = append(got, n.String())
