@@ -4,7 +4,8 @@ import "context"
 
 // A Violation is a rule of a policy that a review violates, for reports. It is no view of the review.
 type Violation struct {
-	Policy, Binding string
+	// Plugin is the plugin that evaluates the policy. Binding is empty if the error is in the policy.
+	Plugin, Policy, Binding string
 	// Rule is the field of the policy that has the rule, such as validations[0].
 	Rule string
 	// Message is what the policy says against the object, without the names of policy and binding.

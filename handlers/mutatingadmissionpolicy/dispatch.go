@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +113,25 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 	d.fail(p, b, "", err)
 }
 
+// Ignored implements policy.Handles.
+func (d *dispatch) Ignored(p *boundPolicy, b *policy.Binding, err error) {
+	d.noteIgnored(p, b, "", err)
+}
+
+// noteIgnored notes an error that the failurePolicy ignores for reports, if somebody asks for them. rule is the field of
+// the policy that failed, "" for none.
+func (d *dispatch) noteIgnored(p *boundPolicy, b *policy.Binding, rule string, err error) {
+	note := admission.NoteViolation(d.Ctx)
+	if note == nil {
+		return
+	}
+	v := admission.Violation{Plugin: policy.MutatingKind.Name, Policy: p.Name, Rule: rule, Message: strings.Clone(err.Error()), Ignored: true}
+	if b != nil {
+		v.Binding = b.Name
+	}
+	note(v)
+}
+
 // pass evaluates the invocations that wanted selects and whose match conditions are true. It
 // reports whether a mutation was evaluated, even if it changed nothing.
 func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *admission.Result) {
@@ -131,6 +151,9 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 			p.CountError(invocation.binding, policy.ActionDeny, err.Error())
 			d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
 			continue
+		}
+		if ignored := d.Input.IgnoredCondition; !matches && ignored != nil && len(p.Evaluator.matchConditions) > 0 {
+			d.noteIgnored(p, invocation.binding, "", ignored)
 		}
 		if !matches || !wanted(invocation) || d.Object.Root().Kind() != codec.KindObject {
 			continue
@@ -158,6 +181,7 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 				d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
 			default:
 				p.CountError(invocation.binding, policy.ActionAllow, err.Error())
+				d.noteIgnored(p, invocation.binding, fmt.Sprintf("mutations[%d]", m), err)
 			}
 		}
 		p.CountEvaluation(d.Input.Spent-before, begun)

@@ -132,6 +132,11 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 	}
 }
 
+// Ignored implements policy.Handles.
+func (d *dispatch) Ignored(p *boundPolicy, b *policy.Binding, err error) {
+	d.note(p, b, admission.Violation{Message: err.Error(), Ignored: true}, "", 0, nil)
+}
+
 // note notes a violation of the i-th rule of a list for reports, if somebody asks for them. x is nil for an error of the
 // whole policy. v.Denies says that the binding denies it.
 func (d *dispatch) note(p *boundPolicy, b *policy.Binding, v admission.Violation, list string, i int, x *cel.Expression) {
@@ -139,7 +144,10 @@ func (d *dispatch) note(p *boundPolicy, b *policy.Binding, v admission.Violation
 	if note == nil {
 		return
 	}
-	v.Policy, v.Binding, v.Message = p.Name, b.Name, strings.Clone(v.Message)
+	v.Plugin, v.Policy, v.Message = policy.ValidatingKind.Name, p.Name, strings.Clone(v.Message)
+	if b != nil {
+		v.Binding = b.Name
+	}
 	if x != nil {
 		v.Rule, v.Paths = fmt.Sprintf("%s[%d]", list, i), p.Evaluator.compiler.Paths(x)
 	}

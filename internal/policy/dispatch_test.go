@@ -22,8 +22,8 @@ import (
 
 // handled records the policies that it is called with, and ends the review at one of them.
 type handled struct {
-	told []string
-	ends string
+	told, ignored []string
+	ends          string
 }
 
 // Evaluate implements Handles.
@@ -44,11 +44,20 @@ func (h *handled) Evaluate(p *Policy[string], b *Binding, params []*Param) *admi
 
 // Misconfigured implements Handles.
 func (h *handled) Misconfigured(p *Policy[string], b *Binding, err error) {
+	h.told = append(h.told, failure(p, b, err))
+}
+
+// Ignored implements Handles.
+func (h *handled) Ignored(p *Policy[string], b *Binding, err error) {
+	h.ignored = append(h.ignored, failure(p, b, err))
+}
+
+func failure(p *Policy[string], b *Binding, err error) string {
 	binding := "none"
 	if b != nil {
 		binding = b.Name
 	}
-	h.told = append(h.told, fmt.Sprintf("%s %s: %v", p.Name, binding, err))
+	return fmt.Sprintf("%s %s: %v", p.Name, binding, err)
 }
 
 // dispatcher dispatches policies for a review of a Pod, and measures them.
@@ -127,12 +136,14 @@ func (d *dispatcher) check(p *Policy[string], at *Binding, ends string, wantEnd 
 			result = Evaluate(&c, dispatch, h)
 		}
 		dispatch.End()
-		wanted := want
+		wanted, wantedIgnored := want, []string(nil)
 		if ignores {
+			wantedIgnored = slices.DeleteFunc(slices.Clone(want), func(told string) bool { return !isFailure(told) })
 			wanted = slices.DeleteFunc(slices.Clone(want), func(told string) bool { return told[:2] != "p " || isFailure(told) })
 		}
-		if !slices.Equal(h.told, wanted) || (result != nil) != wantEnd {
-			d.t.Errorf("ignores %v: got %q, ended %v, want %q, %v", ignores, h.told, result != nil, wanted, wantEnd)
+		if !slices.Equal(h.told, wanted) || !slices.Equal(h.ignored, wantedIgnored) || (result != nil) != wantEnd {
+			d.t.Errorf("ignores %v: got %q and %q, ended %v, want %q, %q, %v",
+				ignores, h.told, h.ignored, result != nil, wanted, wantedIgnored, wantEnd)
 		}
 		counted := uint64(0)
 		for _, told := range want {

@@ -246,6 +246,8 @@ func (e *evaluated) Misconfigured(p *Policy[string], _ *Binding, err error) {
 	*e = append(*e, p.Name+" "+err.Error())
 }
 
+func (e *evaluated) Ignored(*Policy[string], *Binding, error) {}
+
 // onPod returns what is evaluated on a new Pod.
 func onPod(t *testing.T, s *validatingSource) string {
 	t.Helper()

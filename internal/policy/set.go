@@ -144,9 +144,10 @@ type Handles[E any] interface {
 	// returns a result, that is the result of the plugin.
 	Evaluate(p *Policy[E], b *Binding, params []*Param) *admission.Result
 	// Misconfigured is called if err prevents matching the policy or finding its
-	// parameters. b is nil if the error is in the policy and not in a binding. It is not
-	// called for policies that ignore errors.
+	// parameters. b is nil if the error is in the policy and not in a binding. For policies
+	// that ignore errors, Ignored is called instead, which changes nothing.
 	Misconfigured(p *Policy[E], b *Binding, err error)
+	Ignored(p *Policy[E], b *Binding, err error)
 }
 
 // Evaluate calls h for each binding of a policy that matches the review. It stops at the
@@ -158,8 +159,10 @@ func Evaluate[E any](c *Candidate[*Policy[E]], d *Dispatch, h Handles[E]) *admis
 	}
 	misconfigured := func(b *Binding, what string, err error) {
 		p.countMisconfigured(b)
-		if !p.Ignores {
-			h.Misconfigured(p, b, fmt.Errorf("failed to configure %s: %w", what, err))
+		if err = fmt.Errorf("failed to configure %s: %w", what, err); p.Ignores {
+			h.Ignored(p, b, err)
+		} else {
+			h.Misconfigured(p, b, err)
 		}
 	}
 	matches, err := c.Matches(d)

@@ -196,6 +196,47 @@ func TestReviewNotEvaluated(t *testing.T) {
 	reviewed(t, "", 0, []string{warning}, nil, "pod.yaml", "--policies=policies.yaml", "-o", "github")
 }
 
+// TestReviewIgnored has policies that fail beside one that does not: the first ones ignore that, --strict does not.
+func TestReviewIgnored(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "latest", "1.29", 1))
+	servertest.WriteFile(t, "healthy.yaml", strings.ReplaceAll(noLatest, "no-latest", "healthy"))
+	for kind, want := range map[string]string{"ConfigMap": "failed to configure binding: ", "ConfigMapp": "failed to configure "} {
+		servertest.WriteFile(t, "policies.yaml", strings.NewReplacer(
+			"  validations:", "  failurePolicy: Ignore\n  paramKind: {apiVersion: v1, kind: "+kind+"}\n  validations:",
+			"[Deny]", "[Deny], paramRef: {name: c, namespace: default, parameterNotFoundAction: Deny}").Replace(noLatest))
+		reviewed(t, "", 2, []string{"cannot be evaluated, and its failurePolicy is Ignore: " + want, "--strict: 1 ignored failure"}, nil,
+			"pod.yaml", "--policies=policies.yaml,healthy.yaml", "--strict")
+	}
+
+	mutating := func(expression, condition, want string) {
+		t.Helper()
+		servertest.WriteFile(t, "policies.yaml", `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: label.example.com}
+spec:
+  failurePolicy: Ignore
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  matchConditions: [{name: one, expression: '`+condition+`'}]
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: '`+expression+`'}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: label}
+spec: {policyName: label.example.com}
+`)
+		ignored := "ignored: MutatingAdmissionPolicy: MutatingAdmissionPolicy 'label.example.com' with binding 'label' " +
+			"cannot be evaluated, and its failurePolicy is Ignore: " + want
+		reviewed(t, "", 2, []string{ignored, "--strict: 1 ignored failure"}, nil,
+			"pod.yaml", "--policies=policies.yaml,healthy.yaml", "--strict")
+	}
+	mutating("Object{metadata: Object.metadata{labels: {\"a\": object.spec.nope}}}", "true", "expression 'Object{metadata: ")
+	mutating("Object{metadata: Object.metadata{label: {\"a\": \"b\"}}}", "true", "error applying patch: ")
+	mutating("Object{metadata: Object.metadata{labels: {\"a\": \"b\"}}}", "object.spec.nope == 1",
+		"expression 'object.spec.nope == 1' resulted in error: no such key: nope")
+}
+
 // TestReviewIdle has a plugin that checks nothing beside one that checks the object.
 func TestReviewIdle(t *testing.T) {
 	t.Chdir(t.TempDir())

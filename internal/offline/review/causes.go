@@ -181,9 +181,12 @@ func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at writ
 func (r *reviewer) noteViolation(v admission.Violation) {
 	v.Message = oneLine(v.Message)
 	if v.Ignored {
-		f := report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding, Rule: v.Rule, Paths: v.Paths, Line: r.lineOf(v.Paths)}
-		f.Message = fmt.Sprintf("%s '%s' with binding '%s' cannot be evaluated, and its failurePolicy is Ignore: %s",
-			policyPlugin, v.Policy, v.Binding, v.Message)
+		f := report.Finding{Plugin: v.Plugin, Policy: v.Policy, Binding: v.Binding, Rule: v.Rule, Paths: v.Paths, Line: r.lineOf(v.Paths)}
+		with := ""
+		if v.Binding != "" {
+			with = fmt.Sprintf(" with binding '%s'", v.Binding)
+		}
+		f.Message = fmt.Sprintf("%s '%s'%s cannot be evaluated, and its failurePolicy is Ignore: %s", v.Plugin, v.Policy, with, v.Message)
 		if r.ignored == nil {
 			r.ignored = make(map[report.FindingKey]bool)
 		}
