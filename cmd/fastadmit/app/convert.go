@@ -36,7 +36,8 @@ policies.kyverno.io, ClusterPolicy and Policy with rules validate.cel, and Const
 engine K8sNativeValidation with their Constraints. Give documents that belong together at once. Other
 objects are ignored. What has no translation is an error with file, line and field.
 
-Exits with 0 if everything was translated, 1 if something was not, 2 if the command is wrong.`,
+Exits with 0 if everything was translated, 1 if something was not or could not be read, 2 if the command
+is wrong.`,
 		Example: "  fastadmit convert policies/ > converted.yaml\n" +
 			"  kubectl get vpol,mpol -o yaml | fastadmit convert -",
 		Args: func(_ *cobra.Command, args []string) error {

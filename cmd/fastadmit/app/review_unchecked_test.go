@@ -57,6 +57,8 @@ func TestReviewUnchecked(t *testing.T) {
 	f(pod, []string{"--pod-security=restricted"}, 1, `violates PodSecurity "restricted:latest"`, "")
 	f(pod, []string{"--pod-security=restricted:v1.25"}, 1, `violates PodSecurity "restricted:v1.25"`, "")
 	f(pod+namespace, []string{podSecurity, "--strict"}, 1, `violates PodSecurity "baseline:latest"`, "")
+	f(pod, []string{"--pod-security=baseline", "--disable-admission-plugins=PodSecurity"}, 2, "",
+		"is disabled, but --pod-security enables it")
 	for _, level := range []string{"strict", "baseline:1.25", ":v1.25", "baseline:", "restricted:v1.99"} {
 		f(pod, []string{"--pod-security=" + level}, 2, "", "--pod-security: got \""+level+"\", want privileged, baseline or restricted")
 	}

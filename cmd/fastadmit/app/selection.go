@@ -258,9 +258,10 @@ func (s *selection) noPlugin() error {
 	return errors.New(text + "; fastadmit plugins lists all")
 }
 
+const podSecurity = "PodSecurity"
+
 // enforcePodSecurity enables PodSecurity with the level and version of --pod-security.
 func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled) error {
-	const name = "PodSecurity"
 	level, version, isGiven := strings.Cut(s.podSecurity, ":")
 	if !isGiven {
 		version = api.VersionLatest
@@ -275,13 +276,13 @@ func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled) err
 		return fmt.Errorf("--pod-security: got %q, want privileged, baseline or restricted, with :VERSION as in restricted:v1.36: %w",
 			s.podSecurity, err)
 	}
-	e := enabled[name]
+	e := enabled[podSecurity]
 	if e.Config != nil {
-		return fmt.Errorf("--pod-security=%s: the configuration file configures %s too; use one of them", s.podSecurity, name)
+		return fmt.Errorf("--pod-security=%s: the configuration file configures %s too; use one of them", s.podSecurity, podSecurity)
 	}
 	e.Config = fmt.Appendf(nil, `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",`+
 		`"defaults":{"enforce":%q,"enforce-version":%q}}`, level, version)
-	enabled[name] = e
+	enabled[podSecurity] = e
 	return nil
 }
 
@@ -406,6 +407,9 @@ func (s *selection) checkFlags(known []string) error {
 		if slices.Contains(s.disable, name) {
 			return fmt.Errorf("%s is both enabled and disabled", name)
 		}
+	}
+	if s.podSecurity != "" && slices.Contains(s.disable, podSecurity) {
+		return fmt.Errorf("%s is disabled, but --pod-security enables it", podSecurity)
 	}
 	for _, name := range known {
 		if name := strings.ToLower(name); name == "fail" || name == "ignore" {
