@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -181,6 +184,21 @@ type convertor struct{ runtime.ObjectConvertor }
 
 // Convert implements runtime.ObjectConvertor.
 func (c convertor) Convert(in, out, context any) error {
+	daemonSet, ok := out.(*appsv1.DaemonSet)
+	if !ok {
+		return c.convert(in, out, context)
+	}
+	earlier, had := daemonSet.Annotations[appsv1.DeprecatedTemplateGeneration]
+	err := c.convert(in, out, context)
+	if _, has := daemonSet.Annotations[appsv1.DeprecatedTemplateGeneration]; had && !has && err == nil {
+		// A field of the internal object, which stays without the annotation (pkg/apis/apps/v1/conversion.go).
+		daemonSet.Annotations = maps.Clone(daemonSet.Annotations)
+		metav1.SetMetaDataAnnotation(&daemonSet.ObjectMeta, appsv1.DeprecatedTemplateGeneration, earlier)
+	}
+	return err
+}
+
+func (c convertor) convert(in, out, context any) error {
 	if from, ok := in.(*unstructured.Unstructured); ok {
 		if custom, ok := out.(*unstructured.Unstructured); ok {
 			custom.Object = from.Object

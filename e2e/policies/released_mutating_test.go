@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -172,7 +171,7 @@ func (p *releasedPlugin) compareMutated(t *testing.T, documents *MutatingDocumen
 	before := p.encoded(t, &review, review.Request.Object.Raw)
 	object, undecodable := canonical(object)
 	if undecodable == nil {
-		object = p.encoded(t, &review, withGeneration(t, object, before))
+		object = p.encoded(t, &review, object)
 	}
 	differ := compareMutated(got, want, object, undecodable, answer.After, before)
 	if differ != "" && p.answersDiffer(t, body, answer) {
@@ -188,31 +187,6 @@ func (p *releasedPlugin) compareMutated(t *testing.T, documents *MutatingDocumen
 	} else if string(answer.After) != string(before) {
 		all.changed++
 	}
-}
-
-// withGeneration returns an object as an API server has it after a mutation: it converts the object into the
-// internal one that it has, and where a DaemonSet lacks the annotation of its template's generation, the field of the
-// internal object stays (k8s.io/kubernetes pkg/apis/apps/v1/conversion.go Convert_v1_DaemonSet_To_apps_DaemonSet).
-func withGeneration(t *testing.T, object, before []byte) []byte {
-	t.Helper()
-	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(object, nil, nil)
-	daemonSet, ok := decoded.(*appsv1.DaemonSet)
-	if err != nil || !ok {
-		return object
-	}
-	if _, ok := daemonSet.Annotations[appsv1.DeprecatedTemplateGeneration]; ok {
-		return object
-	}
-	var earlier appsv1.DaemonSet
-	if err := json.Unmarshal(before, &earlier); err != nil {
-		t.Fatal(err)
-	}
-	metav1.SetMetaDataAnnotation(&daemonSet.ObjectMeta, appsv1.DeprecatedTemplateGeneration,
-		earlier.Annotations[appsv1.DeprecatedTemplateGeneration])
-	if object, err = json.Marshal(daemonSet); err != nil {
-		t.Fatal(err)
-	}
-	return object
 }
 
 // encoded returns an object of a review as the release encodes it.

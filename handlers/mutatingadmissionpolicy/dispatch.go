@@ -14,6 +14,7 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/diff"
 	"github.com/fastadmit/fastadmit/internal/policy"
+	"github.com/fastadmit/fastadmit/internal/policy/patching"
 	"github.com/fastadmit/fastadmit/internal/policy/schemas"
 )
 
@@ -66,6 +67,7 @@ func (d *dispatch) admit(policies *policy.Index[*mutator]) admission.Result {
 	if len(d.invocations)+len(d.failures) == 0 {
 		return admission.Unchecked(admission.NotSelected)
 	}
+	generation := patching.Generation(&d.Object, d.Kind())
 	var again []invocation
 	mutated, ended := d.pass(func(i *invocation) bool {
 		if i.policy.Evaluator.reinvokes {
@@ -74,8 +76,10 @@ func (d *dispatch) admit(policies *policy.Index[*mutator]) admission.Result {
 		return true
 	})
 	if ended == nil && mutated && len(d.failures) == 0 {
+		patching.KeepGeneration(&d.Object, generation)
 		if ended = d.collect(policies); ended == nil {
 			_, ended = d.pass(func(i *invocation) bool { return slices.ContainsFunc(again, i.is) })
+			patching.KeepGeneration(&d.Object, generation)
 		}
 	}
 	if ended != nil {

@@ -52,6 +52,12 @@ func (d *dispatch) admit(reinvocation bool) *admission.Result {
 // pass calls the webhooks of a round, in order. A result ends the review.
 func (d *dispatch) pass() *admission.Result {
 	d.passes++
+	generation := patching.Generation(&d.Object, d.Kind())
+	defer func() {
+		if d.changed {
+			patching.KeepGeneration(&d.Object, generation)
+		}
+	}()
 	for candidate := range d.Candidates() {
 		if ended := d.invoke(candidate); ended != nil {
 			return ended
