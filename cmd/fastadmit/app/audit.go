@@ -161,7 +161,7 @@ func (a *auditOptions) run(cmd *cobra.Command) error {
 	run := &auditRun{
 		auditOptions: a, ctx: cmd.Context(), out: out, writer: writer, terminal: terminalOf(cmd.ErrOrStderr()), metrics: newAuditMetrics(),
 	}
-	run.summary.EmulatedVersion = a.emulated.current().String()
+	run.summary.EmulatedVersion, run.summary.Unused = a.emulated.current().String(), a.unused
 	if a.writeReports != "" {
 		if run.reports, err = audit.NewReports(cmd.Context(), o.Config, strings.TrimSuffix(a.writeReports, anyReports), a.namespaces); err != nil {
 			return failed(err)
@@ -181,6 +181,7 @@ func (a *auditOptions) run(cmd *cobra.Command) error {
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return failed(err)
 	}
+	a.noteDoubts(cmd.ErrOrStderr(), &run.summary)
 	return a.verdict(&run.summary)
 }
 

@@ -38,7 +38,7 @@ keys and the credentials of callers.`,
 }
 
 func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
-	onlyFlags := o.onlyFlags()
+	head := o.onlyFlags() // loadOnly changes them
 	in, err := o.loadOnly(ctx)
 	if err != nil {
 		return err
@@ -50,8 +50,11 @@ func (o *serveOptions) print(ctx context.Context, w io.Writer) error {
 	if err == nil {
 		text, err = report.Document(text)
 	}
+	for _, name := range o.unused {
+		head += "# " + report.Unused(name) + ".\n"
+	}
 	if err == nil {
-		_, err = fmt.Fprintf(w, "%s%s", onlyFlags, text)
+		_, err = fmt.Fprintf(w, "%s%s", head, text)
 	}
 	return failed(err)
 }

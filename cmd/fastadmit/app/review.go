@@ -106,7 +106,7 @@ func (r *reviewOptions) addReviewFlags(cmd *cobra.Command) {
 	r.addPodSecurityFlag(cmd)
 	flags.BoolVar(&r.strict, "strict", false, "exit with 2 if no plugin checks an object that its rules select, such as a pod in a "+
 		"privileged namespace, if nothing that is enabled checks any object, if a failure is ignored because of its failurePolicy, "+
-		"if a policy is not evaluated or names what does not exist, or if a chart or kustomization must be rendered first")
+		"if a policy is not evaluated or names what does not exist, if a plugin is configured and not enabled, or if a chart or kustomization must be rendered first")
 	flags.BoolVarP(&r.quiet, "quiet", "q", false, "with -o text, hide objects that are allowed without a patch or warning")
 	flags.BoolVar(&r.explain, "explain", false, "also show for each plugin and policy whether it was asked and why, what it decided, the values in CEL "+
 		"expressions, and the fields that it wrote; with -o "+strings.Join(report.ExplainFormats, ", "))
@@ -199,7 +199,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 		}
 		return err
 	}
-	summary := report.Summary{EmulatedVersion: r.emulated.current().String()}
+	summary := report.Summary{EmulatedVersion: r.emulated.current().String(), Unused: r.unused}
 	summary.PolicyNotes = r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Chain)
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
@@ -215,11 +215,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return failed(err)
 	}
-	if r.output != "github" { // which says so itself
-		for _, doubt := range summary.Doubts() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: warning: %s\n", printable.Plain(doubt))
-		}
-	}
+	r.noteDoubts(cmd.ErrOrStderr(), &summary)
 	return r.verdict(&summary)
 }
 
@@ -293,6 +289,16 @@ func (r *reviewOptions) noteAside(w io.Writer, root *report.Result) {
 	}
 }
 
+// noteDoubts writes to standard error why a result may mean little, unless the format says so itself.
+func (r *reviewOptions) noteDoubts(w io.Writer, summary *report.Summary) {
+	if r.output == "github" {
+		return
+	}
+	for _, doubt := range summary.Doubts() {
+		fmt.Fprintf(w, "fastadmit: warning: %s\n", printable.Plain(doubt))
+	}
+}
+
 // verdict returns the error that ends the command.
 func (r *reviewOptions) verdict(s *report.Summary) error {
 	switch {
@@ -310,6 +316,8 @@ func (r *reviewOptions) verdict(s *report.Summary) error {
 		return &exit{exitBroken, fmt.Errorf("--strict: %s", report.Counted(s.Ignored, "ignored failure"))}
 	case r.strict && len(s.PolicyNotes) > 0:
 		return &exit{exitBroken, fmt.Errorf("--strict: %s", s.PolicyNotes[0].Message)}
+	case r.strict && len(s.Unused) > 0:
+		return &exit{exitBroken, fmt.Errorf("--strict: %s", report.Unused(s.Unused[0]))}
 	case r.strict && s.Unrendered > 0:
 		return &exit{exitBroken, fmt.Errorf("--strict: charts and kustomizations that must be rendered first: %d", s.Unrendered)}
 	}

@@ -1,8 +1,11 @@
 package app
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestReviewUnchecked expects every format to say that nothing checked the objects, and --strict to fail.
@@ -62,6 +65,16 @@ func TestReviewUnchecked(t *testing.T) {
 	for _, level := range []string{"strict", "baseline:1.25", ":v1.25", "baseline:", "restricted:v1.99"} {
 		f(pod, []string{"--pod-security=" + level}, 2, "", "--pod-security: got \""+level+"\", want privileged, baseline or restricted")
 	}
+
+	// Somebody who configures a plugin wants it to run.
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	servertest.WriteFile(t, config, configHead+"plugins: [{name: PodSecurity, timeout: 1s}]\n")
+	unused := []string{"--config=" + config, "--enable-admission-plugins=AlwaysPullImages"}
+	f(pod, unused, 0, "1 allowed", "fastadmit: warning: PodSecurity is configured and not enabled")
+	f(pod, append(unused, "-o", "json"), 0, `"unused": [`, "fastadmit: warning: PodSecurity is configured and not enabled")
+	f(pod, append(unused, "-o", "github"), 0, "::warning title=fastadmit::PodSecurity is configured and not enabled", "")
+	f(pod, append(unused, "--strict"), 2, "1 allowed", "--strict: PodSecurity is configured and not enabled")
+	f(pod, append(unused, "--strict", "--disable-admission-plugins=PodSecurity"), 0, "1 allowed", "")
 
 	// A policy for other resources checks nothing. Beside what is checked, that is only counted.
 	f(pod+policy, []string{"--strict", "--enable-admission-plugins=ValidatingAdmissionPolicy"}, 2, "", "--strict: no plugin checked")

@@ -56,6 +56,8 @@ type selection struct {
 	keep func(*admission.Plugin) bool
 	// shadow is the part for the shadow, nil for commands that have none.
 	shadow *shadowed
+	// unused are the plugins that the last load found configured, but neither enabled nor disabled.
+	unused []string
 }
 
 func (s *selection) addFlags(cmd *cobra.Command) {
@@ -161,6 +163,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		wrong = errors.Join(wrong, s.enforcePodSecurity(enabled))
 	}
 	s.finish(enabled, version)
+	s.noteUnused(loaded, names, enabled)
 	if s.keep != nil {
 		for i := range table {
 			if _, ok := enabled[table[i].Name]; ok && !s.keep(&table[i]) {
@@ -207,6 +210,18 @@ func (s *selection) enabled(loaded *config.Loaded, table []admission.Plugin, set
 		}
 	}
 	return enabled
+}
+
+// noteUnused finds the plugins for unused.
+func (s *selection) noteUnused(loaded *config.Loaded, names []string, enabled map[string]admission.Enabled) {
+	s.unused = nil
+	for _, name := range names {
+		_, isEnabled := enabled[name]
+		_, hasSettings := loaded.Settings[name]
+		if _, hasConfig := loaded.Configs[name]; (hasConfig || hasSettings) && !isEnabled && !slices.Contains(s.disable, name) {
+			s.unused = append(s.unused, name)
+		}
+	}
 }
 
 // finish sets what all plugins have in common.

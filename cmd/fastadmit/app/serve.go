@@ -21,6 +21,7 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/memory"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/recording"
 	"github.com/fastadmit/fastadmit/internal/server"
 	"github.com/fastadmit/fastadmit/internal/tracing"
@@ -193,6 +194,9 @@ func (o *serveOptions) newServer(log *slog.Logger, set *metrics.Set, tracer *tra
 func (o *serveOptions) serveSelected(in *selected) {
 	o.server.UseWithShadow(in.chain, in.Digest, in.shadow)
 	o.server.UseImages(in.ImageReview)
+	for _, name := range o.unused {
+		o.cluster.log.Warn(report.Unused(name))
+	}
 }
 
 // listen opens the ports. about describes the ops port.

@@ -29,6 +29,8 @@ type Summary struct {
 	LeftOut   int `json:"leftOut"`
 	// Idle are plugins that checked none of the objects that their rules select, with the reason for the first one.
 	Idle []Finding `json:"idle,omitempty"`
+	// Unused are plugins that the configuration configures, and that neither it nor a flag enables.
+	Unused []string `json:"unused,omitempty"`
 	// EmulatedVersion is the release of Kubernetes as which the plugins behave.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Policies are the policies that denied, warned or audited.
@@ -144,13 +146,21 @@ func (s *Summary) noteIdle(r *Result) {
 
 // Doubts returns why it may mean little that objects are allowed.
 func (s *Summary) Doubts() (all []string) {
+	for _, name := range s.Unused {
+		all = append(all, Unused(name))
+	}
 	if s.NothingChecked() {
-		return []string{NothingChecked}
+		return append(all, NothingChecked)
 	}
 	for _, f := range s.Idle {
 		all = append(all, fmt.Sprintf("%s checked none of the objects that its rules select: %s", f.Plugin, f.Message))
 	}
 	return all
+}
+
+// Unused is what is said of a plugin in Summary.Unused.
+func Unused(plugin string) string {
+	return plugin + " is configured and not enabled, so it does not run: enable it, or name it in --disable-admission-plugins"
 }
 
 // NothingChecked is what is said if Summary.NothingChecked is true.
