@@ -23,8 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	admissionapi "k8s.io/pod-security-admission/admission/api"
-	"k8s.io/pod-security-admission/admission/api/load"
-	"k8s.io/pod-security-admission/admission/api/validation"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
@@ -85,12 +83,9 @@ func newHandler(setup admission.Setup) (admission.Handler, error) {
 }
 
 func newPlugin(config []byte, version admission.Version) (*plugin, error) {
-	configuration, err := load.LoadFromData(config)
+	configuration, err := newConfiguration(config)
 	if err != nil {
 		return nil, err
-	}
-	if errs := validation.ValidatePodSecurityConfiguration(configuration); len(errs) > 0 {
-		return nil, errs.ToAggregate()
 	}
 	p := &plugin{exemptions: configuration.Exemptions}
 	if p.defaults, err = admissionapi.ToPolicy(configuration.Defaults); err != nil {

@@ -106,6 +106,9 @@ func TestAddCRD(t *testing.T) {
 	if got, err := table.Find(schema.FromAPIVersionAndKind("v1", "Pod")); err != nil || got.Resource != "pods" {
 		t.Errorf("got %v, %v, want pods", got, err)
 	}
+	if err := table.AddCRD([]byte(`{"spec":{},"status":{"acceptedNames":{"kind":"Pod","plural":"harmless"}}}`)); err != nil {
+		t.Errorf("a status to compare with: got %v", err)
+	}
 	if err := table.AddCRD([]byte(`{"spec":1}`)); err == nil {
 		t.Error("got no error for a CustomResourceDefinition that is none")
 	}

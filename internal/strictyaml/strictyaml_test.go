@@ -101,7 +101,12 @@ func TestDecodeRefuses(t *testing.T) {
 	f("- name: 'a' in b\n", "file.yaml: line 1: did not find expected key"+quotes("`'`"))
 	f("name: [a].all(b, b)\n", "file.yaml: line 1: did not find expected key"+quotes("`[`"))
 	f("a: b\nname: a ? b : c\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
-	f("name: \"a\nb: c\n", "file.yaml: line 2: found unexpected end of stream")
+	const double = "the text that begins with \" has no end: close it with another \""
+	const single = "the text that begins with ' has no end: close it with another '"
+	f("kind: K\nname: \"a\nb: c\n", "file.yaml: line 2: "+double)
+	f("kind: K\nlabels:\n  a: [\"b\", \"it's]\n", "file.yaml: line 3: "+double)
+	f("name: 'a \"b\" c\nkind: K\n", "file.yaml: line 1: "+single)
+	f("'", "file.yaml: line 1: "+single)
 	f("[]", "file.yaml:1: got a list, want an object")
 	f("text", `file.yaml:1: got "text", want an object`)
 	f("kind: K\nHidden: x\nnaem: y", "file.yaml:2: Hidden: "+fields, "file.yaml:3: naem: unknown field, did you mean name?")

@@ -19,12 +19,34 @@ func SyntaxError(err error, text []byte) error {
 	if ofParser.MatchString(match[2]) {
 		line++
 	}
+	if match[2] == "found unexpected end of stream" {
+		if line, quote := lastQuote(text); line > 0 {
+			return fmt.Errorf("line %d: the text that begins with %s has no end: close it with another %[2]s", line, quote)
+		}
+	}
 	if line == 0 {
 		return errors.New(said)
 	}
 	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 	line = min(line, len(lines)) // the error may be about the end
 	return fmt.Errorf("line %d: %s%s", line, match[2], QuotesHint(string(lines[line-1])))
+}
+
+// lastQuote returns the line of the quote to which no other quote belongs, and the quote; 0 if it does not find it. It is
+// the last of its kind, and begins a value.
+func lastQuote(text []byte) (line int, quote string) {
+	at := len(text)
+	for _, q := range []byte{'"', '\''} {
+		i := bytes.LastIndexByte(text, q)
+		if i < 0 || i > at {
+			continue
+		}
+		before := bytes.TrimRight(text[:i], " \t\n")
+		if len(before) == 0 || bytes.IndexByte([]byte(":-[{,?"), before[len(before)-1]) >= 0 {
+			at, line, quote = i, 1+bytes.Count(text[:i], []byte("\n")), string(q)
+		}
+	}
+	return line, quote
 }
 
 var (

@@ -28,6 +28,8 @@ func TestDidYouMean(t *testing.T) {
 	f(`unknown admission plugin "AlwaysPullImage", did you mean AlwaysPullImages?; unknown admission plugin "Nothing" `+
 		`(fastadmit plugins lists all)`,
 		"serve", "--enable-admission-plugins=AlwaysPullImage,Nothing")
+	f(`--rate: got "many", want a number`, "bench", "--rate=many", "http://localhost")
+	f(`--duration: got "5", want a time such as 30s or 5m`, "bench", "--duration=5", "http://localhost")
 	f(`--output: got "table", want one of text, wide, json, yaml, name`, "plugins", "-o", "table")
 	if stdout, stderr, code := execute("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "review", "-",
 		"--enable-admission-plugins=AlwaysAdmit"); code != 0 {
@@ -176,7 +178,7 @@ own.yaml:8: plugins[0].timeout: got 40s, want more than 0s and at most 30s
 		"limits: Invalid value: null: must not be empty\n",
 		"--enable-admission-plugins=EventRateLimit")
 	servertest.WriteFile(t, filepath.Join(dir, "level.yaml"), "a: [")
-	f("level.yaml: plugin PodSecurity: yaml: line 1: did not find expected node content\n",
+	f("level.yaml: plugin PodSecurity: cannot decode configuration: yaml: line 1: did not find expected node content\n",
 		"--admission-control-config-file=admission.yaml", "--enable-admission-plugins=PodSecurity")
 	f("cannot read configuration: open nosuch.yaml: no such file or directory\n", "--config=nosuch.yaml")
 }

@@ -63,6 +63,11 @@ func manifestExtensions() []string {
 
 // explainFlag adds to the error of an unknown flag the name that may have been meant.
 func explainFlag(cmd *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if want := wantedValues[wrong.GetFlag().Value.Type()]; want != "" {
+			return fmt.Errorf("--%s: got %q, want %s", wrong.GetFlag().Name, wrong.GetValue(), want)
+		}
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || len(unknown.GetSpecifiedName()) < 2 {
 		return err
@@ -70,4 +75,10 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
 	return fmt.Errorf("%w%s", err, alike.Hint("--"+unknown.GetSpecifiedName(), known))
+}
+
+// wantedValues say what flags of Go's types take.
+var wantedValues = map[string]string{
+	"bool": "true or false", "duration": "a time such as 30s or 5m", "float64": "a number", "int": "a whole number", "int64": "a whole number",
+	"uint16": "a whole number up to 65535", "uint64": "a whole number", "float32": "a number", "int32": "a whole number",
 }

@@ -63,6 +63,10 @@ func TestReviewWhatWasMissed(t *testing.T) {
 	f("a: [\n---\n"+strict+"---\nkind: Pod\n---\n"+pod, 2, "stdin:1: broken: cannot be read", "stdin:7: broken: not a Kubernetes object",
 		denied, "4 objects: 1 allowed, 1 denied, 2 broken")
 	reviewed(t, "kind: x\n---\n"+strict, 0, []string{"1 allowed, 0 denied, 1 skipped"}, nil, "-", security, "--skip-unknown")
+	const misspelt = "apiVersion: v1\nkind: pod\nmetadata: {name: a}\n"
+	reviewed(t, misspelt, 2, []string{`unknown kind "pod" of apiVersion "v1", did you mean Pod?` + "\n1 object"}, nil, "-", security)
+	reviewed(t, misspelt+"---\n"+strict, 2, []string{"did you mean Pod?", "1 broken"}, nil, "-", security, "--skip-unknown")
+	reviewed(t, misspelt+"---\n"+strict, 0, []string{"1 skipped"}, nil, "-", security, "--skip-unknown=pod")
 	reviewed(t, "kind: x\n", 2, []string{"nothing to review: all objects were skipped"}, nil, "-", security, "--skip-unknown")
 	reviewed(t, "kind: x\nmetadata: 1\n", 2, []string{"1 broken"}, nil, "-", security, "--skip-unknown")
 	// Cluster-scoped objects have no namespace.

@@ -11,6 +11,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // resourceRule is the part of a rule of a policy that names resources.
@@ -22,12 +23,16 @@ type resourceRule struct {
 
 // ruleNotes notes groups and resources of a policy's rules that Kubernetes does not have: most likely they are misspelt, and
 // kube-apiserver accepts them. A group that is not Kubernetes' own may have any resource. builtIn are the resources of its groups.
+// It also notes a messageExpression that YAML takes for a tag.
 func (d *document) ruleNotes(positions *manifest.Positions, builtIn map[string][]string) (notes []Note) {
 	var policy struct {
 		Spec struct {
 			MatchConstraints struct {
 				ResourceRules []resourceRule `json:"resourceRules"`
 			} `json:"matchConstraints"`
+			Validations []struct {
+				MessageExpression string `json:"messageExpression"`
+			} `json:"validations"`
 		} `json:"spec"`
 	}
 	if d.isBinding() || decode(d.text, &policy) != nil {
@@ -37,6 +42,14 @@ func (d *document) ruleNotes(positions *manifest.Positions, builtIn map[string][
 		for _, w := range policy.Spec.MatchConstraints.ResourceRules[i].wrong(builtIn) {
 			field := fmt.Sprintf("spec.matchConstraints.resourceRules[%d].%s", i, w.field)
 			notes = append(notes, d.note(positions, field, w.message))
+		}
+	}
+	for i, v := range policy.Spec.Validations {
+		if v.MessageExpression == "" { // the plugin reports other expressions that are missing
+			field := fmt.Sprintf("spec.validations[%d].messageExpression", i)
+			if tag := positions.TagOf(&d.item.Object, field); tag != "" {
+				notes = append(notes, d.note(positions, field, "got nothing but the YAML tag "+tag+strictyaml.QuotesHint("text: "+tag)))
+			}
 		}
 	}
 	return notes

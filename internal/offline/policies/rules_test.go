@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestNoteRules has rules that kube-apiserver accepts, and that select nothing.
@@ -45,6 +48,25 @@ func TestNoteRules(t *testing.T) {
 	f("apiGroups: [metrics.k8s.io], resources: [pods]")
 	f("apiGroups: [], resources: [pods]")
 	f("apiGroups: 7, resources: [pods]")
+}
+
+// TestNoteTag has a messageExpression without quotes.
+func TestNoteTag(t *testing.T) {
+	t.Chdir(t.TempDir())
+	text := "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  validations:\n" +
+		"  - expression: 'false'\n    messageExpression: 'a'\n  - expression: 'false'\n    messageExpression: !has(object.a)\n"
+	servertest.WriteFile(t, "p.yaml", text)
+	var s Set
+	s.Add(manifest.Parse("p.yaml", []byte(text)))
+	var got []string
+	for _, n := range s.FieldNotes(t.Context()) {
+		got = append(got, n.String())
+	}
+	const want = `p.yaml:9: ValidatingAdmissionPolicy "p": spec.validations[1].messageExpression: ` +
+		"got nothing but the YAML tag !has(object.a); YAML takes"
+	if len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // TestNoteParameters has a binding that names no parameter of a policy that needs one.

@@ -240,7 +240,8 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 		}
 		result := broken(source, err)
 		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
-		_, result.UnknownKind = errors.AsType[*discovery.UnknownError](err)
+		unknown, ok := errors.AsType[*discovery.UnknownError](err)
+		result.UnknownKind = ok && !unknown.IsMisspelt()
 		if s.skips(item, err) {
 			result.Decision, result.UnknownKind = report.Skipped, false
 			_, result.Unrendered = errors.AsType[*manifest.UnrenderedError](err)

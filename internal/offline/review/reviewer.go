@@ -493,6 +493,6 @@ func (s *session) skips(item *manifest.Item, err error) bool {
 	if _, none := errors.AsType[*manifest.NoObjectError](err); none {
 		return all
 	}
-	_, unknown := errors.AsType[*discovery.UnknownError](err)
-	return unknown && (all || slices.Contains(s.SkipUnknown, item.Kind))
+	unknown, ok := errors.AsType[*discovery.UnknownError](err)
+	return ok && (all && !unknown.IsMisspelt() || slices.Contains(s.SkipUnknown, item.Kind))
 }

@@ -162,6 +162,8 @@ type translator struct {
 type head struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
+	Spec            json.RawMessage   `json:"spec"`
+	Status          json.RawMessage   `json:"status"`
 	text            []byte
 	index           int
 }
@@ -172,14 +174,14 @@ func (h *head) group() string {
 
 // Translate translates JSON documents that belong together: exceptions change policies, and
 // Constraints have the parameters of templates. It ignores documents for which IsForeign returns
-// false.
+// false, and those that only have a status, with which tests of Kyverno compare a policy.
 func Translate(documents [][]byte, o Options) *Result {
 	t := &translator{Options: o, templates: make(map[string]*template), of: make(map[int][]*ProblemError)}
 	for i, text := range documents {
 		h := head{text: text, index: i}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
 			t.refuse(&h, "", "cannot be read: %v", err)
-		} else if IsForeign(schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)) {
+		} else if IsForeign(schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)) && (h.Status == nil || h.Spec != nil) {
 			t.documents = append(t.documents, h)
 		}
 	}

@@ -14,6 +14,17 @@ import (
 
 var now = time.Date(2026, time.June, 1, 0, 0, 0, 0, time.UTC)
 
+// TestStatusOnly has what tests of Kyverno compare a policy with.
+func TestStatusOnly(t *testing.T) {
+	const ready = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nstatus: {ready: true}\n"
+	if objects, problems := translated(t, ready, translate.Options{}); objects+problems != "" {
+		t.Errorf("got %s%s, want nothing", objects, problems)
+	}
+	if _, problems := translated(t, ready+"spec: {}\n", translate.Options{}); !strings.Contains(problems, "spec.rules: got none") {
+		t.Errorf("with a spec: got %q, want an error", problems)
+	}
+}
+
 // split returns the documents of a text in YAML as JSON.
 func split(t *testing.T, documents string) (texts [][]byte) {
 	t.Helper()
