@@ -303,8 +303,11 @@ func Wanted(t reflect.Type) string {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return fmt.Sprintf("a whole number of %d bits", t.Bits())
 	}
-	return "a string"
+	return aString
 }
+
+// aString is what Wanted returns for a string.
+const aString = "a string"
 
 // checkStruct checks the members of a mapping against the fields of a struct.
 func (c *checker) checkStruct(node *yaml.Node, t reflect.Type, path string) {

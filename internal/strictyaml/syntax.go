@@ -82,7 +82,11 @@ func QuotesHint(line string) string {
 // Mismatch returns what the error of a JSON decoder about a wrong type says, in the words of the other messages: "got a list,
 // want a string".
 func Mismatch(wrong *json.UnmarshalTypeError) string {
-	return fmt.Sprintf("got %s, want %s", gotten(wrong.Value), Wanted(wrong.Type))
+	got, want := gotten(wrong.Value), Wanted(wrong.Type)
+	if want == aString && got != "a list" && got != "an object" { // as on, which is true in YAML
+		want += ": write it in quotation marks"
+	}
+	return fmt.Sprintf("got %s, want %s", got, want)
 }
 
 // gotten returns a value of json.UnmarshalTypeError, such as "array" or "number 0.5", in the words of the other messages.

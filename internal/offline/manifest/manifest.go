@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -104,11 +103,7 @@ func headError(err error) error {
 	if !ok {
 		return err
 	}
-	hint := ""
-	if wrong.Type.Kind() == reflect.String && wrong.Value != "object" && wrong.Value != "array" {
-		hint = ": write it in quotation marks" // as on, which is true in YAML
-	}
-	return fmt.Errorf("%s: %s%s", wrong.Field, strictyaml.Mismatch(wrong), hint)
+	return fmt.Errorf("%s: %s", wrong.Field, strictyaml.Mismatch(wrong))
 }
 
 // checkCase refuses members that differ from those of a Head in capital letters only.
