@@ -242,6 +242,9 @@ func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
 		found.Version = gvk.Version
 		return found, nil
 	}
+	if t.customs != nil && gvk.Group == "constraints.gatekeeper.sh" { // Gatekeeper makes their definitions of ConstraintTemplates
+		return Resource{gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind)), false}, nil
+	}
 	unknown := &UnknownError{GroupVersionKind: gvk}
 	for other := range maps.Keys(t.known) {
 		if other.Kind == gvk.Kind && (other.Group == gvk.Group || isKubernetes(gvk.Group)) {

@@ -50,6 +50,11 @@ func TestFind(t *testing.T) {
 		t.Errorf("got %d questions, want one for both kinds of a group version", calls)
 	}
 
+	got, err := NewTable(nil).Find(schema.FromAPIVersionAndKind("constraints.gatekeeper.sh/v1beta1", "K8sRequiredLabels"))
+	if err != nil || got.Resource != "k8srequiredlabels" || got.Namespaced {
+		t.Errorf("a Constraint: got %v, %v", got, err)
+	}
+
 	fails := func(apiVersion, kind, want string) {
 		t.Helper()
 		_, err := table.Find(schema.FromAPIVersionAndKind(apiVersion, kind))
