@@ -101,6 +101,7 @@ func TestDecodeRefuses(t *testing.T) {
 	f("- name: 'a' in b\n", "file.yaml: line 1: did not find expected key"+quotes("`'`"))
 	f("name: [a].all(b, b)\n", "file.yaml: line 1: did not find expected key"+quotes("`[`"))
 	f("a: b\nname: a ? b : c\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
+	f("labels:\n\ta: b\n", "file.yaml: line 2: got a tab; YAML is indented by spaces")
 	const double = "the text that begins with \" has no end: close it with another \""
 	const single = "the text that begins with ' has no end: close it with another '"
 	f("kind: K\nname: \"a\nb: c\n", "file.yaml: line 2: "+double)

@@ -29,6 +29,9 @@ func SyntaxError(err error, text []byte) error {
 	}
 	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 	line = min(line, len(lines)) // the error may be about the end
+	if match[2] == "found character that cannot start any token" && bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " -"), []byte("\t")) {
+		return fmt.Errorf("line %d: got a tab; YAML is indented by spaces", line)
+	}
 	return fmt.Errorf("line %d: %s%s", line, match[2], QuotesHint(string(lines[line-1])))
 }
 

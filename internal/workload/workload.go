@@ -8,6 +8,7 @@ package workload
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -46,6 +47,13 @@ type Child struct {
 // ".spec.template". The keys are the resource with its group, such as
 // "rollouts.argoproj.io".
 type Paths map[string]string
+
+// KnownPaths returns paths with those of workloads that many clusters have, unless paths has others for them.
+func KnownPaths(paths Paths) Paths {
+	all := Paths{"rollouts.argoproj.io": ".spec.template"} // github.com/argoproj/argo-rollouts pkg/apis/rollouts/v1alpha1
+	maps.Copy(all, paths)
+	return all
+}
 
 // object has the fields of a workload that are read.
 type object struct {
@@ -160,11 +168,17 @@ func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byt
 	if err == nil {
 		children, err = from(o)
 	}
+	if errors.Is(err, errElsewhere) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the pods of the %s: %w", gvk.Kind, err)
 	}
 	return children, nil
 }
+
+// errElsewhere means that the Pods are made of the template of another object.
+var errElsewhere = errors.New("the template is elsewhere")
 
 // readTemplate reads an object that has its pod template at a path.
 func (o *object) readTemplate(text []byte, path string) error {
@@ -181,6 +195,9 @@ func (o *object) readTemplate(text []byte, path string) error {
 	whole.Reset(text)
 	found := whole.Get(strings.Split(strings.Trim(path, "."), ".")...)
 	if found.Kind() != codec.KindObject {
+		if head.Kind == "Rollout" && whole.Get("spec", "workloadRef").Exists() {
+			return errElsewhere
+		}
 		return fmt.Errorf("%s: got %s, want a pod template", path, found.Kind())
 	}
 	return decode(found.AppendJSON(nil), &o.Spec.Template)

@@ -24,6 +24,9 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 	var items []manifest.Item
 	if len(r.policyFiles) > 0 {
 		items = manifest.Read(r.policyFiles, nil, r.trees())
+		for i := range items {
+			r.evaluated = append(r.evaluated, items[i].File)
+		}
 		faults := policyFaults(items)
 		faults = append(faults, policies.Replaced(items, input, r.namespace)...)
 		if faults != nil {
@@ -95,6 +98,19 @@ func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *ad
 	notes := r.policies.FieldNotes(ctx)
 	printFieldNotes(w, notes)
 	notes = append(r.policies.UnboundNotes(), notes...)
+	for i := range notes {
+		reported = append(reported, report.PolicyNote{File: notes[i].File, Line: notes[i].Line, Message: notes[i].Text})
+	}
+	return reported
+}
+
+// noteInput prints which policies among the objects to review are not evaluated. It returns the notes that --strict counts.
+func (r *reviewOptions) noteInput(w io.Writer, items []manifest.Item) (reported []report.PolicyNote) {
+	notes, foreign := r.policies.NoteInput(items, r.evaluated)
+	if foreign != "" {
+		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(foreign))
+	}
+	printFieldNotes(w, notes)
 	for i := range notes {
 		reported = append(reported, report.PolicyNote{File: notes[i].File, Line: notes[i].Line, Message: notes[i].Text})
 	}

@@ -343,7 +343,8 @@ func TestReviewWrongPolicies(t *testing.T) {
 	f("apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(noLatest[strings.Index(noLatest, "---\n")+4:], "\n", "\n  ")+"nope: 1\n",
 		`bad.yaml:4: ValidatingAdmissionPolicyBinding "no-latest": unknown field "nope"`)
 	f(strings.ReplaceAll(noLatest, "validationActions: [Deny]", "\n  paramRef: {name: limits,\n    namespace: y}"), // y is true in YAML
-		`bad.yaml:18: ValidatingAdmissionPolicyBinding "no-latest": spec.paramRef.namespace: got true or false, want a string: write it in quotation marks`)
+		`bad.yaml:18: ValidatingAdmissionPolicyBinding "no-latest": spec.paramRef.namespace: got true or false, want a string: `+
+			"write it in quotation marks")
 	f(noLatest+"---\na: [\n", "bad.yaml:", "cannot be read")
 	f(noLatest+"---\n"+noLatest, `duplicate name "no-latest.example.com" of a policy`, `duplicate name "no-latest" of a binding`)
 	f(latestPod, "--policies: there is no policy in bad.yaml")

@@ -39,6 +39,7 @@ type reviewOptions struct {
 	selection
 	files, old   []string
 	policyFiles  []string
+	evaluated    []string // the files in policyFiles
 	bindPolicies string
 	policyTexts  map[string]string // see report.Options
 	output       string
@@ -200,7 +201,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	summary := report.Summary{EmulatedVersion: r.emulated.current().String(), Unused: r.unused}
-	summary.PolicyNotes = r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Chain)
+	summary.PolicyNotes = append(r.noteInput(cmd.ErrOrStderr(), items), r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Chain)...)
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
 	}
@@ -341,7 +342,7 @@ func (r *reviewOptions) reportOptions(tool string, stdout io.Writer) report.Opti
 func (r *reviewOptions) prepared() (*review.Options, error) {
 	o := &review.Options{
 		Namespace: r.namespace, Operation: codec.Operation(strings.ToUpper(r.operation)), User: r.user,
-		WorkloadPods: !r.noPods, PodTemplatePaths: r.podTemplatePaths, SkipUnknown: r.skipUnknown,
+		WorkloadPods: !r.noPods, PodTemplatePaths: workload.KnownPaths(r.podTemplatePaths), SkipUnknown: r.skipUnknown,
 		KeepObjects: report.NeedsObjects(r.output), KeepResponse: report.NeedsResponse(r.output), Explain: r.explain,
 	}
 	if !slices.Contains([]codec.Operation{"", codec.Create, codec.Update, codec.Delete}, o.Operation) {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,4 +83,51 @@ func TestReviewUnchecked(t *testing.T) {
 {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {}}
 `
 	f(deployment+service, []string{"--pod-security=baseline", "--strict"}, 0, "1 that no plugin checked", "")
+}
+
+// TestReviewIdlePolicies expects a note, and --strict to fail, where a policy is given that nothing evaluates.
+func TestReviewIdlePolicies(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const policy = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n" +
+		"  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n" +
+		"  validations: [{expression: 'true'}]\n"
+	const template = "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: {name: deny}\nspec:\n" +
+		"  crd: {spec: {names: {kind: Deny}}}\n  targets:\n  - target: admission.k8s.gatekeeper.sh\n" +
+		"    code:\n    - engine: K8sNativeValidation\n" +
+		"      source: {validations: [{expression: 'true', message: denied}]}\n"
+	const constraint = "apiVersion: constraints.gatekeeper.sh/v1beta1\nkind: Deny\nmetadata: {name: deny}\n" +
+		"spec: {match: {kinds: [{apiGroups: [''], kinds: [Pod, %s]}]}}\n"
+	servertest.WriteFile(t, "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: i}]}\n")
+	servertest.WriteFile(t, "policy.yaml", policy)
+	servertest.WriteFile(t, "template.yaml", template)
+	servertest.WriteFile(t, "good.yaml", fmt.Sprintf(constraint, "Service"))
+	servertest.WriteFile(t, "misspelt.yaml", fmt.Sprintf(constraint, "Servise"))
+	f := func(code int, stderr string, args ...string) {
+		t.Helper()
+		got, errs, gotCode := execute("", append([]string{"review", "pod.yaml", "--strict", "--pod-security=baseline"}, args...)...)
+		if gotCode != code || !strings.Contains(errs, stderr) || stderr == "" && errs != "" {
+			t.Errorf("%q: got exit code %d, %s%s, want %d and %q", args, gotCode, got, errs, code, stderr)
+		}
+	}
+	f(2, `--strict: ValidatingAdmissionPolicy "p" is reviewed as an object, and not evaluated`, "policy.yaml")
+	f(0, "", "policy.yaml", "--enable-admission-plugins=ValidatingAdmissionPolicy", "--bind-policies")
+	f(2, `--strict: ConstraintTemplate "deny" has no Constraint of the kind Deny`,
+		"--policies=policy.yaml,template.yaml", "--bind-policies")
+	f(0, "", "--policies=template.yaml,good.yaml")
+	f(0, `template.yaml:1: ConstraintTemplate "deny" is reviewed as an object, and not evaluated`, "template.yaml")
+	f(2, `--strict: Deny "deny": spec.match.kinds: unknown kind "Servise" of apiVersion "v1", did you mean Service?`,
+		"--policies=template.yaml,misspelt.yaml")
+	_, errs, code := execute("", "review", "pod.yaml", "--policies=template.yaml")
+	if code != 2 || !strings.Contains(errs, `template.yaml:1: ConstraintTemplate "deny" has no Constraint of the kind Deny`) {
+		t.Errorf("a template alone: got exit code %d, %s", code, errs)
+	}
+}
+
+// TestReviewRollout reviews the Pods of Argo's Rollouts.
+func TestReviewRollout(t *testing.T) {
+	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec: "
+	reviewed(t, rollout+"{template: {spec: {hostPID: true, containers: [{name: c, image: i}]}}}\n", 1,
+		[]string{"makes Pod default/r-*: denied by PodSecurity"}, nil, "-", "--pod-security=baseline")
+	reviewed(t, rollout+"{workloadRef: {apiVersion: apps/v1, kind: Deployment, name: d}}\n", 0, []string{"1 object: 1 allowed"}, nil,
+		"-", "--pod-security=baseline")
 }

@@ -260,6 +260,9 @@ func (s *selection) leaveOut(alsoCalls bool) *[]string {
 
 // noPlugin is the error if no plugin is enabled. It names the flags of the command that enable some.
 func (s *selection) noPlugin() error {
+	if notes := s.policies.UnboundNotes(); len(notes) > 0 { // all that there is are ConstraintTemplates
+		return errors.New(notes[0].String())
+	}
 	var flags []string
 	for _, name := range [...]string{"pod-security", "policies", "in-tree"} {
 		if s.flags != nil && s.flags.Lookup(name) != nil { // a suite has none

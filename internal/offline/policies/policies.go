@@ -105,6 +105,7 @@ type Set struct {
 	reads      []translate.Read // what Kubernetes' policies read that somebody else translated
 	functions  bool             // these call functions of Kyverno
 	notes      []string         // of translations, exceptions and parameters
+	gatekeeper []Note           // on what selects nothing
 	enables    bool
 	applied    bool   // to any plugin
 	bindsWith  string // what makes a binding for a policy, as notes name it
@@ -301,6 +302,9 @@ func (s *Set) unbound() (all []*document) {
 // the notes of translations, exceptions and parameters.
 func (s *Set) Notes() (all []string) {
 	all = append(all, s.notes...)
+	for i := range s.gatekeeper {
+		all = append(all, s.gatekeeper[i].String())
+	}
 	if !s.applied {
 		return all
 	}
@@ -321,8 +325,33 @@ func (s *Set) Notes() (all []string) {
 	return append(all, policies...)
 }
 
+// NoteInput returns a note if no plugin evaluates the policies among the input, and which policies of other engines
+// are there, which only --policies evaluates: "" for none.
+func (s *Set) NoteInput(input []manifest.Item, given []string) (notes []Note, foreign string) {
+	var other *manifest.Item
+	for i := range input {
+		item := &input[i]
+		if item.Fault != nil || slices.Contains(given, item.File) {
+			continue
+		}
+		switch kind := find(item.GroupVersionKind()); {
+		case kind != nil && kind.policy == item.Kind && !s.applied && notes == nil:
+			notes = []Note{{item.Source, fmt.Sprintf("%s %q is reviewed as an object, and not evaluated, and so are other policies among the "+
+				"input; --policies or --enable-admission-plugins=%s evaluates them", item.Kind, item.Metadata.Name, item.Kind)}}
+		case other == nil && translate.IsForeign(item.GroupVersionKind()):
+			other = item
+		}
+	}
+	if other == nil {
+		return notes, ""
+	}
+	return notes, fmt.Sprintf("%s: %s %q is reviewed as an object, and not evaluated, and so are all policies of Kyverno and Gatekeeper among the "+
+		"input; --policies evaluates them", other.Source, other.Kind, other.Metadata.Name)
+}
+
 // UnboundNotes returns those of Notes that are about bindings.
 func (s *Set) UnboundNotes() (notes []Note) {
+	notes = slices.Clone(s.gatekeeper)
 	for _, d := range s.unbound() {
 		if note, ok := s.noteUnbound(d); ok && s.applied {
 			notes = append(notes, note)

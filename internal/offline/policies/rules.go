@@ -76,8 +76,14 @@ func (r *resourceRule) wrong(builtIn map[string][]string) (all []wrongName) {
 		if name == "*" || len(r.APIGroups) == 0 || slices.Contains(known, name) {
 			continue
 		}
-		message := fmt.Sprintf("the group %s has no resource %q%s", strings.Join(quoted(r.APIGroups), " or "), name,
-			alike.Hint(strings.ToLower(name), known))
+		hint := alike.Hint(strings.ToLower(name), known)
+		for _, group := range slices.Sorted(maps.Keys(builtIn)) {
+			if slices.Contains(builtIn[group], name) {
+				hint = fmt.Sprintf("; the group %q has it", group)
+				break
+			}
+		}
+		message := fmt.Sprintf("the group %s has no resource %q%s", strings.Join(quoted(r.APIGroups), " or "), name, hint)
 		all = append(all, wrongName{fmt.Sprintf("resources[%d]", i), message})
 	}
 	if len(all) == 0 && len(r.APIGroups) > 0 && len(r.APIVersions) > 0 && !r.canBeServed(known) {

@@ -30,7 +30,7 @@ func TestNoteRules(t *testing.T) {
 	f("apiGroups: ['', apps], resources: [pods, pods/ephemeralcontainers, deployments, deployments/scale, '*', '*/scale']")
 	f("apiGroups: [apps], resources: [deployment, pods]",
 		`resources[0]: the group "apps" has no resource "deployment", did you mean deployments?`,
-		`resources[1]: the group "apps" has no resource "pods"`)
+		`resources[1]: the group "apps" has no resource "pods"; the group "" has it`)
 	f("apiGroups: ['', apps], resources: [Deployment/scale]",
 		`resources[0]: the group "" or "apps" has no resource "Deployment", did you mean deployments?`)
 	f("apiGroups: [app], resources: [deployments]", `apiGroups[0]: Kubernetes has no group "app", did you mean apps?`)
