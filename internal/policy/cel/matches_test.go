@@ -96,3 +96,29 @@ func TestRangeByRelease(t *testing.T) {
 		}
 	}
 }
+
+// TestLastIndexOfInEmpty searches in empty strings, in which cel-go of Kubernetes 1.33 finds no place for any text.
+func TestLastIndexOfInEmpty(t *testing.T) {
+	bothEvaluators(t, func(t *testing.T, c *Compiler) {
+		f := func(version, expression, want string) {
+			t.Helper()
+			c.Version = release(t, version)
+			e := begun(t, c, 1)
+			defer e.End()
+			value, err, fatal := e.Evaluate(compiledWith(t, c, expression))
+			if got := fmt.Sprint(value, err, fatal); got != want {
+				t.Errorf("%s, %s: got %s, want %s", version, expression, got, want)
+			}
+		}
+		failed := func(expression string) string {
+			return "<nil> expression '" + expression + "' resulted in error: index out of range: -1 <nil>"
+		}
+		const empty = "(object.kind == 'Y' ? 'a' : '')"
+		f("1.33", empty+".lastIndexOf('a')", failed(empty+".lastIndexOf('a')"))
+		f("1.33", "dyn("+empty+").lastIndexOf('a')", failed("dyn("+empty+").lastIndexOf('a')"))
+		f("1.33", empty+".lastIndexOf('')", "0 <nil> <nil>")
+		f("1.33", "object.kind.lastIndexOf('XX')", "-1 <nil> <nil>")
+		f("1.34", empty+".lastIndexOf('a')", "-1 <nil> <nil>")
+		f("1.37", empty+".lastIndexOf('a')", "-1 <nil> <nil>")
+	})
+}

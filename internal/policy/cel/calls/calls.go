@@ -109,6 +109,9 @@ func ofCall(name, overload string, v admission.Version) Func {
 	if (name == "indexOf" || name == "lastIndexOf") && overload != "" && !strings.HasPrefix(overload, "string_") {
 		return nil // the overloads for lists, which return an error for a string
 	}
+	if name == "lastIndexOf" && !v.AtLeast(1, 34) {
+		return charged(lastIndexOfInEmpty, makes[name])
+	}
 	if name == "lists.range" && !v.AtLeast(1, 37) {
 		return charged(listsRangeOfNegative, makes[name])
 	}

@@ -175,6 +175,14 @@ func lastIndexOf(_ *Limits, args []ref.Val) ref.Val {
 	return types.Int(utf8.RuneCountInString(s[:at]))
 }
 
+// lastIndexOfInEmpty is lastIndexOf of cel-go v0.23, for which no text has a place in an empty string.
+func lastIndexOfInEmpty(l *Limits, args []ref.Val) ref.Val {
+	if s, sub, _, ok := searched(args); ok && len(args) == 2 && s == "" && sub != "" {
+		return types.NewErr("index out of range: -1")
+	}
+	return lastIndexOf(l, args)
+}
+
 // searched returns the arguments of a search in a string. ok is false for other arguments,
 // and for text that is not UTF-8, which upstream converts before it compares.
 func searched(args []ref.Val) (s, sub string, offset int, ok bool) {
