@@ -24,10 +24,16 @@ func Generation(object *codec.Object, kind codec.GroupVersionKind) string {
 // KeepGeneration gives a DaemonSet the annotation back if mutations removed it, as kube-apiserver does when a plugin
 // has run all mutations: the conversion of an object without the annotation leaves the field of the internal object.
 func KeepGeneration(object *codec.Object, generation string) {
-	if generation == "" || object.Root().Kind() != codec.KindObject {
+	root := object.Root()
+	if generation == "" || root.Kind() != codec.KindObject {
 		return
 	}
-	now := object.Root().Get(templateGeneration...)
+	for _, above := range []codec.Value{root.Get("metadata"), root.Get("metadata", "annotations")} {
+		if above.IsSet() && above.Kind() != codec.KindObject {
+			return // a patch made it, and kube-apiserver refuses it
+		}
+	}
+	now := root.Get(templateGeneration...)
 	if now.Exists() {
 		generation = now.String()
 	}
