@@ -18,6 +18,8 @@ import (
 // apiVersions have the same fields and defaults.
 var apiVersions = []string{apiv1.SchemeGroupVersion.String(), v1beta1.SchemeGroupVersion.String(), v1alpha1.SchemeGroupVersion.String()}
 
+const configurationKind = "PodSecurityConfiguration"
+
 // newConfiguration returns the plugin's configuration. It reports more than upstream's loader does, which stops at the
 // first field that is unknown.
 func newConfiguration(content []byte) (*admissionapi.PodSecurityConfiguration, error) {
@@ -30,7 +32,9 @@ func newConfiguration(content []byte) (*admissionapi.PodSecurityConfiguration, e
 		if !slices.Contains(apiVersions, given.APIVersion) {
 			errs = field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), given.APIVersion, apiVersions)}
 		}
-		errs = append(errs, admission.ValidateConfigType("", "", given.Kind, "PodSecurityConfiguration")...)
+		if given.Kind != configurationKind {
+			errs = append(errs, field.NotSupported(field.NewPath("kind"), given.Kind, []string{configurationKind}))
+		}
 		scheme.Scheme.Default(&given)
 		if err := scheme.Scheme.Convert(&given, configuration, nil); err != nil {
 			return append(errs, field.InternalError(nil, err))

@@ -205,21 +205,19 @@ func (t *Table) AddCRD(definition []byte) error {
 type UnknownError struct {
 	schema.GroupVersionKind
 	Served []string // other group versions that have a kind of this name
-	Kinds  []string // the kinds that the group version has
+	hint   string   // names the kind of the group version that may be meant, "" for none
 }
 
 // IsMisspelt reports whether the group version has a kind of a similar name.
-func (e *UnknownError) IsMisspelt() bool {
-	return len(e.Served) == 0 && alike.Hint(e.Kind, e.Kinds) != ""
-}
+func (e *UnknownError) IsMisspelt() bool { return len(e.Served) == 0 && e.hint != "" }
 
 func (e *UnknownError) Error() string {
 	text := fmt.Sprintf("unknown kind %q of apiVersion %q", e.Kind, e.GroupVersion())
 	if len(e.Served) > 0 {
 		return text + fmt.Sprintf("; it is known in %s", strings.Join(e.Served, ", "))
 	}
-	if hint := alike.Hint(e.Kind, e.Kinds); hint != "" {
-		return text + hint
+	if e.hint != "" {
+		return text + e.hint
 	}
 	return text + "; give its CustomResourceDefinition too, or name a cluster that has it with --kubeconfig"
 }
@@ -246,16 +244,18 @@ func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
 		return Resource{gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind)), false}, nil
 	}
 	unknown := &UnknownError{GroupVersionKind: gvk}
+	var kinds []string
 	for other := range maps.Keys(t.known) {
 		if other.Kind == gvk.Kind && (other.Group == gvk.Group || isKubernetes(gvk.Group)) {
 			unknown.Served = append(unknown.Served, other.GroupVersion().String())
 		}
 		if other.GroupVersion() == gvk.GroupVersion() {
-			unknown.Kinds = append(unknown.Kinds, other.Kind)
+			kinds = append(kinds, other.Kind)
 		}
 	}
 	slices.Sort(unknown.Served)
-	slices.Sort(unknown.Kinds)
+	slices.Sort(kinds)
+	unknown.hint = alike.Hint(gvk.Kind, kinds)
 	return Resource{}, unknown
 }
 

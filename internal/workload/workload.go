@@ -8,7 +8,6 @@ package workload
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -157,7 +156,10 @@ func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byt
 	var err error
 	if path != "" {
 		from = replicas("")
-		err = o.readTemplate(text, path)
+		var isElsewhere bool
+		if isElsewhere, err = o.readTemplate(text, path); isElsewhere {
+			return nil, nil
+		}
 	} else {
 		err = decode(text, o)
 	}
@@ -168,27 +170,22 @@ func (p Paths) Children(gvk schema.GroupVersionKind, resource string, text []byt
 	if err == nil {
 		children, err = from(o)
 	}
-	if errors.Is(err, errElsewhere) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the pods of the %s: %w", gvk.Kind, err)
 	}
 	return children, nil
 }
 
-// errElsewhere means that the Pods are made of the template of another object.
-var errElsewhere = errors.New("the template is elsewhere")
-
-// readTemplate reads an object that has its pod template at a path.
-func (o *object) readTemplate(text []byte, path string) error {
+// readTemplate reads an object that has its pod template at a path. isElsewhere is true for a Rollout that has the
+// template of another object.
+func (o *object) readTemplate(text []byte, path string) (isElsewhere bool, err error) {
 	var head struct {
 		APIVersion string   `json:"apiVersion"`
 		Kind       string   `json:"kind"`
 		Metadata   metadata `json:"metadata"`
 	}
 	if err := decode(text, &head); err != nil {
-		return err
+		return false, err
 	}
 	o.APIVersion, o.Kind, o.Metadata = head.APIVersion, head.Kind, head.Metadata
 	var whole codec.Object
@@ -196,11 +193,11 @@ func (o *object) readTemplate(text []byte, path string) error {
 	found := whole.Get(strings.Split(strings.Trim(path, "."), ".")...)
 	if found.Kind() != codec.KindObject {
 		if head.Kind == "Rollout" && whole.Get("spec", "workloadRef").Exists() {
-			return errElsewhere
+			return true, nil
 		}
-		return fmt.Errorf("%s: got %s, want a pod template", path, found.Kind())
+		return false, fmt.Errorf("%s: got %s, want a pod template", path, found.Kind())
 	}
-	return decode(found.AppendJSON(nil), &o.Spec.Template)
+	return false, decode(found.AppendJSON(nil), &o.Spec.Template)
 }
 
 // child makes a child: controlled by o, and in its namespace.

@@ -61,7 +61,7 @@ func manifestExtensions() []string {
 	return all
 }
 
-// explainFlag adds to the error of an unknown flag the name that may have been meant.
+// explainFlag adds to the error of an unknown flag the name that may have been meant, and says what a flag takes.
 func explainFlag(cmd *cobra.Command, err error) error {
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if want := wantedValues[wrong.GetFlag().Value.Type()]; want != "" {
@@ -79,6 +79,6 @@ func explainFlag(cmd *cobra.Command, err error) error {
 
 // wantedValues say what flags of Go's types take.
 var wantedValues = map[string]string{
-	"bool": "true or false", "duration": "a time such as 30s or 5m", "float64": "a number", "int": "a whole number", "int64": "a whole number",
-	"uint16": "a whole number up to 65535", "uint64": "a whole number", "float32": "a number", "int32": "a whole number",
+	"bool": "true or false", "duration": "a time such as 30s or 5m", "float32": "a number", "float64": "a number",
+	"int": "a whole number", "int32": "a whole number", "int64": "a whole number", "uint64": "a whole number",
 }

@@ -24,8 +24,9 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 	var items []manifest.Item
 	if len(r.policyFiles) > 0 {
 		items = manifest.Read(r.policyFiles, nil, r.trees())
+		r.evaluated = make(map[string]bool)
 		for i := range items {
-			r.evaluated = append(r.evaluated, items[i].File)
+			r.evaluated[items[i].File] = true
 		}
 		faults := policyFaults(items)
 		faults = append(faults, policies.Replaced(items, input, r.namespace)...)
@@ -91,26 +92,26 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 
 // notePolicies prints which policies are not evaluated, if any could be, which exceptions lift nothing, names in rules that Kubernetes does
 // not have, and errors in expressions that types show. It returns those that are about policies alone.
-func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *admission.Chain) (reported []report.PolicyNote) {
+func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *admission.Chain) []report.PolicyNote {
 	for _, note := range r.policyNotes(chain) {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(note))
 	}
 	notes := r.policies.FieldNotes(ctx)
 	printFieldNotes(w, notes)
-	notes = append(r.policies.UnboundNotes(), notes...)
-	for i := range notes {
-		reported = append(reported, report.PolicyNote{File: notes[i].File, Line: notes[i].Line, Message: notes[i].Text})
-	}
-	return reported
+	return reportedNotes(append(r.policies.UnboundNotes(), notes...))
 }
 
 // noteInput prints which policies among the objects to review are not evaluated. It returns the notes that --strict counts.
-func (r *reviewOptions) noteInput(w io.Writer, items []manifest.Item) (reported []report.PolicyNote) {
+func (r *reviewOptions) noteInput(w io.Writer, items []manifest.Item) []report.PolicyNote {
 	notes, foreign := r.policies.NoteInput(items, r.evaluated)
 	if foreign != "" {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(foreign))
 	}
 	printFieldNotes(w, notes)
+	return reportedNotes(notes)
+}
+
+func reportedNotes(notes []policies.Note) (reported []report.PolicyNote) {
 	for i := range notes {
 		reported = append(reported, report.PolicyNote{File: notes[i].File, Line: notes[i].Line, Message: notes[i].Text})
 	}

@@ -39,7 +39,7 @@ type reviewOptions struct {
 	selection
 	files, old   []string
 	policyFiles  []string
-	evaluated    []string // the files in policyFiles
+	evaluated    map[string]bool // the files in policyFiles
 	bindPolicies string
 	policyTexts  map[string]string // see report.Options
 	output       string

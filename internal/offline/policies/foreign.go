@@ -1,13 +1,9 @@
 package policies
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/fastadmit/fastadmit/internal/discovery"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
@@ -18,6 +14,7 @@ type Translation struct {
 	Items    []manifest.Item // the policies and their bindings
 	Errors   []error         // about parts without a translation, with file and line
 	Notes    []string        // about translations that differ from their documents
+	Idle     []Note          // on documents that select nothing
 
 	origins []origin // of Items
 }
@@ -48,9 +45,16 @@ func Translate(items []manifest.Item, o translate.Options) (t Translation) {
 		source := object.Source
 		source.Line = positions.LineOf(object, problem.Field)
 		err := fmt.Errorf("%s: %s %q: %w", source, object.Kind, object.Metadata.Name, problem)
-		if problem.IsNote {
+		switch {
+		case problem.IsIdle:
+			colon := ":"
+			if problem.Field == "" { // the text is the rest of a sentence about the document
+				colon = ""
+			}
+			t.Idle = append(t.Idle, Note{source, fmt.Sprintf("%s %q%s %v", object.Kind, object.Metadata.Name, colon, problem)})
+		case problem.IsNote:
 			t.Notes = append(t.Notes, err.Error())
-		} else {
+		default:
 			t.Errors = append(t.Errors, err)
 		}
 	}
@@ -82,80 +86,10 @@ func (s *Set) AddForeign(items []manifest.Item, reads bool) (found int, errs []e
 	}
 	t := Translate(items, translate.Options{Now: time.Now(), Functions: true, Reads: reads})
 	s.notes = append(s.notes, t.Notes...)
-	s.gatekeeper = append(append(s.gatekeeper, templateNotes(items)...), kindNotes(items)...)
+	s.idle = append(s.idle, t.Idle...)
 	s.AddTranslation(&t)
 	return found, t.Errors
 }
-
-// templateNotes notes ConstraintTemplates without a Constraint: they do nothing.
-func templateNotes(items []manifest.Item) (notes []Note) {
-	used := make(map[string]bool)
-	for i := range items {
-		if items[i].Fault == nil && items[i].GroupVersionKind().Group == constraintsGroup {
-			used[items[i].Kind] = true
-		}
-	}
-	for i := range items {
-		var template struct {
-			Spec struct {
-				CRD struct {
-					Spec struct {
-						Names struct {
-							Kind string `json:"kind"`
-						} `json:"names"`
-					} `json:"spec"`
-				} `json:"crd"`
-			} `json:"spec"`
-		}
-		item := &items[i]
-		if item.Fault != nil || item.Kind != "ConstraintTemplate" || decode(item.JSON, &template) != nil {
-			continue
-		}
-		if kind := template.Spec.CRD.Spec.Names.Kind; !used[kind] {
-			notes = append(notes, Note{item.Source, fmt.Sprintf("ConstraintTemplate %q has no Constraint of the kind %s, so it is not evaluated: "+
-				"give one together with it", item.Metadata.Name, kind)})
-		}
-	}
-	return notes
-}
-
-// kindNotes notes Constraints for kinds that are misspelt.
-func kindNotes(items []manifest.Item) (notes []Note) {
-	var table *discovery.Table
-	for i := range items {
-		item := &items[i]
-		var constraint struct {
-			Spec struct {
-				Match struct {
-					Kinds []struct {
-						APIGroups []string `json:"apiGroups"`
-						Kinds     []string `json:"kinds"`
-					} `json:"kinds"`
-				} `json:"match"`
-			} `json:"spec"`
-		}
-		if item.Fault != nil || item.GroupVersionKind().Group != constraintsGroup || decode(item.JSON, &constraint) != nil {
-			continue
-		}
-		if table == nil {
-			table = discovery.NewTable(nil)
-		}
-		for _, entry := range constraint.Spec.Match.Kinds {
-			if len(entry.APIGroups) != 1 { // another group may have the kind
-				continue
-			}
-			for _, kind := range entry.Kinds {
-				_, err := table.Find(schema.GroupVersionKind{Group: entry.APIGroups[0], Version: "v1", Kind: kind})
-				if unknown, ok := errors.AsType[*discovery.UnknownError](err); ok && unknown.IsMisspelt() {
-					notes = append(notes, Note{item.Source, fmt.Sprintf("%s %q: spec.match.kinds: %v", item.Kind, item.Metadata.Name, err)})
-				}
-			}
-		}
-	}
-	return notes
-}
-
-const constraintsGroup = "constraints.gatekeeper.sh"
 
 // AddTranslation adds the policies of a translation.
 func (s *Set) AddTranslation(t *Translation) {

@@ -105,7 +105,7 @@ type Set struct {
 	reads      []translate.Read // what Kubernetes' policies read that somebody else translated
 	functions  bool             // these call functions of Kyverno
 	notes      []string         // of translations, exceptions and parameters
-	gatekeeper []Note           // on what selects nothing
+	idle       []Note           // on policies of other engines that select nothing
 	enables    bool
 	applied    bool   // to any plugin
 	bindsWith  string // what makes a binding for a policy, as notes name it
@@ -302,8 +302,8 @@ func (s *Set) unbound() (all []*document) {
 // the notes of translations, exceptions and parameters.
 func (s *Set) Notes() (all []string) {
 	all = append(all, s.notes...)
-	for i := range s.gatekeeper {
-		all = append(all, s.gatekeeper[i].String())
+	for i := range s.idle {
+		all = append(all, s.idle[i].String())
 	}
 	if !s.applied {
 		return all
@@ -326,12 +326,12 @@ func (s *Set) Notes() (all []string) {
 }
 
 // NoteInput returns a note if no plugin evaluates the policies among the input, and which policies of other engines
-// are there, which only --policies evaluates: "" for none.
-func (s *Set) NoteInput(input []manifest.Item, given []string) (notes []Note, foreign string) {
+// are there, which only --policies evaluates: "" for none. given are the files of --policies.
+func (s *Set) NoteInput(input []manifest.Item, given map[string]bool) (notes []Note, foreign string) {
 	var other *manifest.Item
 	for i := range input {
 		item := &input[i]
-		if item.Fault != nil || slices.Contains(given, item.File) {
+		if item.Fault != nil || given[item.File] {
 			continue
 		}
 		switch kind := find(item.GroupVersionKind()); {
@@ -351,7 +351,7 @@ func (s *Set) NoteInput(input []manifest.Item, given []string) (notes []Note, fo
 
 // UnboundNotes returns those of Notes that are about bindings.
 func (s *Set) UnboundNotes() (notes []Note) {
-	notes = slices.Clone(s.gatekeeper)
+	notes = slices.Clone(s.idle)
 	for _, d := range s.unbound() {
 		if note, ok := s.noteUnbound(d); ok && s.applied {
 			notes = append(notes, note)

@@ -2,7 +2,9 @@ package translate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -11,7 +13,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/discovery"
 )
 
 const (
@@ -65,6 +70,15 @@ type schemaProps struct {
 	Properties           map[string]schemaProps `json:"properties"`
 	Items                *schemaProps           `json:"items"`
 	AdditionalProperties any                    `json:"additionalProperties"`
+}
+
+// unusedTemplates notes templates without a Constraint: they do nothing.
+func (t *translator) unusedTemplates() {
+	for _, kind := range slices.Sorted(maps.Keys(t.templates)) {
+		if m := t.templates[kind]; !m.used {
+			t.idle(m.head, "", "has no Constraint of the kind %s, so it is not evaluated: give one together with it", kind)
+		}
+	}
 }
 
 func (t *translator) template(h *head) {
@@ -284,6 +298,15 @@ func (t *translator) constraintMatch(h *head, m *template, match *constraintMatc
 	selected := kindSelection{operations: m.operations(), scope: scope}
 	for _, entry := range match.Kinds {
 		selected.add(entry.APIGroups, entry.Kinds)
+		if len(entry.APIGroups) != 1 {
+			continue // another group may have the kind
+		}
+		for _, kind := range entry.Kinds {
+			_, err := builtIn().Find(schema.GroupVersionKind{Group: entry.APIGroups[0], Version: "v1", Kind: kind})
+			if unknown, ok := errors.AsType[*discovery.UnknownError](err); ok && unknown.IsMisspelt() {
+				t.idle(h, "spec.match.kinds", "%v", err)
+			}
+		}
 	}
 	resources := selected.resources()
 	condition("match-kinds", selected.condition())

@@ -128,6 +128,8 @@ type ProblemError struct {
 	// IsNote is true if this is no error: the document has a translation, which may decide
 	// otherwise.
 	IsNote bool
+	// IsIdle is true for a note on a document that selects nothing, or less than it seems to.
+	IsIdle bool
 	// IsElsewhere is true if the policy is none for the objects of requests, so that admission
 	// lacks nothing without it.
 	IsElsewhere bool
@@ -162,10 +164,19 @@ type translator struct {
 type head struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
-	Spec            json.RawMessage   `json:"spec"`
-	Status          json.RawMessage   `json:"status"`
+	Spec            presence          `json:"spec"`
+	Status          presence          `json:"status"`
 	text            []byte
 	index           int
+}
+
+// presence says that a document has a field, whose value it does not copy.
+type presence bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *presence) UnmarshalJSON([]byte) error {
+	*p = true
+	return nil
 }
 
 func (h *head) group() string {
@@ -181,7 +192,7 @@ func Translate(documents [][]byte, o Options) *Result {
 		h := head{text: text, index: i}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &h); err != nil {
 			t.refuse(&h, "", "cannot be read: %v", err)
-		} else if IsForeign(schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)) && (h.Status == nil || h.Spec != nil) {
+		} else if IsForeign(schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)) && bool(h.Spec || !h.Status) {
 			t.documents = append(t.documents, h)
 		}
 	}
@@ -197,6 +208,7 @@ func Translate(documents [][]byte, o Options) *Result {
 		t.document(&t.documents[i])
 	}
 	t.unused()
+	t.unusedTemplates()
 	if t.Cluster {
 		t.fault()
 	} else {
@@ -328,6 +340,11 @@ func (t *translator) elsewhere(h *head, field, format string, args ...any) {
 
 func (t *translator) note(h *head, field, format string, args ...any) {
 	t.say(&ProblemError{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsNote: true})
+}
+
+// idle is note for what selects nothing.
+func (t *translator) idle(h *head, field, format string, args ...any) {
+	t.say(&ProblemError{Document: h.index, Field: field, Text: fmt.Sprintf(format, args...), IsNote: true, IsIdle: true})
 }
 
 // errorsOf returns how many errors a document has.
