@@ -419,6 +419,31 @@ func TestReinvocation(t *testing.T) {
 	}
 }
 
+// TestReinvocationGeneration has a webhook that removes all annotations of a DaemonSet and is reinvoked. Then the
+// annotation with the generation of the template is there again, as in kube-apiserver.
+func TestReinvocationGeneration(t *testing.T) {
+	const generation = `"annotations":{"deprecated.daemonset.template.generation":"3"}`
+	var calls []string
+	b := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		a, body := readAsked(t, r)
+		calls = append(calls, fmt.Sprint(r.URL.Path[1:], strings.Contains(string(body), generation)))
+		patch := `[{"op":"remove","path":"/metadata/annotations"}]`
+		if r.URL.Path == "/b" {
+			patch = `[{"op":"add","path":"/metadata/labels","value":{"b":"c"}}]`
+		}
+		answer(w, a.Request.UID, patched(t, patch))
+	})
+	chain := b.chain(admission.Mutate, upstreamConfig,
+		hook{name: "a.example.com", path: "/a", more: `"reinvocationPolicy":"IfNeeded"`}, hook{name: "b.example.com", path: "/b"})
+	daemonSet := bytes.Replace(admissiontest.Body(codec.Create, "apps/v1/daemonsets", `{"metadata":{"name":"name",`+generation+`}}`),
+		[]byte(`"resource":{`), []byte(`"kind":{"group":"apps","version":"v1","kind":"DaemonSet"},"resource":{`), 1)
+	r := ask(t, chain, admission.Mutate, daemonSet)
+	const labels = `[{"op":"add","path":"/metadata/labels","value":{"b":"c"}}]`
+	if got := strings.Join(calls, " "); got != "atrue bfalse atrue" || r.patch != labels {
+		t.Errorf("got calls %s and %+v", got, r)
+	}
+}
+
 // TestReinvocationConditions has a webhook that matches only after the object was changed.
 // It is not reinvoked, but its condition fails then.
 func TestReinvocationConditions(t *testing.T) {
