@@ -100,6 +100,12 @@ func TestDecodeRefuses(t *testing.T) {
 	f("a: b\nname: !has(a) || b\n", "file.yaml: line 2: did not find expected comment or line break"+quotes("`!`"))
 	f("- name: 'a' in b\n", "file.yaml: line 1: did not find expected key"+quotes("`'`"))
 	f("name: [a].all(b, b)\n", "file.yaml: line 1: did not find expected key"+quotes("`[`"))
+	f("a:\n  b: c\n\n   e: f\n",
+		"file.yaml: line 4: mapping values are not allowed in this context; it is indented below line 2, which has a value already")
+	f("a:\n  b: c\n d: e\n", "file.yaml: line 3: did not find expected key; want the indentation of a line above it")
+	f("a:\n  b: c\n- d\n", "file.yaml: line 3: did not find expected key")
+	f("# {{ a }}\na: b\nc: {{ .Values.c }}\n{{- if }}\n", "file.yaml: line 3: got a template, {{: render it first, as helm template does")
+	f("x: y\na: b: c\nc: {{ d }}\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
 	f("a: b\nname: a ? b : c\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
 	f("labels:\n\ta: b\n", "file.yaml: line 2: got a tab; YAML is indented by spaces")
 	const double = "the text that begins with \" has no end: close it with another \""

@@ -2,6 +2,7 @@ package strictyaml
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,11 @@ func SyntaxError(err error, text []byte) error {
 			return fmt.Errorf("line %d: the text that begins with %s has no end: close it with another %[2]s", line, quote)
 		}
 	}
+	if begin := ofTemplate.FindIndex(text); begin != nil {
+		if first := 1 + bytes.Count(text[:begin[1]], []byte("\n")); line == 0 || first <= line {
+			return fmt.Errorf("line %d: got a template, {{: render it first, as helm template does", first)
+		}
+	}
 	if line == 0 {
 		return errors.New(said)
 	}
@@ -32,7 +38,24 @@ func SyntaxError(err error, text []byte) error {
 	if match[2] == "found character that cannot start any token" && bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " -"), []byte("\t")) {
 		return fmt.Errorf("line %d: got a tab; YAML is indented by spaces", line)
 	}
-	return fmt.Errorf("line %d: %s%s", line, match[2], QuotesHint(string(lines[line-1])))
+	return fmt.Errorf("line %d: %s%s", line, match[2], cmp.Or(QuotesHint(string(lines[line-1])), indentHint(match[2], lines, line)))
+}
+
+// indentHint says what to do about an error in a line that is indented as no line above it is, or below a value.
+func indentHint(said string, lines [][]byte, line int) string {
+	indent := func(i int) int { return len(lines[i]) - len(bytes.TrimLeft(lines[i], " -")) }
+	above := line - 2
+	for above >= 0 && onlyComment.Match(lines[above]) {
+		above--
+	}
+	switch {
+	case above < 0:
+	case said == "did not find expected key" && indent(line-1) < indent(above):
+		return "; want the indentation of a line above it"
+	case indent(line-1) > indent(above) && said == "mapping values are not allowed in this context":
+		return fmt.Sprintf("; it is indented below line %d, which has a value already", above+1)
+	}
+	return ""
 }
 
 // lastQuote returns the line of the quote to which no other quote belongs, and the quote; 0 if it does not find it. It is
@@ -56,6 +79,9 @@ var (
 	inLine = regexp.MustCompile(`(?s)^(?:line (\d+): )?(.*)$`) // the libraries write no line 0
 	// ofParser is an error of the parser (parserc.go).
 	ofParser = regexp.MustCompile(`^did not find expected (?:key|node content|'-' indicator|',' or '[\]}]'|<document start>|<stream-start>)$`)
+	// ofTemplate is a line of a template of Helm, or of another program, up to the action.
+	ofTemplate  = regexp.MustCompile(`(?m)^[^#'"\n]*\{\{`)
+	onlyComment = regexp.MustCompile(`^\s*(#.*)?$`)
 	// inOneLine is a member of a mapping that is in one line.
 	inOneLine = regexp.MustCompile(`^(?:\s|- )*[\w.-]+: +(\S.*?)\s*$`)
 )

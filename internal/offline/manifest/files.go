@@ -266,6 +266,11 @@ func expand(path string, stdin io.Reader, tree files.Tree) []file {
 		found = []file{{name: path, err: fmt.Errorf("the folder has no file that ends in one of %q", Extensions)}}
 	}
 	setCharts(found, path)
+	if chart := chartOf(filepath.Join(path, "Chart.yaml"), ""); chart != "" { // the folder is a part of it
+		for i := range found {
+			found[i].chart = chart
+		}
+	}
 	return found
 }
 
