@@ -132,6 +132,7 @@ func (t *translator) mutatingPolicy(h *head) {
 			c.Expression = "false"
 		}
 	}
+	t.noteEmptyMaps(h, p.Spec.Mutations)
 	for _, v := range t.variants(h, p, ofTemplates) {
 		functions, reads := t.adapt(h, &v.spec)
 		if v.spec.ReinvocationPolicy == "" {
@@ -153,6 +154,22 @@ func (t *translator) mutatingPolicy(h *head) {
 			}}
 		}
 		t.add(h, translated)
+	}
+}
+
+// emptyMap is an operation of a JSON Patch that adds an empty map.
+var emptyMap = regexp.MustCompile(`\bvalue:\s*(?:dyn\()?(?:Object[\w.]*)?\{\s*\}`)
+
+// noteEmptyMaps notes mutations that add an empty map for a later one. Kubernetes decodes the object between mutations, and
+// leaves out empty maps.
+func (t *translator) noteEmptyMaps(h *head, mutations []admissionregistrationv1.Mutation) {
+	for i := range mutations {
+		isPatch := func(m admissionregistrationv1.Mutation) bool { return m.JSONPatch != nil }
+		if isPatch(mutations[i]) && emptyMap.MatchString(mutations[i].JSONPatch.Expression) && slices.ContainsFunc(mutations[i+1:], isPatch) {
+			t.note(h, fmt.Sprintf("spec.mutations[%d].jsonPatch.expression", i), "the empty map that it adds is gone in the next mutation, as Kubernetes "+
+				"leaves out empty maps: a patch of what is below it fails, and the request is denied, or with failurePolicy Ignore not changed; "+
+				"make both patches in one mutation")
+		}
 	}
 }
 

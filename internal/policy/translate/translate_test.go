@@ -241,6 +241,18 @@ func TestAutogen(t *testing.T) {
 			documents: strings.Replace(celPolicy("ValidatingPolicy", valid), "[pods]", "[pods, services]", 1),
 			not:       []string{"workload-pods"},
 		},
+		{
+			name: "an empty map for the next mutation",
+			documents: celPolicy("MutatingPolicy", noAuto+"  mutations:\n"+
+				"  - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"add\", path: \"/spec/a\", value: {}}]'}}\n"+
+				"  - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"add\", path: \"/spec/a/b\", value: \"\"}]'}}\n"),
+			problem: "note: spec.mutations[0].jsonPatch.expression: the empty map that it adds is gone in the next mutation",
+		},
+		{
+			name: "an empty map for nobody",
+			documents: celPolicy("MutatingPolicy", noAuto+"  mutations:\n"+
+				"  - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"add\", path: \"/spec/affinity\", value: {}}]'}}\n"),
+		},
 		{name: "workloadPods of mutations", documents: celPolicy("MutatingPolicy", change), not: []string{"workload-pods"}},
 		{name: "the annotation is for ClusterPolicies", documents: strings.Replace(celPolicy("ValidatingPolicy", valid), "namespace: team",
 			"annotations: {pod-policies.kyverno.io/autogen-controllers: none}", 1), want: []string{"autogen-defaults"}},
