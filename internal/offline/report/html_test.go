@@ -70,6 +70,15 @@ func TestHTML(t *testing.T) {
 			t.Errorf("got no %s in\n%s", want, page)
 		}
 	}
+	var noted strings.Builder
+	w := newHTML(&noted, &tool)
+	notes := []PolicyNote{{File: "p.yaml", Line: 7, Message: "spec.rules: <no> such resource"}}
+	if err := w.Close(&Summary{PolicyNotes: notes}); err != nil {
+		t.Fatal(err)
+	}
+	if got := elements(t, noted.String(), "p"); !slices.Contains(got, "p.yaml:7: spec.rules: <no> such resource") {
+		t.Errorf("got the paragraphs %q, want a note on a policy", got)
+	}
 	empty := write(t, "html", tool, nil)
 	if got := elements(t, empty, "tr"); len(got) != 1 || !strings.Contains(empty, "0 objects") {
 		t.Errorf("got %q of nothing", got)
@@ -92,7 +101,20 @@ func TestHTMLRunsNothing(t *testing.T) {
 	}
 	patched := &Result{Kind: evil, Decision: Patched, PatchedBy: all, Patch: []byte(`["<script>"]`), Unchecked: true, LeftOut: finding}
 	r.Created = []*Result{patched}
-	page := write(t, "html", Options{Tool: evil, Version: evil}, []*Result{r, patched})
+	var written strings.Builder
+	w := newHTML(&written, &Options{Tool: evil, Version: evil})
+	var s Summary
+	for _, result := range []*Result{r, patched} {
+		s.Add(result)
+		if err := w.Write(result); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.PolicyNotes = []PolicyNote{{File: evil, Line: 1, Message: evil}}
+	if err := w.Close(&s); err != nil {
+		t.Fatal(err)
+	}
+	page := written.String()
 	if got := elements(t, page, "script"); !slices.Equal(got, []string{pageScript}) {
 		t.Errorf("got the scripts %q", got)
 	}
@@ -105,11 +127,11 @@ func TestHTMLRunsNothing(t *testing.T) {
 	}
 	known := []string{
 		"html", "head", "meta", "link", "title", "style", "body", "header", "h1", "p", "form", "label", "input", "select", "option",
-		"output", "table", "thead", "tbody", "tr", "th", "td", "br", "span", "code", "section", "ul", "li", "script",
+		"output", "table", "thead", "tbody", "tr", "th", "td", "br", "span", "code", "section", "details", "summary", "ul", "li", "script",
 	}
 	attributes := []string{
 		"autocomplete", "charset", "class", "content", "data-kind", "data-policy", "data-verdict", "hidden", "href", "http-equiv", "id",
-		"lang", "name", "rel", "type", "value",
+		"lang", "name", "open", "rel", "type", "value",
 	}
 	for n := range root.Descendants() {
 		if n.Type == html.ElementNode && !slices.Contains(known, n.Data) {

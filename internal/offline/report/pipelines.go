@@ -370,8 +370,7 @@ func (j *junit) Close(s *Summary) error {
 func (s *Summary) suite(tool string) *junitSuite {
 	var lines []string
 	for i := range s.PolicyNotes {
-		note := &s.PolicyNotes[i]
-		lines = append(lines, fmt.Sprintf("%s:%d: %s", note.File, note.Line, note.Message))
+		lines = append(lines, s.PolicyNotes[i].String())
 	}
 	doubts := s.Doubts()
 	lines = append(lines, doubts...)

@@ -66,7 +66,7 @@ func TestText(t *testing.T) {
 		}
 	}
 	const summary = "6 objects and 1 that controllers make of them: 3 allowed (1 patched), 1 denied, 1 failed, 1 broken, 1 skipped, 2 " +
-		"warnings, 1 ignored failure\n"
+		"warnings, 1 audit, 1 ignored failure\n"
 	const deployment = `a b.yaml:5: UPDATE Deployment shop/web: allowed
   warning: PodSecurity: would violate: x
   warning: old

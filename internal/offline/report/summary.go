@@ -19,6 +19,7 @@ type Summary struct {
 	Broken   int `json:"broken"`
 	Skipped  int `json:"skipped"`
 	Warnings int `json:"warnings"`
+	Audits   int `json:"audits"`  // denials that are audit annotations only
 	Ignored  int `json:"ignored"` // failures of plugins and policies whose failure policy is Ignore
 	// Unrendered are those of Skipped that a program must render first.
 	Unrendered int `json:"unrendered"`
@@ -52,6 +53,8 @@ type PolicyNote struct {
 	Line    int    `json:"line"`
 	Message string `json:"message"`
 }
+
+func (n *PolicyNote) String() string { return fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Message) }
 
 // Replay counts repeated reviews.
 type Replay struct {
@@ -104,6 +107,7 @@ func (s *Summary) Add(r *Result) {
 			s.Created++
 		}
 		s.Warnings += len(r.Warnings)
+		s.Audits += len(r.Audits)
 		s.Ignored += len(r.Ignored)
 		if r.Unrendered {
 			s.Unrendered++
@@ -194,6 +198,9 @@ func (s *Summary) String() string {
 	}
 	if s.Warnings > 0 {
 		text += ", " + Counted(s.Warnings, "warning")
+	}
+	if s.Audits > 0 {
+		text += ", " + Counted(s.Audits, "audit")
 	}
 	if s.Ignored > 0 {
 		text += ", " + Counted(s.Ignored, "ignored failure")
