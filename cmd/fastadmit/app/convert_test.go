@@ -93,6 +93,27 @@ func TestConvertRefuses(t *testing.T) {
 		"--policies=wrong.yaml")
 }
 
+// TestSkipUntranslatable reviews with a policy of which another part of the file has no translation.
+func TestSkipUntranslatable(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	pattern := "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: pattern}\nspec:\n  rules:\n  - name: a\n" +
+		"    match: {any: [{resources: {kinds: [Pod]}}]}\n    validate: {message: no, pattern: {spec: {hostPID: false}}}\n"
+	servertest.WriteFile(t, "both.yaml", kyvernoLatest+"---\n"+pattern)
+	servertest.WriteFile(t, "pattern.yaml", pattern)
+	const refused = `: ClusterPolicy "pattern": spec.rules[0].validate.pattern: it has no translation`
+	const leftOut = `: ClusterPolicy "pattern" is left out: spec.rules[0].validate.pattern: it has no translation`
+	const other = "--skip-untranslatable evaluates the other policies"
+	reviewed(t, "", 2, []string{refused, other}, []string{deniedConverted}, "pod.yaml", "--policies=both.yaml")
+	reviewed(t, "", 1, []string{leftOut, deniedConverted}, []string{refused, other}, "pod.yaml", "--policies=both.yaml",
+		"--skip-untranslatable")
+	reviewed(t, "", 1, []string{`"policyNotes": [`, leftOut}, nil, "pod.yaml", "--policies=both.yaml", "--skip-untranslatable", "-o=json")
+	reviewed(t, latestPod+"---\n", 2, []string{refused}, []string{other}, "pod.yaml", "--policies=pattern.yaml", "--skip-untranslatable")
+	good := strings.Replace(latestPod, ":latest", ":v1", 1)
+	reviewed(t, good, 0, []string{leftOut}, nil, "-", "--policies=both.yaml", "--skip-untranslatable")
+	reviewed(t, good, 2, []string{"--strict: ClusterPolicy"}, nil, "-", "--policies=both.yaml", "--skip-untranslatable", "--strict")
+}
+
 // TestReads reviews with a policy that reads an object, which is in one of the places where a review has objects.
 func TestReads(t *testing.T) {
 	t.Chdir(t.TempDir())

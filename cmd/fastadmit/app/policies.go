@@ -36,6 +36,9 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 	}
 	others, errs := r.usePolicies(items, nil, input)
 	if errs != nil {
+		if !r.policies.IsEmpty() {
+			errs = append(errs, errors.New("--skip-untranslatable evaluates the other policies"))
+		}
 		return nil, failed(errors.Join(errs...))
 	}
 	if r.output == "sarif" {
@@ -68,7 +71,7 @@ func policyFaults(items []manifest.Item) (faults []error) {
 // these objects, and from those of the state of the cluster. It returns the other
 // objects of given, and errors about policies of other engines without a translation.
 func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others []manifest.Item, errs []error) {
-	translated, errs := r.policies.AddForeign(given, !r.inCluster && r.cluster.kubeconfig == "")
+	translated, errs := r.policies.AddForeign(given, !r.inCluster && r.cluster.kubeconfig == "", r.skipUntranslatable)
 	if r.policies.Add(given)+r.policies.AddExceptions(given)+translated > 0 {
 		r.policies.Enable()
 	}

@@ -37,16 +37,18 @@ const (
 
 type reviewOptions struct {
 	selection
-	files, old   []string
-	policyFiles  []string
-	evaluated    map[string]bool // the files in policyFiles
-	bindPolicies string
-	policyTexts  map[string]string // see report.Options
-	output       string
-	operation    string
-	namespace    string
-	user         review.User
-	extra        []string
+	files, old  []string
+	policyFiles []string
+	// skipUntranslatable leaves out policies of other engines without a translation.
+	skipUntranslatable bool
+	evaluated          map[string]bool // the files in policyFiles
+	bindPolicies       string
+	policyTexts        map[string]string // see report.Options
+	output             string
+	operation          string
+	namespace          string
+	user               review.User
+	extra              []string
 
 	strict  bool
 	explain bool
@@ -176,6 +178,8 @@ func (r *reviewOptions) addPolicyFlags(cmd *cobra.Command) {
 	flags.StringVar(&r.bindPolicies, "bind-policies", "",
 		"also evaluate policies without a binding, which kube-apiserver does not, as if they had one with this action: Deny, Warn or Audit")
 	flags.Lookup("bind-policies").NoOptDefVal = policies.Actions[0]
+	flags.BoolVar(&r.skipUntranslatable, "skip-untranslatable", false,
+		"leave out policies of Kyverno and Gatekeeper in --policies that have no translation, and name them")
 	completeFiles(cmd, "policies", manifestExtensions()...)
 	completeValues(cmd, "bind-policies", policies.Actions...)
 }

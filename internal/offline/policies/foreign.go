@@ -15,6 +15,7 @@ type Translation struct {
 	Errors   []error         // about parts without a translation, with file and line
 	Notes    []string        // about translations that differ from their documents
 	Idle     []Note          // on documents that select nothing
+	LeftOut  []Note          // one for each document with errors, which has no Policies
 
 	origins []origin // of Items
 }
@@ -40,6 +41,7 @@ func Translate(items []manifest.Item, o translate.Options) (t Translation) {
 	result := translate.Translate(texts, o)
 	t.Policies = result.Policies
 	var positions manifest.Positions
+	var last *manifest.Object // of LeftOut
 	for _, problem := range result.Problems {
 		object := sources[problem.Document]
 		source := object.Source
@@ -56,6 +58,10 @@ func Translate(items []manifest.Item, o translate.Options) (t Translation) {
 			t.Notes = append(t.Notes, err.Error())
 		default:
 			t.Errors = append(t.Errors, err)
+			if object != last {
+				t.LeftOut = append(t.LeftOut, Note{source, fmt.Sprintf("%s %q is left out: %v", object.Kind, object.Metadata.Name, problem)})
+			}
+			last = object
 		}
 	}
 	for _, p := range result.Policies {
@@ -77,8 +83,8 @@ func Translate(items []manifest.Item, o translate.Options) (t Translation) {
 
 // AddForeign translates the policies of other engines among items and adds the results. reads is true if they may read
 // other objects: those that UseParams gets. AddForeign returns the number of documents, and errors about parts without a
-// translation.
-func (s *Set) AddForeign(items []manifest.Item, reads bool) (found int, errs []error) {
+// translation; if skip is true and some have one, notes on the others instead.
+func (s *Set) AddForeign(items []manifest.Item, reads, skip bool) (found int, errs []error) {
 	for i := range items {
 		if items[i].Fault == nil && translate.IsForeign(items[i].GroupVersionKind()) {
 			found++
@@ -88,6 +94,10 @@ func (s *Set) AddForeign(items []manifest.Item, reads bool) (found int, errs []e
 	s.notes = append(s.notes, t.Notes...)
 	s.idle = append(s.idle, t.Idle...)
 	s.AddTranslation(&t)
+	if skip && len(t.Items) > 0 {
+		s.idle = append(s.idle, t.LeftOut...)
+		return found, nil
+	}
 	return found, t.Errors
 }
 

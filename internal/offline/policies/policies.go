@@ -105,7 +105,7 @@ type Set struct {
 	reads      []translate.Read // what Kubernetes' policies read that somebody else translated
 	functions  bool             // these call functions of Kyverno
 	notes      []string         // of translations, exceptions and parameters
-	idle       []Note           // on policies of other engines that select nothing
+	idle       []Note           // on policies of other engines that select nothing or are left out
 	enables    bool
 	applied    bool   // to any plugin
 	bindsWith  string // what makes a binding for a policy, as notes name it
@@ -174,6 +174,9 @@ func (s *Set) Add(items []manifest.Item) (added int) {
 	}
 	return added
 }
+
+// IsEmpty reports whether the set has no policy and no binding.
+func (s *Set) IsEmpty() bool { return len(s.documents) == 0 }
 
 // asKubernetes returns the text of a document with Kubernetes' apiVersion.
 func asKubernetes(item *manifest.Item) []byte {
