@@ -142,7 +142,7 @@ func (r *reviewOptions) twin() *reviewOptions {
 			options: &own, flags: r.flags, untrusted: r.untrusted, allowCalls: r.allowCalls, allowOutside: r.allowOutside,
 			interpretCEL: r.interpretCEL,
 		},
-		bindPolicies: r.bindPolicies, namespace: r.namespace,
+		bindPolicies: r.bindPolicies, skipUntranslatable: r.skipUntranslatable, namespace: r.namespace,
 	}
 	t.cluster.kubeconfig, t.cluster.dir, t.cluster.kinds = r.cluster.kubeconfig, r.cluster.dir, r.cluster.kinds
 	return t

@@ -58,7 +58,7 @@ is wrong.`,
 			"  fastadmit upgrade-check --from 1.34 --to 1.36 --in-tree --policies=policies.yaml deploy/",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			return broken(u.run(cmd, paths))
+			return broken(u.run(cmd, append(u.reviewOptions.files, paths...)))
 		},
 	}
 	flags := cmd.Flags()
@@ -68,6 +68,8 @@ is wrong.`,
 	flags.StringVar(&u.from, "from", "", "minor release of Kubernetes that is used now, as 1.34")
 	flags.StringVar(&u.to, "to", "", "minor release of Kubernetes to compare with, as 1.36")
 	flags.BoolVar(&u.defaults, "in-tree", false, "also enable the plugins that kube-apiserver runs by default in each release, except those that call webhooks")
+	flags.StringSliceVarP(&u.reviewOptions.files, "filename", "f", nil, "file or folder to review, - for standard input; same as an argument")
+	completeFiles(cmd, "filename", manifestExtensions()...)
 	flags.StringVar(&u.operation, "operation", string(codec.Create), "operation: CREATE, or UPDATE without a change")
 	flags.StringVarP(&u.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of objects in files without one")
 	flags.Float32Var(&u.qps, "kube-api-qps", auditQPS, "maximum of requests a second to the API server, without the lookups of plugins")

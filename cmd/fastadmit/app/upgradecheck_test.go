@@ -52,6 +52,8 @@ func TestUpgradeCheck(t *testing.T) {
 	}, "--from=1.33", "--to=1.34", "pod.yaml", "--enable-admission-plugins=LimitRanger")
 	upgraded(t, 0, []string{"2 reviews: 2 with the same answer, 0 with another, from Kubernetes 1.34 to 1.37"},
 		"--from=1.34", "--to=1.37", "pod.yaml", "--enable-admission-plugins=LimitRanger")
+	upgraded(t, 0, []string{"2 reviews: 2 with the same answer"},
+		"--from=1.34", "--to=1.37", "-f", "pod.yaml", "--enable-admission-plugins=LimitRanger")
 	upgraded(t, 0, []string{"denied to allowed by LimitRanger"},
 		"--from=1.34", "--to=1.33", "pod.yaml", "--enable-admission-plugins=LimitRanger")
 	upgraded(t, 0, []string{"::warning file=pod.yaml,line=6,title=1 review differs%2C denied to allowed by LimitRanger"},

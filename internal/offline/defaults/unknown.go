@@ -10,14 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // An UnknownField is a field that an object has and that the type of its kind does not have.
 type UnknownField struct {
 	Path string // such as spec.template.spec.containers[0].imagePullPolcy
-	// Known are the fields that could be in its place.
-	Known []string
+
+	of reflect.Type // the object's
+}
+
+// Hint suggests what may be meant, such as ", did you mean replicas?", or "spec.containers[].image?" for spec.image. It
+// returns "" if nothing is alike.
+func (u *UnknownField) Hint() string {
+	places, name := placesOf(u.of, u.Path)
+	if len(places) == 0 {
+		return ""
+	}
+	if path := elsewhere(places, name); path != "" {
+		return fmt.Sprintf(", did you mean %s?", path)
+	}
+	return alike.Hint(name, fieldsOf(places[len(places)-1].t, make(map[string]reflect.Type), nil))
 }
 
 // Unknown returns the unknown fields of Check.
@@ -52,34 +66,11 @@ func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err erro
 	}
 	for _, fault := range faults {
 		if at, ok := fault.(kjson.FieldError); ok { //nolint:errorlint // UnmarshalStrict returns it as it is
-			unknown = append(unknown, UnknownField{at.FieldPath(), fieldsBeside(reflect.TypeFor[T](), at.FieldPath())})
+			unknown = append(unknown, UnknownField{at.FieldPath(), reflect.TypeFor[T]()})
 		}
 	}
 	recoded, err = json.Marshal(&object)
 	return recoded, unknown, err
-}
-
-// fieldsBeside returns the names of the fields that a type has where a path ends.
-func fieldsBeside(t reflect.Type, path string) (names []string) {
-	for steps := stepsOf(path); len(steps) > 0; {
-		switch t.Kind() {
-		case reflect.Pointer:
-			t = t.Elem()
-			continue
-		case reflect.Slice, reflect.Map:
-			t, names = t.Elem(), nil
-		case reflect.Struct:
-			fields := make(map[string]reflect.Type)
-			names = fieldsOf(t, fields, nil)
-			if t = fields[steps[0]]; t == nil && len(steps) > 1 {
-				return nil
-			}
-		default:
-			return nil
-		}
-		steps = steps[1:]
-	}
-	return names
 }
 
 // fieldsOf adds the fields of a struct by their names in JSON, and appends these to names.
@@ -87,7 +78,7 @@ func fieldsOf(t reflect.Type, into map[string]reflect.Type, names []string) []st
 	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
-		case name == "" && field.Anonymous:
+		case name == "" && field.Anonymous && field.Type.Kind() == reflect.Struct:
 			names = fieldsOf(field.Type, into, names)
 		case name != "" && name != "-":
 			into[name], names = field.Type, append(names, name)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
@@ -102,7 +101,7 @@ func (d *document) hint(err error, path string) string {
 	}
 	for _, unknown := range defaults.Unknown(d.item.GroupVersionKind(), d.item.JSON) {
 		if unknown.Path == path {
-			return alike.Hint(path[strings.LastIndexByte(path, '.')+1:], unknown.Known)
+			return unknown.Hint()
 		}
 	}
 	return ""

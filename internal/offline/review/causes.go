@@ -12,7 +12,6 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
-	"github.com/fastadmit/fastadmit/internal/alike"
 	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
@@ -165,9 +164,8 @@ func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at writ
 		return false
 	}
 	for _, unknown := range fields {
-		name := unknown.Path[strings.LastIndexByte(unknown.Path, '.')+1:]
 		f := report.Finding{
-			Paths: []string{unknown.Path}, Message: fmt.Sprintf("unknown field %q%s", unknown.Path, alike.Hint(name, unknown.Known)),
+			Paths: []string{unknown.Path}, Message: fmt.Sprintf("unknown field %q%s", unknown.Path, unknown.Hint()),
 		}
 		if line := r.positions.LineOf(at.object, at.below+unknown.Path); line != at.object.Line {
 			f.Line = line
