@@ -119,22 +119,27 @@ func (d *dispatch) Misconfigured(p *boundPolicy, b *policy.Binding, err error) {
 
 // Ignored implements policy.Handles.
 func (d *dispatch) Ignored(p *boundPolicy, b *policy.Binding, err error) {
-	d.noteIgnored(p, b, "", err)
+	d.note(p, b, "", err, false)
 }
 
-// noteIgnored notes an error that the failurePolicy ignores for reports, if somebody asks for them. rule is the field of
-// the policy that failed, "" for none.
-func (d *dispatch) noteIgnored(p *boundPolicy, b *policy.Binding, rule string, err error) {
+// note notes an error for reports, if somebody asks for them. rule is the field of the policy that failed, "" for none.
+// denies is false if the failurePolicy ignores the error.
+func (d *dispatch) note(p *boundPolicy, b *policy.Binding, rule string, err error, denies bool) {
 	note := admission.NoteViolation(d.Ctx)
 	if note == nil {
 		return
 	}
-	v := admission.Violation{Plugin: policy.MutatingKind.Name, Policy: p.Name, Rule: rule, Message: strings.Clone(err.Error()), Ignored: true}
+	v := admission.Violation{
+		Plugin: policy.MutatingKind.Name, Policy: p.Name, Rule: rule, Message: strings.Clone(err.Error()), Denies: denies, Ignored: !denies,
+	}
 	if b != nil {
 		v.Binding = b.Name
 	}
 	note(v)
 }
+
+// ruleOf returns the field of the m-th mutation of a policy.
+func ruleOf(m int) string { return fmt.Sprintf("mutations[%d]", m) }
 
 // pass evaluates the invocations that wanted selects and whose match conditions are true. It
 // reports whether a mutation was evaluated, even if it changed nothing.
@@ -157,7 +162,7 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 			continue
 		}
 		if ignored := d.Input.IgnoredCondition; !matches && ignored != nil && len(p.Evaluator.matchConditions) > 0 {
-			d.noteIgnored(p, invocation.binding, "", ignored)
+			d.note(p, invocation.binding, "", ignored, false)
 		}
 		if !matches || !wanted(invocation) || d.Object.Root().Kind() != codec.KindObject {
 			continue
@@ -179,13 +184,15 @@ func (d *dispatch) pass(wanted func(*invocation) bool) (mutated bool, ended *adm
 				return false, new(admission.Errored(d.Ctx.Err()))
 			case isRefused:
 				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
+				d.note(p, invocation.binding, ruleOf(m), refused.error, true)
 				return false, new(admission.Denied(refused.error))
 			case !p.Ignores:
 				p.CountError(invocation.binding, policy.ActionDeny, err.Error())
+				d.note(p, invocation.binding, ruleOf(m), err, true)
 				d.fail(p, invocation.binding, metav1.StatusReasonInvalid, err)
 			default:
 				p.CountError(invocation.binding, policy.ActionAllow, err.Error())
-				d.noteIgnored(p, invocation.binding, fmt.Sprintf("mutations[%d]", m), err)
+				d.note(p, invocation.binding, ruleOf(m), err, false)
 			}
 		}
 		p.CountEvaluation(d.Input.Spent-before, begun)

@@ -187,7 +187,11 @@ func (r *Result) Said() string {
 		if r.Code != 0 {
 			status = strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, r.Reason))
 		}
-		return fmt.Sprintf("denied by %s (%s): %s", r.Plugin, status, r.Message) + r.changedBefore()
+		by := r.Plugin
+		if !strings.Contains(r.Message, r.Policy) {
+			by = titleOf(r.Plugin, r.Policy)
+		}
+		return fmt.Sprintf("denied by %s (%s): %s", by, status, r.Message) + r.changedBefore()
 	case Patched:
 		return "allowed, patched by " + strings.Join(r.PatchedBy, ", ")
 	case Allowed:

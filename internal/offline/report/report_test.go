@@ -268,6 +268,11 @@ func TestSARIF(t *testing.T) {
 	if len(run.Results) != len(want) || len(run.Tool.Driver.Rules) != 6 || run.Tool.Driver.Rules[0].ShortDescription.Text != "holds pods" {
 		t.Fatalf("got %s", text)
 	}
+	for _, rule := range run.Tool.Driver.Rules {
+		if rule.FullDescription.Text == "" || rule.Help.Text == "" || rule.Help.Markdown == "" {
+			t.Errorf("got %+v, want what GitHub requires", rule)
+		}
+	}
 	for i, r := range run.Results {
 		w, at := want[i], r.Locations[0].Physical
 		if r.RuleID != w.rule || run.Tool.Driver.Rules[r.RuleIndex].ID != w.rule || r.Level != w.level || at.Artifact.URI != w.uri ||

@@ -23,17 +23,22 @@ type sarif struct {
 	indexes map[string]int // of rules, by their ids
 }
 
+// documentation is where the output of review is described.
+const documentation = "https://github.com/fastadmit/fastadmit/blob/main/docs/review.md"
+
 type sarifText struct {
 	Text string `json:"text"`
 }
 
+// A sarifRule has what GitHub requires of a rule (SARIF-Multitool GH2012).
 type sarifRule struct {
-	ID               string     `json:"id"`
-	ShortDescription sarifText  `json:"shortDescription"`
-	Help             *sarifHelp `json:"help,omitempty"`
+	ID               string    `json:"id"`
+	ShortDescription sarifText `json:"shortDescription"`
+	FullDescription  sarifText `json:"fullDescription"`
+	Help             sarifHelp `json:"help"`
 }
 
-// sarifHelp is the text of a policy, which GitHub shows beside a finding.
+// sarifHelp is the text of a policy, or where to read about a plugin. GitHub shows it beside a finding.
 type sarifHelp struct {
 	Text     string `json:"text"`
 	Markdown string `json:"markdown"`
@@ -137,9 +142,10 @@ func (s *sarif) rule(id string) int {
 	case about == "":
 		about = id
 	}
-	rule := sarifRule{ID: id, ShortDescription: sarifText{about}}
+	rule := sarifRule{ID: id, ShortDescription: sarifText{about}, FullDescription: sarifText{about}}
+	rule.Help = sarifHelp{"See " + documentation, "See <" + documentation + ">"}
 	if text := s.o.Policies[id]; text != "" {
-		rule.Help = &sarifHelp{text, "```yaml\n" + strings.ReplaceAll(text, "```", "` ` `") + "\n```\n"}
+		rule.Help = sarifHelp{text, "```yaml\n" + strings.ReplaceAll(text, "```", "` ` `") + "\n```\n"}
 	}
 	s.indexes[id] = len(s.rules)
 	s.rules = append(s.rules, rule)
@@ -192,7 +198,7 @@ func (s *sarif) Close(summary *Summary) error {
 		}
 		invocations = fmt.Sprintf("      \"invocations\": %s,\n", text)
 	}
-	tool := map[string]any{"driver": map[string]any{"name": s.o.Tool, "version": s.o.Version, "rules": s.rules}}
+	tool := map[string]any{"driver": map[string]any{"name": s.o.Tool, "informationUri": documentation, "version": s.o.Version, "rules": s.rules}}
 	text, err := indentedJSON(tool, "      ")
 	if err == nil {
 		_, err = fmt.Fprintf(s.w, "\n      ],\n%s      \"tool\": %s\n    }\n  ]\n}\n", invocations, text)

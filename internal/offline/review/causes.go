@@ -81,6 +81,7 @@ func (r *reviewer) explainCauses(review *codec.Review, result *report.Result) {
 	}
 	if result.Decision == report.Denied {
 		f := report.Finding{Plugin: result.Plugin, Policy: result.Policy, Binding: result.Binding, Message: result.Message}
+		r.blame(&f)
 		r.explainCause(&f)
 		if causes := review.Response.Status.Details.Causes; len(f.Paths) == 0 && f.Policy == "" {
 			for i := range causes {
@@ -89,6 +90,7 @@ func (r *reviewer) explainCauses(review *codec.Review, result *report.Result) {
 				}
 			}
 		}
+		result.Policy, result.Binding = f.Policy, f.Binding
 		result.Rule, result.Paths, result.Defaulted = f.Rule, f.Paths, defaulted(f.Paths)
 		result.FieldLine = r.lineOf(f.Paths)
 		r.noteFurtherDenials(result)
@@ -113,9 +115,18 @@ func (r *reviewer) noteFurtherDenials(result *report.Result) {
 		v := &r.violations.all[i]
 		f := report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding}
 		f.Message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", policyPlugin, v.Policy, v.Binding, v.Message)
-		if v.Denies && !strings.HasSuffix(named, f.Message) && !noted[f.Key()] {
+		if v.Denies && v.Plugin == policyPlugin && !strings.HasSuffix(named, f.Message) && !noted[f.Key()] {
 			noted[f.Key()] = true
 			result.FurtherDenials = append(result.FurtherDenials, f)
+		}
+	}
+}
+
+// blame fills in the policy of a denial whose message names none, as that of a mutation that makes the object invalid.
+func (r *reviewer) blame(f *report.Finding) {
+	for i := range r.violations.all {
+		if v := &r.violations.all[i]; f.Policy == "" && v.Plugin == f.Plugin && v.Denies && v.Message == oneLine(f.Message) {
+			f.Policy, f.Binding, f.Rule = v.Policy, v.Binding, v.Rule
 		}
 	}
 }
