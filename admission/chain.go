@@ -80,6 +80,9 @@ type Chain struct {
 	// Observe, if set before the first use, is called after each run of a
 	// plugin.
 	Observe func(Run)
+	// Unselected, if set before the first use, is called with the index of a plugin whose rules select the review and whose
+	// Settings.Selector does not.
+	Unselected func(plugin int)
 	// Explain, if set before the first use, is called for each plugin of the phase, also if the
 	// plugin is not asked. It makes reviews many times slower, and is for people who ask about one
 	// review. The Explanation may be retained.
@@ -258,7 +261,7 @@ func (c *Chain) Each(f func(*Plugin, *Settings)) {
 // Select returns a chain of the plugins for which keep returns true, in the same
 // order. Both chains share the handlers and their state.
 func (c *Chain) Select(keep func(*Plugin, *Settings) bool) *Chain {
-	selected := &Chain{Observe: c.Observe, Explain: c.Explain, exceptions: c.exceptions}
+	selected := &Chain{Observe: c.Observe, Unselected: c.Unselected, Explain: c.Explain, exceptions: c.exceptions}
 	for i := range c.entries {
 		if e := &c.entries[i]; keep(e.plugin, &e.Settings) {
 			selected.entries = append(selected.entries, *e)

@@ -340,8 +340,13 @@ func (r *round) decide(ctx context.Context, e *entry) (result Result, ran bool) 
 		switch matches, err := selector.Matches(ctx, r.review, r.attributes); {
 		case isRefusal(err):
 			return Denied(err), true
-		case err != nil || !matches:
-			return Result{Err: err}, err != nil
+		case err != nil:
+			return Errored(err), true
+		case !matches:
+			if r.chain.Unselected != nil {
+				r.chain.Unselected(e.index)
+			}
+			return Result{}, false
 		}
 	}
 	if err := e.view.Ready(); err != nil {

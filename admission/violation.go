@@ -4,7 +4,8 @@ import "context"
 
 // A Violation is a rule of a policy that a review violates, for reports. It is no view of the review.
 type Violation struct {
-	// Plugin is the plugin that evaluates the policy. Binding is empty if the error is in the policy.
+	// Plugin is the plugin that evaluates the policy. Binding is empty if the error is in the policy, and Policy if an ignored
+	// error is none of a policy, such as that of a server that does not answer.
 	Plugin, Policy, Binding string
 	// Rule is the field of the policy that has the rule, such as validations[0].
 	Rule string

@@ -23,6 +23,8 @@ import (
 )
 
 const (
+	name = "ImagePolicyWebhook"
+
 	// annotationPart is a part of the keys of annotations that are sent to the backend.
 	annotationPart = ".image-policy.k8s.io/"
 
@@ -40,7 +42,7 @@ func Plugin() admission.Plugin {
 	rule := admission.CreateUpdate("pods")
 	rule.Resources = append(rule.Resources, "pods/"+ephemeralContainers)
 	return admission.Plugin{
-		Name:           "ImagePolicyWebhook",
+		Name:           name,
 		Summary:        "asks a server of yours whether the images of a pod may run",
 		Rules:          []admission.Rule{rule},
 		Validates:      true,
@@ -87,7 +89,7 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 		return admission.Errored(err)
 	}
 	if err != nil {
-		return p.failed(review, err)
+		return p.failed(ctx, review, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(status.AuditAnnotations)) {
 		_ = review.Response.Annotate(key, status.AuditAnnotations[key]) // an invalid key is ignored, as upstream
@@ -105,13 +107,16 @@ func (p *plugin) validate(ctx context.Context, review *codec.Review) admission.R
 // failed returns the result if the backend did not answer. Upstream also sets an
 // annotation of the pod, but on a copy that is not stored (k8s.io/apiserver
 // pkg/registry/generic/registry/store.go).
-func (p *plugin) failed(review *codec.Review, err error) admission.Result {
+func (p *plugin) failed(ctx context.Context, review *codec.Review, err error) admission.Result {
 	if !p.defaultAllow {
 		return admission.Denied(admission.Forbidden(review, err))
 	}
 	p.client.series.failedOpen.Inc()
 	if err := review.Response.Annotate(failedOpen, "true"); err != nil {
 		return admission.Errored(err)
+	}
+	if note := admission.NoteViolation(ctx); note != nil {
+		note(admission.Violation{Plugin: name, Message: strings.Clone(err.Error()), Ignored: true})
 	}
 	return admission.Allowed()
 }

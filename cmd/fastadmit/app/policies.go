@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
@@ -75,6 +78,7 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 	if r.policies.Add(given)+r.policies.AddExceptions(given)+translated > 0 {
 		r.policies.Enable()
 	}
+	input = slices.DeleteFunc(slices.Clone(input), func(item manifest.Item) bool { return r.evaluated[item.File] }) // it is among given
 	r.policies.Add(input)
 	r.policies.NoteExceptions(input)
 	if r.bindPolicies != "" {
@@ -89,6 +93,9 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 		if item.Fault != nil || !policies.IsPolicy(item.GroupVersionKind()) {
 			others = append(others, item)
 		}
+	}
+	if len(r.policyFiles) > 0 {
+		r.policies.NoteUnknown(others)
 	}
 	return others, errs
 }
@@ -133,4 +140,46 @@ func (r *reviewOptions) policyNotes(chain *admission.Chain) []string {
 		notes = append(notes, exceptions.Unknown()...)
 	}
 	return notes
+}
+
+// unlabeled collects the requests in namespaces that nobody gave. With a cluster, there are none.
+type unlabeled struct {
+	given    map[string]bool
+	requests policies.Unlabeled
+}
+
+func (r *reviewOptions) unlabeled(all ...[]manifest.Item) *unlabeled {
+	u := &unlabeled{requests: make(policies.Unlabeled)}
+	if r.cluster.kubeconfig != "" || r.cluster.dir != "" {
+		return u
+	}
+	u.given = make(map[string]bool)
+	for _, items := range all {
+		for i := range items {
+			if item := &items[i]; item.Fault == nil && item.GroupVersionKind() == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+				u.given[item.Metadata.Name] = true
+			}
+		}
+	}
+	return u
+}
+
+func (u *unlabeled) add(root *report.Result) {
+	root.Walk(func(result *report.Result, _ int) {
+		version, err := schema.ParseGroupVersion(result.APIVersion)
+		if u.given == nil || err != nil || result.Namespace == "" || u.given[result.Namespace] || result.Kind == "Namespace" {
+			return
+		}
+		u.requests[admission.Attributes{
+			Operation: codec.Operation(result.Operation), SubResource: result.SubResource, Namespace: result.Namespace,
+			Resource: codec.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: result.Resource},
+		}] = true
+	})
+}
+
+// noteGiven prints which policies are not evaluated because of what nobody gave. It returns these notes.
+func (r *reviewOptions) noteGiven(w io.Writer, u *unlabeled) []report.PolicyNote {
+	notes := r.policies.GivenNotes(u.requests)
+	printFieldNotes(w, notes)
+	return reportedNotes(notes)
 }

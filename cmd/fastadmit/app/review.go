@@ -209,12 +209,18 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
 	}
+	unlabeled := r.unlabeled(items, o.State)
 	err = review.Run(cmd.Context(), *o, items, func(result *report.Result) error {
+		unlabeled.add(result)
 		summary.Add(result)
 		r.noteAside(cmd.ErrOrStderr(), result)
 		return writer.Write(result)
 	})
 	if err == nil {
+		summary.PolicyNotes = append(summary.PolicyNotes, r.noteGiven(cmd.ErrOrStderr(), unlabeled)...)
+		if exceptions := o.Chain.Exceptions(); exceptions != nil {
+			summary.Exceptions = exceptions.List()
+		}
 		err = writer.Close(&summary)
 	}
 	if err := errors.Join(err, out.Flush()); err != nil {

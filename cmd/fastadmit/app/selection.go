@@ -160,7 +160,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		wrong = errors.Join(wrong, fmt.Errorf("this binary does not have the plugins of some policies: %s", strings.Join(unknown, ", ")))
 	}
 	if s.podSecurity != "" {
-		wrong = errors.Join(wrong, s.enforcePodSecurity(enabled))
+		wrong = errors.Join(wrong, s.enforcePodSecurity(enabled, loaded.Settings[podSecurity]))
 	}
 	s.finish(enabled, version)
 	s.noteUnused(loaded, names, enabled)
@@ -279,7 +279,7 @@ func (s *selection) noPlugin() error {
 const podSecurity = "PodSecurity"
 
 // enforcePodSecurity enables PodSecurity with the level and version of --pod-security.
-func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled) error {
+func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled, settings admission.Settings) error {
 	level, version, isGiven := strings.Cut(s.podSecurity, ":")
 	if !isGiven {
 		version = api.VersionLatest
@@ -290,11 +290,17 @@ func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled) err
 	if newest, _ := api.ParseVersion("v" + admission.Newest().String()); wrongVersion == nil && !parsed.Latest() && newest.Older(parsed) {
 		wrongVersion = fmt.Errorf("the newest known version is %s", newest.String())
 	}
-	if err := errors.Join(wrongLevel, wrongVersion); err != nil {
+	switch {
+	case wrongLevel != nil:
+		return fmt.Errorf("--pod-security: got %q, want privileged, baseline or restricted, with :VERSION as in restricted:v1.36", s.podSecurity)
+	case wrongVersion != nil:
 		return fmt.Errorf("--pod-security: got %q, want privileged, baseline or restricted, with :VERSION as in restricted:v1.36: %w",
-			s.podSecurity, err)
+			s.podSecurity, wrongVersion)
 	}
-	e := enabled[podSecurity]
+	e, ok := enabled[podSecurity]
+	if !ok {
+		e = admission.Enabled{Settings: settings, Metrics: s.cluster.metrics}
+	}
 	if e.Config != nil {
 		return fmt.Errorf("--pod-security=%s: the configuration file configures %s too; use one of them", s.podSecurity, podSecurity)
 	}

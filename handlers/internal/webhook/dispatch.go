@@ -252,6 +252,9 @@ func (d *Dispatch) Conclude(w *Webhook, err error, annotation string) *admission
 		}
 		w.metrics.failedOpen()
 		d.Annotate("failed-open."+annotation, w.Name)
+		if note := admission.NoteViolation(d.Ctx); note != nil {
+			note(admission.Violation{Plugin: w.metrics.of.plugin, Message: strings.Clone(err.Error()), Ignored: true})
+		}
 		if d.Ctx.Err() != nil {
 			return new(admission.Denied(apierrors.NewTimeoutError("request did not complete within requested timeout", 0)))
 		}

@@ -193,14 +193,14 @@ func (d *document) paramKind() (kind admission.ParamKind, ok bool) {
 // params is null then.
 func (s *Set) paramNotes(positions *manifest.Positions) (notes []Note) {
 	type policy struct{ kind, name string }
-	needed := make(map[policy]string)
+	needed := make(map[policy]admission.ParamKind)
 	for i := range s.documents {
 		d := &s.documents[i]
 		kind, ok := d.paramKind()
 		if !ok {
 			continue
 		}
-		needed[policy{d.kind.policy, d.policy}] = kind.Kind
+		needed[policy{d.kind.policy, d.policy}] = kind
 		if err := s.unknown(kind); err != nil {
 			notes = append(notes, d.note(positions, "spec.paramKind.kind", err.Error()))
 		}
@@ -208,16 +208,14 @@ func (s *Set) paramNotes(positions *manifest.Positions) (notes []Note) {
 	for i := range s.documents {
 		d := &s.documents[i]
 		kind, ok := needed[policy{d.kind.policy, d.policy}]
-		var binding struct {
-			Spec struct {
-				ParamRef map[string]any `json:"paramRef"`
-			} `json:"spec"`
-		}
-		if !ok || !d.isBinding() || d.added || decode(d.text, &binding) != nil || binding.Spec.ParamRef != nil {
+		var binding selection
+		if !ok || !d.isBinding() || d.added || decode(d.text, &binding) != nil {
 			continue
 		}
-		notes = append(notes, d.note(positions, "spec.paramRef",
-			fmt.Sprintf("got none, so params is null: the policy %q has a paramKind, and needs a parameter of the kind %s", d.policy, kind)))
+		if binding.Spec.ParamRef == nil {
+			notes = append(notes, d.note(positions, "spec.paramRef",
+				fmt.Sprintf("got none, so params is null: the policy %q has a paramKind, and needs a parameter of the kind %s", d.policy, kind.Kind)))
+		}
 	}
 	return notes
 }

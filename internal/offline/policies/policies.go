@@ -5,6 +5,7 @@ package policies
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,8 +64,17 @@ func IsPolicy(t schema.GroupVersionKind) bool {
 }
 
 // Unknown returns an error if a kind is in a group that has policies, and is nothing that
-// this group has: most likely it is misspelt.
+// this group has, or if it is a kind of policies in another group: most likely one of them is misspelt.
 func Unknown(t schema.GroupVersionKind) error {
+	if find(schema.GroupVersionKind{Group: kubernetesGroup, Kind: t.Kind}) != nil && find(t) == nil {
+		return fmt.Errorf("got a %s of %s, want %s or %s", t.Kind, t.GroupVersion(), kubernetesVersion, customGroup+"/v1")
+	}
+	if group := translate.MeantGroup(t); group != "" {
+		return fmt.Errorf("got a %s of %s, want the group %s", t.Kind, t.GroupVersion(), group)
+	}
+	if t.Group == customGroup && t.Version != "v1" && find(t) != nil {
+		return fmt.Errorf("got the version %s, want %s", t.GroupVersion(), customGroup+"/v1")
+	}
 	inGroup := t.Group == kubernetesGroup || t.Group == customGroup
 	if !inGroup || IsPolicy(t) || strings.HasSuffix(t.Kind, "WebhookConfiguration") || t.Kind == "PolicyReplica" {
 		return nil
@@ -77,6 +87,20 @@ func Unknown(t schema.GroupVersionKind) error {
 		want = append(want, engine.ExceptionKind)
 	}
 	return fmt.Errorf("got the kind %q of %s, want %s", t.Kind, t.GroupVersion(), strings.Join(want, ", "))
+}
+
+// NoteUnknown notes objects of --policies whose kind is misspelt. Call it after UseParams.
+func (s *Set) NoteUnknown(items []manifest.Item) {
+	for i := range items {
+		item := &items[i]
+		if item.Fault != nil {
+			continue
+		}
+		_, err := s.table.Find(item.GroupVersionKind())
+		if unknown, ok := errors.AsType[*discovery.UnknownError](err); ok && unknown.IsMisspelt() {
+			s.idle = append(s.idle, Note{item.Source, "left out: " + err.Error()})
+		}
+	}
 }
 
 // AddResources adds the resources of policies, bindings and exceptions to the table, in all supported

@@ -58,7 +58,17 @@ func TestKinds(t *testing.T) {
 			f(apiVersion, kind, true, "")
 		}
 	}
-	f("example.com/v1", "ValidatingAdmissionPolicy", false, "")
+	f("example.com/v1", "ValidatingAdmissionPolicy", false,
+		"got a ValidatingAdmissionPolicy of example.com/v1, want admissionregistration.k8s.io/v1 or policies.fastadmit.io/v1")
+	f("v1", "MutatingAdmissionPolicyBinding", false,
+		"got a MutatingAdmissionPolicyBinding of v1, want admissionregistration.k8s.io/v1 or policies.fastadmit.io/v1")
+	f("policies.fastadmit.io/v2", "ValidatingAdmissionPolicy", true,
+		"got the version policies.fastadmit.io/v2, want policies.fastadmit.io/v1")
+	f("policy.kyverno.io/v1", "ValidatingPolicy", false,
+		"got a ValidatingPolicy of policy.kyverno.io/v1, want the group policies.kyverno.io")
+	f("policies.kyverno.io/v1", "ValidatingPolicy", true, "")
+	f("cli.kyverno.io/v1", "Test", false, "")
+	f("nvidia.com/v1", "ClusterPolicy", false, "")
 	f("v1", "Pod", false, "")
 	f("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", false, "")
 	f("admissionregistration.k8s.io/v1", "Policy", false, `got the kind "Policy" of admissionregistration.k8s.io/v1, want `+

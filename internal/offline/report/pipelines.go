@@ -204,6 +204,11 @@ func (g *gitHub) Close(s *Summary) error {
 			return err
 		}
 	}
+	for _, exception := range s.exceptions() {
+		if _, err := fmt.Fprintf(g.w, "::notice title=fastadmit::%s\n", gitHubData.Replace(printable.Plain(exception))); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(g.w, "%s\n", s)
 	return err
 }
@@ -373,7 +378,7 @@ func (s *Summary) suite(tool string) *junitSuite {
 		lines = append(lines, s.PolicyNotes[i].String())
 	}
 	doubts := s.Doubts()
-	lines = append(lines, doubts...)
+	lines = append(append(lines, doubts...), s.exceptions()...)
 	if s.Replay != nil {
 		lines = append(lines, s.Replay.String())
 	}

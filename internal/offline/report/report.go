@@ -237,12 +237,12 @@ func (r *Result) walk(depth int, visit func(r *Result, depth int)) {
 	}
 }
 
-// IsNews reports whether the result or one of its Created has findings, or a decision other
+// IsNews reports whether the result or one of its Created has findings, must be rendered first, or has a decision other
 // than Allowed, Patched and Skipped.
 func (r *Result) IsNews() (news bool) {
 	r.Walk(func(r *Result, _ int) {
 		isAllowed := r.Decision == Allowed || r.Decision == Patched || r.Decision == Skipped
-		news = news || !isAllowed || len(r.Warnings)+len(r.Audits)+len(r.Ignored) > 0
+		news = news || !isAllowed || r.Unrendered || len(r.Warnings)+len(r.Audits)+len(r.Ignored) > 0
 	})
 	return news
 }

@@ -185,10 +185,12 @@ func (s *sarif) Close(summary *Summary) error {
 	for _, doubt := range summary.Doubts() {
 		notifications = append(notifications, map[string]any{"level": "warning", "message": sarifText{doubt}})
 	}
+	notes := summary.exceptions()
 	if summary.Replay != nil {
-		for _, note := range summary.Replay.Notes {
-			notifications = append(notifications, map[string]any{"level": "note", "message": sarifText{note}})
-		}
+		notes = append(notes, summary.Replay.Notes...)
+	}
+	for _, note := range notes {
+		notifications = append(notifications, map[string]any{"level": "note", "message": sarifText{note}})
 	}
 	if len(notifications) > 0 {
 		all := []map[string]any{{"executionSuccessful": true, "toolExecutionNotifications": notifications}}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/internal/printable"
@@ -39,7 +40,7 @@ type Summary struct {
 	// PolicyNotes say which policies are not evaluated, which of their rules select nothing, and which of their expressions read
 	// fields that do not exist.
 	PolicyNotes []PolicyNote `json:"policyNotes,omitempty"`
-	// Exceptions are the PolicyExceptions of fastadmit audit.
+	// Exceptions are the PolicyExceptions.
 	Exceptions []admission.Exception `json:"exceptions,omitempty"`
 	// Replay counts the reviews of fastadmit replay, instead of objects.
 	Replay *Replay `json:"replay,omitempty"`
@@ -158,6 +159,19 @@ func (s *Summary) Doubts() (all []string) {
 	}
 	for _, f := range s.Idle {
 		all = append(all, fmt.Sprintf("%s checked none of the objects that its rules select: %s", f.Plugin, f.Message))
+	}
+	return all
+}
+
+// exceptions returns a sentence for each of Exceptions.
+func (s *Summary) exceptions() (all []string) {
+	for i := range s.Exceptions {
+		e := &s.Exceptions[i]
+		end := "has no end"
+		if e.ExpiresAt != "" {
+			end = "ends " + e.ExpiresAt
+		}
+		all = append(all, fmt.Sprintf("PolicyException %s %s, lifted %d: %s", e.Name, end, e.Lifted, strings.Join(strings.Fields(e.Reason), " ")))
 	}
 	return all
 }

@@ -176,13 +176,7 @@ func (t *text) Close(s *Summary) error {
 	if err := t.closeRepeated(); err != nil {
 		return err
 	}
-	for i := range s.Exceptions {
-		e := &s.Exceptions[i]
-		end := "has no end"
-		if e.ExpiresAt != "" {
-			end = "ends " + e.ExpiresAt
-		}
-		line := fmt.Sprintf("PolicyException %s %s, lifted %d: %s", e.Name, end, e.Lifted, strings.Join(strings.Fields(e.Reason), " "))
+	for _, line := range s.exceptions() {
 		if _, err := fmt.Fprintln(t.w, printable.Plain(line)); err != nil {
 			return err
 		}

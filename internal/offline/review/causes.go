@@ -196,6 +196,9 @@ func (r *reviewer) noteViolation(v admission.Violation) {
 			with = fmt.Sprintf(" with binding '%s'", v.Binding)
 		}
 		f.Message = fmt.Sprintf("%s '%s'%s cannot be evaluated, and its failurePolicy is Ignore: %s", v.Plugin, v.Policy, with, v.Message)
+		if v.Policy == "" {
+			f.Message = "allowed without an answer, as its configuration says: " + v.Message
+		}
 		if r.ignored == nil {
 			r.ignored = make(map[report.FindingKey]bool)
 		}

@@ -49,6 +49,9 @@ func (s *session) newReviewer() *reviewer {
 	r := &reviewer{session: s}
 	r.chain = s.Chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
 	r.chain.Observe = r.observe
+	r.chain.Unselected = func(plugin int) {
+		r.leaveOut(report.Finding{Plugin: r.names[plugin], Message: "the selectors or matchConditions of its settings do not select the object"})
+	}
 	if s.Explain {
 		r.chain.Explain = func(x *admission.Explanation) { r.result.Explanation = append(r.result.Explanation, x) }
 	}
@@ -56,54 +59,6 @@ func (s *session) newReviewer() *reviewer {
 		r.names = append(r.names, plugin.Name)
 	}
 	return r
-}
-
-// observe notes what a plugin did.
-func (r *reviewer) observe(run admission.Run) {
-	name := r.names[run.Plugin]
-	switch run.Outcome {
-	case admission.OutcomePatched:
-		if !slices.Contains(r.result.PatchedBy, name) {
-			r.result.PatchedBy = append(r.result.PatchedBy, name)
-		}
-	case admission.OutcomeDenied:
-		r.result.Plugin = name
-	case admission.OutcomeErrored, admission.OutcomePanicked:
-		r.result.Ignored = append(r.result.Ignored, report.Finding{Plugin: name, Message: strings.Clone(run.Err.Error())})
-	case admission.OutcomeAudited:
-		r.result.Audits = append(r.result.Audits, report.Finding{Plugin: name})
-	}
-	switch finding := (report.Finding{Plugin: name, Message: run.Unchecked}); {
-	case run.Unchecked == "":
-		r.checked = true
-		if !slices.Contains(r.result.CheckedBy, name) {
-			r.result.CheckedBy = append(r.result.CheckedBy, name)
-		}
-	case run.Unchecked != admission.NotSelected && !slices.ContainsFunc(r.result.LeftOut, func(f report.Finding) bool { return f.Key() == finding.Key() }):
-		r.result.LeftOut = append(r.result.LeftOut, finding)
-	}
-	r.noteWarnings(name)
-}
-
-// noteWarnings attributes the warnings that came since the last call.
-func (r *reviewer) noteWarnings(plugin string) {
-	warnings := r.current.Response.Warnings()
-	for r.told = min(r.told, len(warnings)); r.told < len(warnings); r.told++ {
-		name, text := plugin, strings.Clone(warnings[r.told])
-		for _, known := range r.names {
-			if message, ok := strings.CutPrefix(text, known+": "); ok { // a denial that is enforced as a warning
-				name, text = known, message
-			}
-		}
-		r.result.Warnings = append(r.result.Warnings, newFinding(name, text))
-	}
-}
-
-// newFinding returns a message of a plugin, with the policy that it names.
-func newFinding(plugin, message string) report.Finding {
-	f := report.Finding{Plugin: plugin, Message: message}
-	f.Policy, f.Binding = report.Blame(plugin, message)
-	return f
 }
 
 // target reviews an object of the input, and the objects that controllers create for it.

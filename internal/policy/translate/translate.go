@@ -46,6 +46,24 @@ func IsForeign(kind schema.GroupVersionKind) bool {
 	return slices.Contains(foreign, kind.Group) && !slices.Contains(reports, kind.Kind)
 }
 
+// MeantGroup returns the group of a kind of policies of another engine that is in a group which this engine does not have, "" if
+// there is none: policies.kyverno.io for a ValidatingPolicy of policy.kyverno.io.
+func MeantGroup(kind schema.GroupVersionKind) string {
+	switch {
+	case slices.Contains(foreign, kind.Group):
+	case strings.Contains(kind.Group, "kyverno"):
+		if strings.HasSuffix(kind.Kind, "ingPolicy") {
+			return kyvernoCELGroup
+		}
+		if kind.Kind == "ClusterPolicy" {
+			return kyvernoGroup
+		}
+	case strings.Contains(kind.Group, "gatekeeper") && kind.Kind == "ConstraintTemplate":
+		return templatesGroup
+	}
+	return ""
+}
+
 // MayBeForeign reports whether IsForeign may be true for the kind of a YAML document. It does not parse the document: it looks for the
 // names of groups, and for escapes, by which a document can write them otherwise.
 func MayBeForeign(document []byte) bool {

@@ -1,0 +1,134 @@
+package app
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
+)
+
+// TestReviewGiven has policies and a plugin that are not evaluated because of what nobody gave, beside a policy that is.
+func TestReviewGiven(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const healthy = "--policies=healthy.yaml"
+	servertest.WriteFile(t, "healthy.yaml", strings.ReplaceAll(noLatest, "no-latest", "healthy"))
+	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "latest", "v1", 1))
+	f := func(code int, note string, args ...string) {
+		t.Helper()
+		reviewed(t, "", 0, []string{note, "1 allowed"}, nil, append(args, "pod.yaml", healthy)...)
+		want := []string{note}
+		if code != 0 {
+			want = append(want, "--strict: ")
+		}
+		reviewed(t, "", code, want, nil, append(args, "pod.yaml", healthy, "--strict")...)
+	}
+	const inProd = "[Deny], matchResources: {namespaceSelector: {matchLabels: {env: prod}}}"
+	servertest.WriteFile(t, "prod.yaml", strings.Replace(noLatest, "[Deny]", inProd, 1))
+	const unlabeled = `ValidatingAdmissionPolicyBinding "no-latest" does not select the namespace default: its namespaceSelector asks`
+	f(2, unlabeled, "--policies=prod.yaml")
+	servertest.WriteFile(t, "default.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {env: test}}\n")
+	reviewed(t, "", 0, nil, []string{unlabeled}, "pod.yaml", "default.yaml", "--policies=prod.yaml", healthy, "--strict")
+	reviewed(t, "", 0, nil, []string{unlabeled}, "pod.yaml", "--policies=prod.yaml,default.yaml", healthy, "--strict")
+	if err := os.Mkdir("state", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	servertest.WriteFile(t, "state/default.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")
+	reviewed(t, "", 0, nil, []string{unlabeled}, "pod.yaml", "--policies=prod.yaml", healthy, "--strict", "--cluster-state-dir=state")
+	servertest.WriteFile(t, "named.yaml", strings.Replace(noLatest, "[Deny]",
+		"[Deny], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: prod}}}", 1))
+	reviewed(t, "", 2, []string{unlabeled}, nil, "pod.yaml", "--policies=named.yaml", healthy, "--strict")
+	servertest.WriteFile(t, "services.yaml", strings.NewReplacer("[pods]", "[replicationcontrollers]",
+		"object.spec.containers", "object.spec.template.spec.containers", "[Deny]", inProd).Replace(noLatest))
+	reviewed(t, "", 0, nil, []string{unlabeled}, "pod.yaml", "--policies=services.yaml", healthy, "--strict")
+
+	servertest.WriteFile(t, "param.yaml", strings.NewReplacer(
+		"  validations:", "  paramKind: {apiVersion: v1, kind: ConfigMap}\n  validations:", "[Deny]",
+		"[Deny], paramRef: {name: c, namespace: default, parameterNotFoundAction: Allow}").Replace(noLatest))
+	const lacking = `ValidatingAdmissionPolicyBinding "no-latest" does nothing: no ConfigMap among the input is the parameter that it names`
+	f(2, lacking, "--policies=param.yaml")
+	servertest.WriteFile(t, "map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: default}\n")
+	reviewed(t, "", 0, nil, []string{lacking}, "pod.yaml", "map.yaml", "--policies=param.yaml", healthy)
+
+	servertest.WriteFile(t, "config.yaml", configHead+"plugins: [{name: PodSecurity, namespaceSelector: {matchLabels: {a: b}}}]\n")
+	f(2, "PodSecurity checked none of the objects that its rules select: the selectors or matchConditions of its settings do not select",
+		"--config=config.yaml", "--pod-security=baseline")
+
+	servertest.WriteFile(t, "typo.yaml", "apiVersion: v1\nkind: Namespac\nmetadata: {name: default}\n")
+	f(2, `typo.yaml:1: left out: unknown kind "Namespac" of apiVersion "v1", did you mean Namespace?`, "--policies=typo.yaml")
+	servertest.WriteFile(t, "group.yaml", strings.ReplaceAll(noLatest, "admissionregistration.k8s.io/", "admissionregistration.k8s.oi/"))
+	reviewed(t, "", 2, []string{"group.yaml:2: got a ValidatingAdmissionPolicy of admissionregistration.k8s.oi/v1"}, nil,
+		"pod.yaml", healthy, "--policies=group.yaml")
+
+	// The policies of a file are evaluated once, also if it is reviewed, too.
+	reviewed(t, "", 0, []string{"3 objects: 3 allowed"}, nil, "pod.yaml", "healthy.yaml", healthy)
+}
+
+// TestReviewSaysWhatItLeftOut expects a skipped chart with -q, and exceptions in every format.
+func TestReviewSaysWhatItLeftOut(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"all", "all/chart"} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servertest.WriteFile(t, "all/chart/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n")
+	servertest.WriteFile(t, "all/pod.yaml", latestPod)
+	servertest.WriteFile(t, "latest.yaml", noLatest+`---
+apiVersion: policies.fastadmit.io/v1
+kind: PolicyException
+metadata: {name: web}
+spec:
+  policies: [no-latest.example.com]
+  reason: its images have no versions yet
+  neverExpires: true
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+`)
+	reviewed(t, "", 0, []string{"all/chart: skipped: a Helm chart: render it first"}, []string{"all/pod.yaml:1"},
+		"all", "-q", "--policies=latest.yaml")
+	const lifted = "PolicyException web has no end, lifted 1: its images have no versions yet"
+	for _, format := range []string{"text", "github", "junit", "sarif"} {
+		reviewed(t, "", 0, []string{lifted}, nil, "all", "--policies=latest.yaml", "-o", format)
+	}
+	for _, format := range []string{"json", "yaml", "html"} {
+		reviewed(t, "", 0, []string{"its images have no versions yet"}, nil, "all", "--policies=latest.yaml", "-o", format)
+	}
+}
+
+// TestReviewFailsOpen has servers that do not answer, and configurations that allow the object then.
+func TestReviewFailsOpen(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("webhooks", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "webhooks/all.yaml", `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: shop}
+webhooks:
+- name: pods.shop.example.com
+  failurePolicy: Ignore
+  rules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]
+  clientConfig: {url: "https://127.0.0.1:1/pods"}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+`)
+	servertest.WriteFile(t, "backend.yaml", "apiVersion: v1\nkind: Config\n"+
+		"clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: a, user: {}}]\n"+
+		"contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n")
+	servertest.WriteFile(t, "admission.yaml", `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionWebhook
+  configuration: {apiVersion: fastadmit.io/v1alpha1, kind: WebhookAdmissionConfiguration, staticManifestsDir: webhooks}
+- name: ImagePolicyWebhook
+  configuration:
+    imagePolicy: {kubeConfigFile: backend.yaml, allowTTL: 1, denyTTL: 1, retryBackoff: -1, defaultAllow: true}
+`)
+	for _, plugin := range []string{"ImagePolicyWebhook", "ValidatingAdmissionWebhook"} {
+		ignored := "ignored: " + plugin + ": allowed without an answer, as its configuration says: "
+		reviewed(t, "", 2, []string{"1 allowed", ignored, "--strict: 1 ignored"}, nil, "pod.yaml",
+			"--admission-control-config-file=admission.yaml", "--enable-admission-plugins="+plugin,
+			"--disable-admission-plugins=PodSecurity", "--allow-plugin-calls", "--strict")
+	}
+}
