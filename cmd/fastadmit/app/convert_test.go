@@ -109,6 +109,12 @@ func TestSkipUntranslatable(t *testing.T) {
 		"--skip-untranslatable")
 	reviewed(t, "", 1, []string{`"policyNotes": [`, leftOut}, nil, "pod.yaml", "--policies=both.yaml", "--skip-untranslatable", "-o=json")
 	reviewed(t, latestPod+"---\n", 2, []string{refused}, []string{other}, "pod.yaml", "--policies=pattern.yaml", "--skip-untranslatable")
+	servertest.WriteFile(t, "twice.yaml", kyvernoLatest+"---\n"+strings.Replace(kyvernoLatest, "endsWith(':latest')", "endsWith(':v1')", 1))
+	const twice = `ValidatingPolicy "no-latest"`
+	const also = "metadata.name: the translation of another document is also ValidatingAdmissionPolicy"
+	reviewed(t, "", 2, []string{twice + ": " + also}, []string{".autogen-defaults"}, "pod.yaml", "--policies=twice.yaml")
+	reviewed(t, "", 1, []string{twice + " is left out: " + also, deniedConverted}, nil, "pod.yaml", "--policies=twice.yaml",
+		"--skip-untranslatable")
 	good := strings.Replace(latestPod, ":latest", ":v1", 1)
 	reviewed(t, good, 0, []string{leftOut}, nil, "-", "--policies=both.yaml", "--skip-untranslatable")
 	reviewed(t, good, 2, []string{"--strict: ClusterPolicy"}, nil, "-", "--policies=both.yaml", "--skip-untranslatable", "--strict")

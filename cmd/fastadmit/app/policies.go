@@ -32,7 +32,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 			r.evaluated[items[i].File] = true
 		}
 		faults := policyFaults(items)
-		faults = append(faults, policies.Replaced(items, input, r.namespace)...)
+		faults = append(faults, policies.Replaced(items, r.notAmongPolicies(input), r.namespace)...)
 		if faults != nil {
 			return nil, failed(errors.Join(faults...))
 		}
@@ -51,6 +51,11 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 		return nil, failed(fmt.Errorf("--policies: there is no policy in %s", strings.Join(r.policyFiles, ", ")))
 	}
 	return slices.DeleteFunc(others, func(item manifest.Item) bool { return item.Fault != nil }), nil
+}
+
+// notAmongPolicies returns the items whose files are not in --policies, too.
+func (r *reviewOptions) notAmongPolicies(items []manifest.Item) []manifest.Item {
+	return slices.DeleteFunc(slices.Clone(items), func(item manifest.Item) bool { return r.evaluated[item.File] })
 }
 
 // policyFaults returns what is wrong with files of policies: documents that cannot be read, and misspelled kinds.
@@ -78,7 +83,7 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 	if r.policies.Add(given)+r.policies.AddExceptions(given)+translated > 0 {
 		r.policies.Enable()
 	}
-	input = slices.DeleteFunc(slices.Clone(input), func(item manifest.Item) bool { return r.evaluated[item.File] }) // it is among given
+	input = r.notAmongPolicies(input)
 	r.policies.Add(input)
 	r.policies.NoteExceptions(input)
 	if r.bindPolicies != "" {

@@ -62,6 +62,9 @@ func TestReviewGiven(t *testing.T) {
 
 	// The policies of a file are evaluated once, also if it is reviewed, too.
 	reviewed(t, "", 0, []string{"3 objects: 3 allowed"}, nil, "pod.yaml", "healthy.yaml", healthy)
+	servertest.WriteFile(t, "again.yaml", strings.Replace(latestPod, "latest", "v2", 1))
+	reviewed(t, "", 2, []string{"would replace"}, nil, "again.yaml", "--policies=pod.yaml", healthy)
+	reviewed(t, "", 0, []string{"2 objects: 2 allowed"}, nil, "pod.yaml", "again.yaml", "--policies=pod.yaml,again.yaml", healthy)
 }
 
 // TestReviewSaysWhatItLeftOut expects a skipped chart with -q, and exceptions in every format.

@@ -272,16 +272,19 @@ func isIgnore(p *admissionregistrationv1.FailurePolicyType) bool {
 	return p != nil && *p == admissionregistrationv1.Ignore
 }
 
-// uniqueNames gives policies whose names are equal different ones.
+// uniqueNames refuses documents whose translations have the name of that of an earlier one, which counts.
 func (t *translator) uniqueNames() {
-	known := make(map[string]int)
+	known, refused := make(map[string]bool), make(map[int]bool) // documents
 	for _, p := range t.Policies {
 		name, kind := p.name()
-		known[kind+name]++
-		if n := known[kind+name]; n > 1 {
+		if isKnown := known[kind+name]; !isKnown {
+			known[kind+name] = true
+		} else if !refused[p.Document] {
+			refused[p.Document] = true
 			t.refuse(&head{index: p.Document}, "metadata.name", "the translation of another document is also %s %q: rename one of them", kind, name)
 		}
 	}
+	t.Policies = slices.DeleteFunc(t.Policies, func(p *Policy) bool { return refused[p.Document] })
 }
 
 func (p *Policy) name() (name, kind string) {
