@@ -8,11 +8,9 @@ package creator
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
@@ -36,15 +34,20 @@ func Plugin() admission.Plugin {
 	}
 }
 
+// validate returns what is wrong. fastadmit adds file and line.
+func (c *Config) validate() (errs field.ErrorList) {
+	for _, fault := range validation.IsQualifiedName(c.Annotation) {
+		errs = append(errs, field.Invalid(field.NewPath("annotation"), c.Annotation, fault))
+	}
+	return errs
+}
+
 type plugin struct{ annotation string }
 
 func newHandler(setup admission.Setup) (admission.Handler, error) {
 	config := Config{Annotation: "example.com/creator"}
-	if err := yaml.UnmarshalStrict(setup.Config, &config); err != nil {
+	if err := admission.DecodeConfig(setup.Config, &config, config.validate); err != nil {
 		return admission.Handler{}, err
-	}
-	if faults := validation.IsQualifiedName(config.Annotation); len(faults) > 0 {
-		return admission.Handler{}, fmt.Errorf("annotation: got %q: %s", config.Annotation, strings.Join(faults, "; "))
 	}
 	p := &plugin{annotation: config.Annotation}
 	return admission.Handler{Admit: p.admit, Validate: p.validate}, nil

@@ -88,7 +88,7 @@ func TestReviewNamesDefaults(t *testing.T) {
 		}
 		return text
 	}
-	const said = "default: spec.containers[1].imagePullPolicy is not in the manifest: it has Kubernetes' default"
+	const said = "default: spec.containers[1].imagePullPolicy is not in the manifest: it has its default value"
 	const given = ", imagePullPolicy: IfNotPresent"
 	reviewed(t, pod(given, ""), 1, []string{"denied request: pull always\n  " + said}, nil, "-", "--policies=pull.yaml")
 	reviewed(t, pod(given, given), 1, []string{"pull always"}, []string{"default:"}, "-", "--policies=pull.yaml")

@@ -109,12 +109,12 @@ func TestReviewIdlePolicies(t *testing.T) {
 			t.Errorf("%q: got exit code %d, %s%s, want %d and %q", args, gotCode, got, errs, code, stderr)
 		}
 	}
-	f(2, `--strict: ValidatingAdmissionPolicy "p" is reviewed as an object, and not evaluated`, "policy.yaml")
+	f(2, `--strict: ValidatingAdmissionPolicy "p" is reviewed, but not evaluated`, "policy.yaml")
 	f(0, "", "policy.yaml", "--enable-admission-plugins=ValidatingAdmissionPolicy", "--bind-policies")
 	f(2, `--strict: ConstraintTemplate "deny" has no Constraint of the kind Deny`,
 		"--policies=policy.yaml,template.yaml", "--bind-policies")
 	f(0, "", "--policies=template.yaml,good.yaml")
-	f(0, `template.yaml:1: ConstraintTemplate "deny" is reviewed as an object, and not evaluated`, "template.yaml")
+	f(0, `template.yaml:1: ConstraintTemplate "deny" is reviewed, but not evaluated`, "template.yaml")
 	f(2, `--strict: Deny "deny": spec.match.kinds: unknown kind "Servise" of apiVersion "v1", did you mean Service?`,
 		"--policies=template.yaml,misspelt.yaml")
 	_, errs, code := execute("", "review", "pod.yaml", "--policies=template.yaml")

@@ -363,8 +363,8 @@ func (s *Set) NoteInput(input []manifest.Item, given map[string]bool) (notes []N
 		}
 		switch kind := find(item.GroupVersionKind()); {
 		case kind != nil && kind.policy == item.Kind && !s.applied && notes == nil:
-			notes = []Note{{item.Source, fmt.Sprintf("%s %q is reviewed as an object, and not evaluated, and so are other policies among the "+
-				"input; --policies or --enable-admission-plugins=%s evaluates them", item.Kind, item.Metadata.Name, item.Kind)}}
+			notes = []Note{{item.Source, fmt.Sprintf("%s %q is reviewed, but not evaluated, as all policies among the input; "+
+				"--policies or --enable-admission-plugins=%s evaluates them", item.Kind, item.Metadata.Name, item.Kind)}}
 		case other == nil && translate.IsForeign(item.GroupVersionKind()):
 			other = item
 		}
@@ -372,7 +372,7 @@ func (s *Set) NoteInput(input []manifest.Item, given map[string]bool) (notes []N
 	if other == nil {
 		return notes, ""
 	}
-	return notes, fmt.Sprintf("%s: %s %q is reviewed as an object, and not evaluated, and so are all policies of Kyverno and Gatekeeper among the "+
+	return notes, fmt.Sprintf("%s: %s %q is reviewed, but not evaluated, as all policies of Kyverno and Gatekeeper among the "+
 		"input; --policies evaluates them", other.Source, other.Kind, other.Metadata.Name)
 }
 

@@ -97,7 +97,7 @@ func TestIsSame(t *testing.T) {
 
 // TestCauses has findings of which the rule and the fields are known, in all formats that show them.
 func TestCauses(t *testing.T) {
-	const one, two = "a is not in the manifest: it has Kubernetes' default", "a, b are not in the manifest: they have Kubernetes' defaults"
+	const one, two = "a is not in the manifest: it has its default value", "a, b are not in the manifest: they have their default values"
 	of := func(n int) []string { return []string{"a", "b"}[:n] }
 	all := []*Result{{
 		File: "a.yaml", Line: 1, Kind: "Pod", Name: "x", Decision: Denied, Plugin: "P", Policy: "p", Binding: "b", Rule: "validations[1]",
@@ -118,7 +118,7 @@ func TestCauses(t *testing.T) {
 	f("text", "(422): no\n  default: "+one+"\n  warning: a.yaml:7: Q: hm\n    default: "+two+"\n  audit: R: oh\n")
 	f("github", "denies Pod x::no ("+one+") [validations[1], a, b]\n",
 		"::warning file=a.yaml,line=7,title=Q warns of Pod x::hm ("+two+")\n", "audits Pod x::oh [r]\n")
-	f("junit", `type="P/p"`, "no (a is not in the manifest: it has Kubernetes&#39; default) [validations[1], a, b]</failure>",
+	f("junit", `type="P/p"`, "no (a is not in the manifest: it has its default value) [validations[1], a, b]</failure>",
 		"warning: a.yaml:7: Q: hm (a, b are not")
 	f("yaml", "  defaulted:\n  - a\n", "  rule: validations[1]\n")
 	var got struct {

@@ -56,7 +56,7 @@ func TestHTML(t *testing.T) {
 			"audit by C: noignored failure by D: away",
 		"failedPodExecOptions of pods/exec shop/web; c.yaml:9failed by E: down <&>",
 		"brokenstdin:3broken: cannot be read", "skippedd.yamlskipped: no object",
-		"deniedPod x; e.yaml:1denied by P p: no; rule validations[1]; names a, b; a is not in the manifest: it has Kubernetes' default" +
+		"deniedPod x; e.yaml:1denied by P p: no; rule validations[1]; names a, b; a is not in the manifest: it has its default value" +
 			"warning: e.yaml:3: unknownunchecked by Q: privileged",
 	}
 	if got := elements(t, page, "tr")[1:]; !slices.Equal(got, want) {

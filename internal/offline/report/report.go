@@ -137,9 +137,9 @@ func Default(defaulted []string) string {
 	case 0:
 		return ""
 	case 1:
-		return defaulted[0] + " is not in the manifest: it has Kubernetes' default"
+		return defaulted[0] + " is not in the manifest: it has its default value"
 	}
-	return strings.Join(defaulted, ", ") + " are not in the manifest: they have Kubernetes' defaults"
+	return strings.Join(defaulted, ", ") + " are not in the manifest: they have their default values"
 }
 
 // Object returns the kind, namespace and name of the object, for messages.
