@@ -98,6 +98,18 @@ spec:
 	}
 }
 
+// TestReviewNameless has an object without a name, which kube-apiserver refuses.
+func TestReviewNameless(t *testing.T) {
+	const warning = "warning: kube-apiserver refuses the object: metadata.name: Required value"
+	f := func(code int, want, not []string, object string) {
+		t.Helper()
+		reviewed(t, object, code, want, not, "-", "--enable-admission-plugins=AlwaysPullImages", "--warnings-as-errors")
+	}
+	f(1, []string{warning}, nil, "apiVersion: v1\nkind: Pod\nmetadata: {}\n")
+	f(0, nil, []string{warning}, "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n")
+	f(0, nil, []string{warning}, "apiVersion: authorization.k8s.io/v1\nkind: SelfSubjectAccessReview\nmetadata: {}\nspec: {}\n")
+}
+
 // TestReviewFailsOpen has servers that do not answer, and configurations that allow the object then.
 func TestReviewFailsOpen(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -100,6 +100,11 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 		result.Namespace = t.namespace
 		return
 	}
+	if object != nil && r.UnknownFields && isNameless(t.Object) {
+		result.Warnings = append(result.Warnings, report.Finding{
+			Message: "kube-apiserver refuses the object: metadata.name: Required value: name or generateName is required",
+		})
+	}
 	stored := r.ask(ctx, q, object, old, result)
 	r.writtenPod, r.written = r.written.pod(r.PodTemplatePaths.Template(t.resource.GroupResource())), written{}
 	if q.Operation == codec.Delete {
@@ -132,6 +137,12 @@ func orElse(a, b []byte) []byte {
 		return a
 	}
 	return b
+}
+
+// isNameless reports whether an object has no name. Those that only ask, such as a SubjectAccessReview, need none.
+func isNameless(o *manifest.Object) bool {
+	group := o.GroupVersionKind().Group
+	return o.Metadata.Name == "" && o.Metadata.GenerateName == "" && group != "authentication.k8s.io" && group != "authorization.k8s.io"
 }
 
 func shownName(name, generateName string) string {
