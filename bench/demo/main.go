@@ -140,7 +140,7 @@ func show(client *client) error {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	unchanged.what = fmt.Sprintf("%d others", len(rows)-len(names))
+	unchanged.what = fmt.Sprintf("%d others, allowed as they are", len(rows)-len(names))
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "RECORDED REVIEWS\tSENT\tALLOWED\tPATCHED\tDENIED\tEXAMPLE")
 	for _, name := range names {
