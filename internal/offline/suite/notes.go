@@ -35,10 +35,9 @@ func (s *Suite) noteFields(of *Case, items []manifest.Item, g *Given, path strin
 		object := &items[i].Object
 		note := func(field, text string) {
 			at := manifest.Source{File: object.File, Line: object.Line}
-			switch {
-			case g.object == nil:
+			if g.object == nil {
 				at.Line = s.positions.LineOf(object, field)
-			case len(items) == 1: // not an item of a list
+			} else { // for an item of a list, it is the line of the list
 				at.Line = s.document.Line(strings.TrimSuffix(path+"."+field, "."))
 			}
 			s.fields = append(s.fields, fieldNote{of, at, text})

@@ -98,6 +98,9 @@ func TestPolicyNotes(t *testing.T) {
 		"2.yaml": head + "policies: [all.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: allowed}}]\n",
 		"3.yaml": head + "cases:\n- {name: a, object: pod.yaml, policies: [a.yaml], expect: {decision: allowed}}\n" +
 			"- {name: b, object: pod.yaml, policies: [all.yaml], expect: {decision: allowed}}\n",
+		"4.yaml": head + "policies: [{apiVersion: admissionregistration.k8s.io/v1, kind: " + validating + ", metadata: {name: a}}, " +
+			"{apiVersion: admissionregistration.k8s.io/v1, kind: " + mutating + ", metadata: {name: a}}]\n" +
+			"cases: [{name: a, object: pod.yaml, expect: {decision: allowed}}]\n",
 		"pod.yaml": pod("a"),
 	})
 	var asked bool
@@ -128,17 +131,19 @@ func TestPolicyNotes(t *testing.T) {
 	noted(t, result(validating, with("c", "allowed")), []string{"2.yaml"},
 		"2.yaml 2.yaml: 2 policies are evaluated in no case, so nothing tests them: a, b")
 	noted(t, result(mutating), []string{"2.yaml"}, "2.yaml 2.yaml: 3 policies are evaluated in no case, so nothing tests them: c, a, b")
+	noted(t, result(mutating, with("a", "allowed")), []string{"4.yaml"},
+		"4.yaml 4.yaml: policy a is evaluated in no case, so nothing tests it (4.yaml:3)")
 	// Policies of a case with the same name are others.
 	first := result(validating, with("a", "allowed"))
 	review := first.Review
 	first.Review = func(ctx context.Context, s *Setup) ([]*report.Result, []string, error) {
 		if len(s.Policies) > 2 {
-			s.Policies = nil
 			return []*report.Result{{Decision: report.Allowed}}, nil, nil
 		}
 		return review(ctx, s)
 	}
-	noted(t, first, []string{"3.yaml"}, "3.yaml 3.yaml: 3 policies are evaluated in no case, so nothing tests them: c, a, b")
+	noted(t, first, []string{"3.yaml"},
+		"3.yaml 3.yaml: 3 policies are evaluated in no case, so nothing tests them: c, a, b")
 	// Another case may evaluate a policy, if not all of them ran.
 	first.Select = regexp.MustCompile("/a")
 	noted(t, first, []string{"3.yaml"})
