@@ -107,7 +107,7 @@ func TestPolicyNotes(t *testing.T) {
 	result := func(plugin string, all ...admission.PolicyExplanation) *Runner {
 		return &Runner{Review: func(_ context.Context, s *Setup) ([]*report.Result, []string, error) {
 			asked = s.Explain
-			s.Policies = nil                                                          // a Review may use it up
+			clear(s.Policies)                                                         // a Review may use them up
 			r := &report.Result{Decision: report.Allowed, Created: []*report.Result{{ // a policy of Pods is one of workloads
 				Decision: report.Allowed, Explanation: []*admission.Explanation{{Plugin: plugin, Policies: all}},
 			}}}
@@ -131,7 +131,7 @@ func TestPolicyNotes(t *testing.T) {
 	noted(t, result(validating, with("c", "allowed")), []string{"2.yaml"},
 		"2.yaml 2.yaml: 2 policies are evaluated in no case, so nothing tests them: a, b")
 	noted(t, result(mutating), []string{"2.yaml"}, "2.yaml 2.yaml: 3 policies are evaluated in no case, so nothing tests them: c, a, b")
-	noted(t, result(mutating, with("a", "allowed")), []string{"4.yaml"},
+	noted(t, result(validating, with("a", "allowed")), []string{"4.yaml"},
 		"4.yaml 4.yaml: policy a is evaluated in no case, so nothing tests it (4.yaml:3)")
 	// Policies of a case with the same name are others.
 	first := result(validating, with("a", "allowed"))
