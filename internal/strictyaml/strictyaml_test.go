@@ -108,6 +108,10 @@ func TestDecodeRefuses(t *testing.T) {
 	f("x: y\na: b: c\nc: {{ d }}\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
 	f("a: b\nname: a ? b : c\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
 	f("labels:\n\ta: b\n", "file.yaml: line 2: got a tab; YAML is indented by spaces")
+	f("kind: K\nlabels:\n- a: b\n\tc: d\n", "file.yaml: line 4: got a tab; YAML is indented by spaces")
+	f("kind: K\nlabels:\n  a: b\n   c\n\n \td: e\n\tf: g\n", "file.yaml: line 6: got a tab; YAML is indented by spaces")
+	f("kind: K\nname: |\n\ta\n", "file.yaml: line 3: got a tab; YAML is indented by spaces")
+	f("kind: K\nname: a\n\t", "file.yaml: line 3: got a tab; YAML is indented by spaces")
 	const double = "the text that begins with \" has no end: close it with another \""
 	const single = "the text that begins with ' has no end: close it with another '"
 	f("kind: K\nname: \"a\nb: c\n", "file.yaml: line 2: "+double)

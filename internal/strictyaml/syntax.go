@@ -35,10 +35,27 @@ func SyntaxError(err error, text []byte) error {
 	}
 	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 	line = min(line, len(lines)) // the error may be about the end
-	if match[2] == "found character that cannot start any token" && bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " -"), []byte("\t")) {
-		return fmt.Errorf("line %d: got a tab; YAML is indented by spaces", line)
+	if strings.HasPrefix(match[2], "found a tab character") {
+		// The line is the one in which the text begins that goes on after the tab.
+		for at := line; at < len(lines) && !isIndentedByTab(lines[line-1]); at++ {
+			if isIndentedByTab(lines[at]) {
+				line = at + 1
+			}
+		}
+		return tabError(line)
+	}
+	if match[2] == "found character that cannot start any token" && isIndentedByTab(lines[line-1]) {
+		return tabError(line)
 	}
 	return fmt.Errorf("line %d: %s%s", line, match[2], cmp.Or(QuotesHint(string(lines[line-1])), indentHint(match[2], lines, line)))
+}
+
+func isIndentedByTab(line []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(line, " -"), []byte("\t"))
+}
+
+func tabError(line int) error {
+	return fmt.Errorf("line %d: got a tab; YAML is indented by spaces", line)
 }
 
 // indentHint says what to do about an error in a line that is indented as no line above it is, or below a value.

@@ -258,6 +258,8 @@ func (s *selection) leaveOut(alsoCalls bool) *[]string {
 	return leftOut
 }
 
+var errNoPlugin = errors.New("no admission plugin is enabled")
+
 // noPlugin is the error if no plugin is enabled. It names the flags of the command that enable some.
 func (s *selection) noPlugin() error {
 	if notes := s.policies.UnboundNotes(); len(notes) > 0 { // all that there is are ConstraintTemplates
@@ -265,15 +267,15 @@ func (s *selection) noPlugin() error {
 	}
 	var flags []string
 	for _, name := range [...]string{"pod-security", "policies", "in-tree"} {
-		if s.flags != nil && s.flags.Lookup(name) != nil { // a suite has none
+		if s.flags != nil && s.flags.Lookup(name) != nil { // a test of another engine has none
 			flags = append(flags, "--"+name)
 		}
 	}
-	text := "no admission plugin is enabled: name some with --enable-admission-plugins"
+	text := ": name some with --enable-admission-plugins"
 	if len(flags) > 0 {
 		text += ", or use " + strings.Join(flags, " or ")
 	}
-	return errors.New(text + "; fastadmit plugins lists all")
+	return fmt.Errorf("%w%s; fastadmit plugins lists all", errNoPlugin, text)
 }
 
 const podSecurity = "PodSecurity"

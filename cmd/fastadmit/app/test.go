@@ -32,6 +32,7 @@ type testOptions struct {
 	verbose  bool
 	convert  bool
 	skip     bool
+	strict   bool
 	version  string                 // that is emulated, empty for that of the configuration
 	notes    policies.AllFieldNotes // of all cases
 }
@@ -50,14 +51,15 @@ plugin configurations, and has cases: an object, and the expected result. The fi
 in the given folder, or for a given file in its folder, except with --allow-files-outside. It needs no
 cluster, and no plugin calls an address or runs a command, except with --allow-plugin-calls.
 
-Prints the failed cases with their differences, and a summary.
+Prints the failed cases with their differences, and a summary. Notes on standard error, and in -o junit, say
+which objects have fields that their kind does not have, and which policies are evaluated in no case.
 
 With --convert-tests, it runs nothing, and prints the tests of Kyverno and Gatekeeper as suites of fastadmit: a
 YAML document for each, which names its source and belongs into the same folder. What such a suite cannot say is
 an error with file, line and field. Then it exits with 0 or 1.
 
-Exits with 0 if all cases pass, 1 if one fails, 2 if a suite or a case could not be run, or if the
-command is wrong.`,
+Exits with 0 if all cases pass, 1 if one fails, 2 if a suite or a case could not be run, if the
+command is wrong, or with --strict if there is a note.`,
 		Example: "  fastadmit test policies/\n" +
 			"  fastadmit test policies/ --run=no-latest -v\n" +
 			"  fastadmit test -o junit > report.xml\n" +
@@ -75,11 +77,13 @@ command is wrong.`,
 	flags.StringVarP(&t.output, "output", "o", "text", "format: "+strings.Join(suite.Formats(), ", "))
 	flags.BoolVar(&t.failFast, "fail-fast", false, "stop after the first case that fails")
 	flags.BoolVarP(&t.verbose, "verbose", "v", false, "with -o text, also print the cases that pass")
+	flags.BoolVar(&t.strict, "strict", false, "exit with 2 if all cases pass and there is a note: an object has a field that its kind does not have, "+
+		"a policy is evaluated in no case, or a policy names what does not exist")
 	flags.StringVar(&t.version, "emulated-version", "", testVersionUsage)
 	flags.BoolVar(&t.convert, "convert-tests", false, "print the tests of Kyverno and Gatekeeper as suites of fastadmit, and run nothing")
 	flags.BoolVar(&t.skip, "skip-untranslatable", false, "with --convert-tests, print the others if a case has no translation, and exit with 0")
 	t.trust.addTrustFlags(flags)
-	for _, other := range []string{"run", "output", "fail-fast", "verbose", "emulated-version", "allow-plugin-calls"} {
+	for _, other := range []string{"run", "output", "fail-fast", "verbose", "emulated-version", "allow-plugin-calls", "strict"} {
 		cmd.MarkFlagsMutuallyExclusive("convert-tests", other)
 	}
 	completeValues(cmd, "output", suite.Formats()...)
@@ -115,13 +119,13 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 	if t.convert {
 		return t.convertTests(cmd, files)
 	}
-	outcomes := runner.Run(cmd.Context(), files)
+	outcomes, notes := runner.Run(cmd.Context(), files)
 	if len(outcomes) == 0 {
 		return failed(fmt.Errorf("there is nothing to run: no case matches --run=%s", t.run))
 	}
-	printFieldNotes(cmd.ErrOrStderr(), t.notes.Sorted())
+	noted := t.printNotes(cmd.ErrOrStderr(), notes)
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	err = errors.Join(suite.Write(out, t.output, "fastadmit test", t.verbose, outcomes), out.Flush())
+	err = errors.Join(suite.Write(out, t.output, "fastadmit test", t.verbose, outcomes, notes), out.Flush())
 	switch summary := suite.Count(outcomes); {
 	case err != nil:
 		return failed(err)
@@ -129,8 +133,27 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 		return &exit{exitBroken, nil}
 	case summary.Failed > 0:
 		return &exit{exitFailed, nil}
+	case t.strict && noted > 0:
+		return &exit{exitBroken, fmt.Errorf("--strict: all cases pass, with %s", report.Counted(noted, "note"))}
 	}
 	return nil
+}
+
+// printNotes prints the notes on policies and on suites, each once, and returns their number.
+func (t *testOptions) printNotes(w io.Writer, notes []suite.Note) int {
+	var texts []string
+	for _, note := range t.notes.Sorted() {
+		texts = append(texts, note.String())
+	}
+	for _, note := range notes { // suites may have the same objects
+		if !slices.Contains(texts, note.Text) {
+			texts = append(texts, note.Text)
+		}
+	}
+	for _, text := range texts {
+		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(text))
+	}
+	return len(texts)
 }
 
 // convertTests prints the suites that say what tests of other engines do.
@@ -195,6 +218,9 @@ func (t *testOptions) review(ctx context.Context, s *suite.Setup) (results []*re
 		}
 	}
 	if err := r.prepare(ctx, o); err != nil {
+		if errors.Is(err, errNoPlugin) && !s.GuessKinds {
+			err = suite.ErrNoPlugin
+		}
 		return nil, nil, err
 	}
 	if !s.GuessKinds { // the policies in tests of other engines are translations

@@ -242,7 +242,10 @@ func TestTestWrong(t *testing.T) {
 	f(suiteHead+"policies: [latest.yaml]\ncases: [{name: a, object: {apiVersion: example.com/v1, kind: Thing}, expect: "+
 		"{decision: denied}}]\n",
 		`BROKEN a.test.yaml/a (a.test.yaml:4)`, `Thing cannot be reviewed: unknown kind "Thing"`)
-	f(suiteHead+"cases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n", "no admission plugin is enabled")
+	f(suiteHead+"cases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n",
+		"a.test.yaml:1: policies: no admission plugin is enabled: name files with policies here, or plugins in enableAdmissionPlugins; ")
+	f(suiteHead+"config: none.yaml\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n",
+		"a.test.yaml:3: config: ", "none.yaml: no such file")
 	servertest.WriteFile(t, "bad.yaml", strings.ReplaceAll(noLatest, "':latest'))", "':latest')"))
 	f(suiteHead+"policies: [bad.yaml]\ncases: [{name: a, object: pod.yaml, expect: {decision: denied}}]\n",
 		`bad.yaml:10: ValidatingAdmissionPolicy "no-latest.example.com": spec.validations[0].expression`)

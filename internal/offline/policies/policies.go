@@ -63,6 +63,14 @@ func IsPolicy(t schema.GroupVersionKind) bool {
 	return find(t) != nil || isException(t) || translate.IsForeign(t)
 }
 
+// PluginOf returns the name of the plugin that evaluates policies of a kind. It is empty for all other kinds, such as bindings.
+func PluginOf(t schema.GroupVersionKind) string {
+	if k := find(t); k != nil && t.Kind == k.policy {
+		return k.policy
+	}
+	return ""
+}
+
 // Unknown returns an error if a kind is in a group that has policies, and is nothing that
 // this group has, or if it is a kind of policies in another group: most likely one of them is misspelt.
 func Unknown(t schema.GroupVersionKind) error {

@@ -216,7 +216,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 
 func TestHostileTests(t *testing.T) {
 	var b strings.Builder
-	err := WriteJUnit(&b, "fastadmit test", []TestSuite{{Name: hostile, File: hostile, Cases: []TestCase{
+	err := WriteJUnit(&b, "fastadmit test", []TestSuite{{Name: hostile, File: hostile, Output: hostile, Cases: []TestCase{
 		{Name: hostile, Took: time.Second, Failure: hostile}, {Name: hostile, Error: hostile},
 	}}})
 	if err != nil {

@@ -238,6 +238,8 @@ type junitSuite struct {
 	Errors   int         `xml:"errors,attr"`
 	Skipped  int         `xml:"skipped,attr"`
 	Cases    []junitCase `xml:"testcase"`
+	// Output is after the cases, as the schema of JUnit wants it.
+	Output *junitOutput `xml:"system-out"`
 
 	bytes int // of the texts
 }

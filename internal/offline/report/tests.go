@@ -13,6 +13,7 @@ import (
 type TestSuite struct {
 	Name, File string
 	Cases      []TestCase
+	Output     string // about the suite
 }
 
 // TestCase is a test. Without a Failure and an Error, it passed or was skipped.
@@ -34,6 +35,9 @@ func WriteJUnit(w io.Writer, tool string, suites []TestSuite) error {
 		for _, test := range given.Cases {
 			test.Name, test.Failure, test.Error = printable.Word(test.Name), printable.Lines(test.Failure), printable.Lines(test.Error)
 			j.suite.addTest(printable.Word(given.File), &test)
+		}
+		if given.Output != "" {
+			j.suite.Output = &junitOutput{printable.Lines(given.Output)}
 		}
 		if err := j.flush(); err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -72,7 +71,7 @@ func (e *Expect) compare(root *report.Result) (differences []string) {
 		return differences // the rest would only repeat it
 	}
 	for _, field := range [...]struct{ name, got, want string }{
-		{"plugin", decisive.Plugin, e.Plugin}, {"policy", policyOf(decisive.Message), e.Policy}, {"reason", decisive.Reason, e.Reason},
+		{"plugin", decisive.Plugin, e.Plugin}, {"policy", decisive.Policy, e.Policy}, {"reason", decisive.Reason, e.Reason},
 	} {
 		if field.want != "" && field.got != field.want {
 			differ(field.name, fmt.Sprintf("%q", field.got), fmt.Sprintf("%q", field.want))
@@ -96,16 +95,6 @@ func (e *Expect) compare(root *report.Result) (differences []string) {
 
 func isAllowed(r *report.Result) bool {
 	return r.Decision == report.Allowed || r.Decision == report.Patched
-}
-
-// policyName finds the name of the policy in the message of a denial.
-var policyName = regexp.MustCompile(`AdmissionPolicy '([^']*)'.* denied request: `)
-
-func policyOf(message string) string {
-	if match := policyName.FindStringSubmatch(message); match != nil {
-		return match[1]
-	}
-	return ""
 }
 
 // compareWarnings gives each expected text a warning of its own, in whatever order they are.

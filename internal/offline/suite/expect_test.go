@@ -62,7 +62,7 @@ func TestDecision(t *testing.T) {
 func TestFields(t *testing.T) {
 	f := differences(t)
 	const message = `pods "web" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: images must have a version`
-	denied := &report.Result{Decision: report.Denied, Plugin: "A", Code: 422, Reason: "Invalid", Message: message}
+	denied := &report.Result{Decision: report.Denied, Plugin: "A", Policy: "p", Code: 422, Reason: "Invalid", Message: message}
 	f(`{"decision":"denied","plugin":"A","policy":"p","code":422,"reason":"Invalid","message":"images must have a version"}`, denied)
 	f(`{"decision":"denied","message":{"contains":"is forbidden"}}`, denied)
 	f(`{"decision":"denied","message":{"matches":"^pods .* version$"}}`, denied)
@@ -74,6 +74,7 @@ func TestFields(t *testing.T) {
 		"message:\n- want a text that contains \"away\"\n+ got  \"no\"")
 	f(`{"decision":"denied","message":{"matches":"^o"}}`, &report.Result{Decision: report.Denied, Message: "no"},
 		"message:\n- want a text that matches \"^o\"\n+ got  \"no\"")
+	f(`{"decision":"denied","policy":"p"}`, &report.Result{Decision: report.Denied, Policy: "p", Message: "no"})
 	f(`{"decision":"denied","policy":"p"}`, &report.Result{Decision: report.Denied, Message: "no"}, "policy:\n- want \"p\"\n+ got  \"\"")
 	f(`{"decision":"denied","code":0}`, denied, "code:\n- want 0\n+ got  422")
 }

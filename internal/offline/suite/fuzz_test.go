@@ -29,9 +29,9 @@ func FuzzRun(f *testing.F) {
 		t.Chdir(t.TempDir())
 		write(t, map[string]string{"fastadmit-test.yaml": suite, "a.yaml": file})
 		r := Runner{Review: func(context.Context, *Setup) ([]*report.Result, []string, error) { return nil, nil, nil }}
-		outcomes := r.Run(t.Context(), []File{{"fastadmit-test.yaml", files.Tree(".")}})
+		outcomes, notes := r.Run(t.Context(), []File{{"fastadmit-test.yaml", files.Tree(".")}})
 		for _, format := range Formats() {
-			if err := Write(t.Output(), format, "fastadmit", true, outcomes); err != nil {
+			if err := Write(t.Output(), format, "fastadmit", true, outcomes, notes); err != nil {
 				t.Errorf("%s: %v", format, err)
 			}
 		}

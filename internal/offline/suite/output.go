@@ -62,10 +62,10 @@ func counted(n int, what string) string {
 func Formats() []string { return []string{"text", "junit"} }
 
 // Write writes the outcomes as text or as JUnit XML. With verbose, the text also shows
-// cases that passed or were skipped. tool is the name of the command, for JUnit.
-func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome) error {
+// cases that passed or were skipped. tool is the name of the command, for JUnit. The text does not have the notes.
+func Write(w io.Writer, format, tool string, verbose bool, outcomes []Outcome, notes []Note) error {
 	if format == "junit" {
-		return report.WriteJUnit(w, tool, asJUnit(outcomes))
+		return report.WriteJUnit(w, tool, asJUnit(outcomes, notes))
 	}
 	var b strings.Builder
 	said := make(map[string]string) // what breaks all cases of a suite, with the first of them
@@ -109,7 +109,7 @@ func indent(b *strings.Builder, text string) {
 	}
 }
 
-func asJUnit(outcomes []Outcome) (suites []report.TestSuite) {
+func asJUnit(outcomes []Outcome, notes []Note) (suites []report.TestSuite) {
 	for i := range outcomes {
 		o := &outcomes[i]
 		if len(suites) == 0 || suites[len(suites)-1].File != o.File {
@@ -121,6 +121,13 @@ func asJUnit(outcomes []Outcome) (suites []report.TestSuite) {
 			c.Error = o.Broken.Error()
 		}
 		last.Cases = append(last.Cases, c)
+	}
+	for i := range suites {
+		for _, note := range notes {
+			if note.Suite == suites[i].File {
+				suites[i].Output += note.Text + "\n"
+			}
+		}
 	}
 	return suites
 }

@@ -3,6 +3,7 @@ package suite
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -45,6 +46,9 @@ type Setup struct {
 	// Explain sets the Explanation of the results.
 	Explain bool
 }
+
+// ErrNoPlugin is an error of Runner.Review: no plugin is enabled.
+var ErrNoPlugin = errors.New("no admission plugin is enabled")
 
 func (s *Suite) setup(c *Case) *Setup {
 	setup := &Setup{
@@ -89,16 +93,17 @@ type Runner struct {
 	FailFast bool
 }
 
+// work is a case to run.
+type work struct {
+	suite *Suite
+	c     *Case
+	check *check // of another engine
+}
+
 // Run runs suites, with one case per CPU at the same time. The outcomes are in
 // the order of the files and cases. A suite that cannot be read is one outcome with Broken;
-// the other suites run nevertheless.
-func (r *Runner) Run(ctx context.Context, suites []File) []Outcome {
-	type work struct {
-		suite *Suite
-		c     *Case
-		check *check // of another engine
-	}
-	var outcomes []Outcome
+// the other suites run nevertheless. The notes are on suites of fastadmit, in the same order.
+func (r *Runner) Run(ctx context.Context, suites []File) (outcomes []Outcome, notes []Note) {
 	var all []work
 	for _, file := range suites {
 		name, checks, isForeign, err := readForeign(file)
@@ -151,7 +156,7 @@ func (r *Runner) Run(ctx context.Context, suites []File) []Outcome {
 		})
 	}
 	workers.Wait()
-	return outcomes
+	return outcomes, notesOn(outcomes, all)
 }
 
 func (r *Runner) runCheck(ctx context.Context, c *check, o *Outcome) {
@@ -166,11 +171,20 @@ func (r *Runner) runCheck(ctx context.Context, c *check, o *Outcome) {
 func (r *Runner) run(ctx context.Context, s *Suite, c *Case, o *Outcome) {
 	began := time.Now()
 	defer func() { o.Took = time.Since(began) }()
-	results, notes, err := r.Review(ctx, s.setup(c))
-	if err != nil {
+	setup := s.setup(c)
+	given := slices.Clone(setup.Policies)
+	setup.Explain = s.uses.begin(given) || setup.Explain
+	results, notes, err := r.Review(ctx, setup)
+	switch {
+	case errors.Is(err, ErrNoPlugin):
+		o.Broken = s.document.Errorf("policies",
+			"%v: name files with policies here, or plugins in enableAdmissionPlugins; fastadmit plugins lists all", ErrNoPlugin)
+		return
+	case err != nil:
 		o.Broken = err
 		return
 	}
+	s.uses.end(given, results)
 	for _, result := range results {
 		if broken := brokenIn(result); broken != nil {
 			o.Broken = fmt.Errorf("%s cannot be reviewed: %s", cmp.Or(broken.Object(), "the object"), broken.Message)

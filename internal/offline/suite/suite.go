@@ -58,6 +58,11 @@ type Suite struct {
 	document *strictyaml.Document
 	policies []manifest.Item
 	state    []manifest.Item
+
+	// For notes.
+	positions manifest.Positions
+	fields    []fieldNote
+	uses      policyUses
 }
 
 // Common contains the fields that suites and cases have in common.
@@ -230,8 +235,16 @@ func (s *Suite) check() (errs []error) {
 	var faults []error
 	s.policies, faults = s.readAll(s.Policies, "policies")
 	errs = append(errs, faults...)
-	s.state, faults = s.readAll(s.Cluster, "cluster")
+	s.state, faults = s.readState(nil, s.Cluster, "cluster")
 	errs = append(errs, faults...)
+	for _, named := range [...]struct{ field, file string }{{"config", s.Config}, {"admissionControlConfigFile", s.AdmissionControlConfigFile}} {
+		if named.file == "" {
+			continue
+		}
+		if _, err := s.tree.Stat(s.path(named.file)); errors.Is(err, fs.ErrNotExist) {
+			refuse(named.field, "%v", err) // what else is wrong with it is said with its lines
+		}
+	}
 	names := make(map[string]bool)
 	for i := range s.Cases {
 		c, path := &s.Cases[i], fmt.Sprintf("cases[%d]", i)
@@ -267,12 +280,14 @@ func (s *Suite) checkCase(c *Case, path string) (errs []error) {
 	}
 	var faults []error
 	c.object, faults = s.read(&c.Object, path+".object")
+	s.noteFields(c, c.object, &c.Object, path+".object")
 	errs = append(errs, faults...)
 	if len(c.object) == 0 && faults == nil {
 		refuse("object", "there is no object in %s", c.Object.path)
 	}
 	if c.OldObject.isSet() {
 		c.old, faults = s.read(&c.OldObject, path+".oldObject")
+		s.noteFields(c, c.old, &c.OldObject, path+".oldObject")
 		errs = append(errs, faults...)
 	}
 	if c.Expect.WholeObject.isSet() {
@@ -281,13 +296,24 @@ func (s *Suite) checkCase(c *Case, path string) (errs []error) {
 	}
 	c.policies, faults = s.readAll(c.Policies, path+".policies")
 	errs = append(errs, faults...)
-	c.state, faults = s.readAll(c.Cluster, path+".cluster")
+	c.state, faults = s.readState(c, c.Cluster, path+".cluster")
 	return append(errs, faults...)
 }
 
 func (s *Suite) readAll(all []Given, path string) (items []manifest.Item, errs []error) {
 	for i := range all {
 		some, faults := s.read(&all[i], fmt.Sprintf("%s[%d]", path, i))
+		items, errs = append(items, some...), append(errs, faults...)
+	}
+	return items, errs
+}
+
+// readState is readAll for the objects of the cluster of a case, or of all cases if c is nil.
+func (s *Suite) readState(c *Case, all []Given, path string) (items []manifest.Item, errs []error) {
+	for i := range all {
+		at := index(path, i)
+		some, faults := s.read(&all[i], at)
+		s.noteFields(c, some, &all[i], at)
 		items, errs = append(items, some...), append(errs, faults...)
 	}
 	return items, errs

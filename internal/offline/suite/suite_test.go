@@ -201,7 +201,7 @@ func TestSetup(t *testing.T) {
 bindPolicies: Warn
 enableAdmissionPlugins: [A]
 admissionControlConfigFile: admission.yaml
-config: /etc/config.yaml
+config: /dev/null
 cluster: [folder]
 user: {username: u}
 namespace: ns
@@ -220,7 +220,7 @@ cases:
   workloadPods: false
   expect: {decision: allowed}
 `,
-		"dir/p.yaml":        pod("policy"),
+		"dir/admission.yaml": "", "dir/p.yaml": pod("policy"),
 		"dir/folder/x.yaml": pod("state") + "---\nno: object\n---\n" + head,
 		"dir/objects.yaml":  pod("one") + "---\n" + pod("two"),
 	})
@@ -239,7 +239,7 @@ cases:
 		}
 	}
 	const common = "Pod/policy@1 ConfigMap/inline@3 | Pod/state@1"
-	const files = "Warn [A] dir/admission.yaml /etc/config.yaml"
+	const files = "Warn [A] dir/admission.yaml /dev/null"
 	f(0, common+" | Pod/one@1 Pod/two@5 |  | "+files+" | {u  [] map[]} ns  true")
 	f(1, common+" Node/n@20 | Pod/new@17 | Pod/old@18 | "+files+" | {v  [g] map[]} other UPDATE false")
 	if s.Name != "dir/s.yaml" || s.Cases[1].line != 16 {
@@ -304,7 +304,8 @@ func TestRun(t *testing.T) {
 		t.Helper()
 		r.Review = reviews
 		var got []string
-		for _, o := range r.Run(t.Context(), files) {
+		all, _ := r.Run(t.Context(), files)
+		for _, o := range all {
 			got = append(got, outcome(&o))
 		}
 		if !slices.Equal(got, want) {
@@ -331,7 +332,7 @@ func TestFailFast(t *testing.T) {
 		calls <- s.Objects[0].Metadata.Name
 		return reviews(ctx, s)
 	}}
-	outcomes := runner.Run(t.Context(), []File{files[1], files[0], files[2]})
+	outcomes, _ := runner.Run(t.Context(), []File{files[1], files[0], files[2]})
 	skipped := 0
 	for i := range outcomes {
 		if outcomes[i].Skipped {
@@ -343,7 +344,8 @@ func TestFailFast(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, o := range (&Runner{Review: reviews}).Run(ctx, files[:1]) {
+	all, _ := (&Runner{Review: reviews}).Run(ctx, files[:1])
+	for _, o := range all {
 		if !o.Skipped {
 			t.Errorf("got %s after ctx ended, want it skipped", outcome(&o))
 		}
@@ -364,7 +366,7 @@ func TestWrite(t *testing.T) {
 	f := func(format string, verbose bool, outcomes []Outcome, want string) {
 		t.Helper()
 		var b strings.Builder
-		if err := Write(&b, format, "fastadmit test", verbose, outcomes); err != nil {
+		if err := Write(&b, format, "fastadmit test", verbose, outcomes, nil); err != nil {
 			t.Fatal(err)
 		}
 		if b.String() != want {
@@ -438,7 +440,8 @@ func TestFailFastInOrder(t *testing.T) {
 	f := func(files []File, failFast bool, want ...bool) {
 		t.Helper()
 		var got []bool
-		for _, o := range (&Runner{Review: reviews, FailFast: failFast}).Run(t.Context(), files) {
+		all, _ := (&Runner{Review: reviews, FailFast: failFast}).Run(t.Context(), files)
+		for _, o := range all {
 			got = append(got, o.Skipped)
 			if !o.Skipped && o.Case != "" && o.Took <= 0 {
 				t.Errorf("got no time of %s", outcome(&o))
@@ -506,14 +509,18 @@ func TestOneResult(t *testing.T) {
 				Message: "second"},
 		}}}, nil, nil
 	}}
-	if got := outcome(&runner.Run(t.Context(), files)[0]); got != "first/good 1.yaml:5 broken: Pod 1 cannot be reviewed: first" {
+	first := func() string {
+		all, _ := runner.Run(t.Context(), files)
+		return outcome(&all[0])
+	}
+	if got := first(); got != "first/good 1.yaml:5 broken: Pod 1 cannot be reviewed: first" {
 		t.Errorf("got %s", got)
 	}
 	runner.Review = func(context.Context, *Setup) ([]*report.Result, []string, error) {
 		return []*report.Result{{File: "f", Kind: "Pod", Decision: report.Denied, Message: "no"}}, nil, nil
 	}
 	const want = "first/good 1.yaml:5 decision:\n- want allowed\n+ got  denied by  (): no"
-	if got := outcome(&runner.Run(t.Context(), files)[0]); got != want {
+	if got := first(); got != want {
 		t.Errorf("got %s", got)
 	}
 }
