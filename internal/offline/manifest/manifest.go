@@ -85,16 +85,45 @@ func newItem(source Source, text []byte) Item {
 	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' {
 		return faulty(source, new(NoObjectError))
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &item.Head); err != nil {
-		return faulty(source, headError(err))
+	err := kjson.UnmarshalCaseSensitivePreserveInts(text, &item.Head)
+	if err == nil {
+		err = checkCase(text)
 	}
-	if err := checkCase(text); err != nil {
-		return faulty(source, err)
+	if err != nil {
+		if none := forOthers(text); none != nil {
+			return faulty(source, none)
+		}
+		return faulty(source, headError(err))
 	}
 	if item.Kind == "" || item.APIVersion == "" {
 		return faulty(source, &NoObjectError{APIVersion: item.APIVersion, Kind: item.Kind})
 	}
 	return item
+}
+
+// forOthers returns the error for a document that is for another program, such as one of Grafana, whose apiVersion is a number: no
+// kind and no apiVersion is a text, or one of them does not exist. It returns nil for what was meant to be an object of Kubernetes.
+func forOthers(text []byte) *NoObjectError {
+	var members map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(text, &members) != nil {
+		return nil
+	}
+	for name := range members {
+		if strings.EqualFold(name, "apiVersion") && name != "apiVersion" || strings.EqualFold(name, "kind") && name != "kind" {
+			return nil // checkCase refuses it
+		}
+	}
+	none := new(NoObjectError)
+	none.APIVersion, _ = members["apiVersion"].(string)
+	none.Kind, _ = members["kind"].(string)
+	_, hasVersion := members["apiVersion"]
+	_, hasKind := members["kind"]
+	_, isList := members["items"]
+	switch {
+	case none.Kind == "" && (none.APIVersion == "" || !hasKind), none.APIVersion == "" && !hasVersion && !isList:
+		return none
+	}
+	return nil // kubectl reads the items of a list without an apiVersion
 }
 
 // headError returns an error of reading a Head in the words of JSON.

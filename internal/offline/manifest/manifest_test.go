@@ -58,6 +58,13 @@ func TestParse(t *testing.T) {
 	f("apiVersion: v1\nkind: Pod\nmetadata: {namespace: 3}",
 		"f:1: metadata.namespace: got a number, want a string: write it in quotation marks")
 	f("apiVersion: 1\nkind: Pod", "f:1: apiVersion: got a number, want a string: write it in quotation marks")
+	f("apiVersion: 1\nkind: PodList\nitems: []", "f:1: apiVersion: got a number, want a string: write it in quotation marks")
+	f("kind: PodList\nitems: []\nmetadata: a", "f:1: metadata: got a string, want an object")
+	none := `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`
+	f("apiVersion: 1\nproviders: []", none) // of Grafana
+	f("Resources: {}\nMetadata: {a: b}\nmetadata: c\nItems: 1", none)
+	f("items: [{apiVersion: v1, kind: Pod}]", none)
+	f("items: [{apiVersion: v1, kind: Pod}]\nKind: PodList", `f:1: got the member "Kind", want "kind"`)
 }
 
 func TestLists(t *testing.T) {
@@ -136,11 +143,11 @@ func TestRead(t *testing.T) {
 	write("d/b.yml", pod("b"))
 	write("d/a.yaml", pod("a"))
 	write("d/sub/c.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}`)
-	write("d/sub/bad.yaml", "a: [")
+	write("d/sub/bad.yaml", "kind: [")
 	write("d/README.md", "no manifest")
 	write("d/.github/ci.yaml", "on: push")
 	write("d/.hidden.yaml", "x: y\n---\n"+pod("hidden"))
-	write("d/.dir/broken.yaml", "a: [")
+	write("d/.dir/broken.yaml", "kind: [")
 	write("d/.git/c.yaml", pod("git"))
 	write("e/README.md", "no manifest")
 	plain := write("plain.txt", pod("plain"))

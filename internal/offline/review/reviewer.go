@@ -489,6 +489,9 @@ func (s *session) skips(item *manifest.Item, err error) bool {
 	if _, other := errors.AsType[*manifest.OtherFilesError](err); other {
 		return true
 	}
+	if _, program := errors.AsType[*manifest.ProgramError](err); program {
+		return true
+	}
 	all := slices.Contains(s.SkipUnknown, SkipAllUnknown)
 	if _, none := errors.AsType[*manifest.NoObjectError](err); none {
 		return all
