@@ -129,7 +129,8 @@ func TestDecisions(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	object := func(version, kind string) string { return "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x}\n" }
 	review := func(request string) string {
-		return "apiVersion: admission.k8s.io/v1beta1\nkind: AdmissionReview\nrequest: {operation: UPDATE, object: {kind: Pod}" + request + "}\n"
+		return "apiVersion: admission.k8s.io/v1beta1\nkind: AdmissionReview\n" +
+			"request: {operation: UPDATE, object: {kind: Pod}" + request + "}\n"
 	}
 	got, _ := reviewed(t, Options{}, items(
 		object("v1", "Config"), object("v1", "Confg"), object("v1", "Pode"), object("kind.x-k8s.io/v1alpha4", "Cluster"),
@@ -157,9 +158,10 @@ func TestPrograms(t *testing.T) {
 		}
 	}
 	defined := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"tests.chainsaw.kyverno.io"},
-"spec":{"group":"chainsaw.kyverno.io","names":{"kind":"Test","plural":"tests"},"scope":"Namespaced","versions":[{"name":"v1alpha1"}]}}` + "\n"
+"spec":{"group":"chainsaw.kyverno.io",
+"names":{"kind":"Test","plural":"tests"},"scope":"Namespaced","versions":[{"name":"v1alpha1"}]}}` + "\n"
 	got, _ = reviewed(t, Options{}, items(defined, object("chainsaw.kyverno.io/v1alpha1", "Test")))
-	if len(got) != 2 || got[1] != "f:4 Test ns/x: allowed" {
+	if len(got) != 2 || got[1] != "f:5 Test ns/x: allowed" {
 		t.Errorf("got %q of a kind with a definition, want it allowed", got)
 	}
 }
