@@ -127,7 +127,9 @@ func TestDecisions(t *testing.T) {
 
 // TestPrograms has objects of kinds that programs read. They are skipped, and misspelt kinds are not.
 func TestPrograms(t *testing.T) {
-	object := func(version, kind string) string { return "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x}\n" }
+	object := func(version, kind string) string {
+		return "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x}\n"
+	}
 	review := func(request string) string {
 		return "apiVersion: admission.k8s.io/v1beta1\nkind: AdmissionReview\n" +
 			"request: {operation: UPDATE, object: {kind: Pod}" + request + "}\n"
