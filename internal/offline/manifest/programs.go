@@ -47,6 +47,7 @@ var programs = map[string]string{
 	"cli.kyverno.io":                 "a test, for kyverno test",
 	"chainsaw.kyverno.io":            "a test, for chainsaw",
 	"test.gatekeeper.sh":             "a test, for gator verify",
+	"gator.gatekeeper.sh":            "for gator policy",
 	"kuttl.dev":                      "a test, for kuttl",
 	"scorecard.operatorframework.io": "a test, for operator-sdk scorecard",
 	"fastadmit.io TestSuite":         "a test, for fastadmit test",
