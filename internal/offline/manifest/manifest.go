@@ -101,8 +101,8 @@ func newItem(source Source, text []byte) Item {
 	return item
 }
 
-// forOthers returns the error for a document that is for another program, such as one of Grafana, whose apiVersion is a number: no
-// kind and no apiVersion is a text, or one of them does not exist. It returns nil for what was meant to be an object of Kubernetes.
+// forOthers returns the error for a document that is for another program, such as one of Grafana, whose apiVersion is a number:
+// neither a kind nor an apiVersion is a text, in any spelling. It returns nil for what was meant to be an object of Kubernetes.
 func forOthers(text []byte) *NoObjectError {
 	var members map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(text, &members) != nil {
@@ -113,17 +113,12 @@ func forOthers(text []byte) *NoObjectError {
 			return nil // checkCase refuses it
 		}
 	}
-	none := new(NoObjectError)
-	none.APIVersion, _ = members["apiVersion"].(string)
-	none.Kind, _ = members["kind"].(string)
-	_, hasVersion := members["apiVersion"]
-	_, hasKind := members["kind"]
-	_, isList := members["items"]
-	switch {
-	case none.Kind == "" && (none.APIVersion == "" || !hasKind), none.APIVersion == "" && !hasVersion && !isList:
-		return none
+	version, _ := members["apiVersion"].(string)
+	kind, _ := members["kind"].(string)
+	if version != "" || kind != "" {
+		return nil
 	}
-	return nil // kubectl reads the items of a list without an apiVersion
+	return new(NoObjectError)
 }
 
 // headError returns an error of reading a Head in the words of JSON.
