@@ -11,6 +11,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
 
@@ -33,6 +34,11 @@ type Options struct {
 	// Kinds are additional kinds that files may contain: those that plugins define
 	// themselves. Files may always contain the kinds of the function Kinds.
 	Kinds []*Kind
+
+	// Others says what is wrong with an object in the files of Dir of a kind that files need not contain. Objects with which
+	// nothing is wrong are ignored. It gets all CustomResourceDefinitions, then the first object of each other kind. If it is nil,
+	// such objects are errors.
+	Others func(kind schema.GroupVersionKind, document []byte) error
 }
 
 // A State has the objects of the cluster, cached or from files. Several goroutines may

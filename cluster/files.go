@@ -49,7 +49,9 @@ func (s *State) read() error {
 	case dir != "":
 		in := func(name string) string { return filepath.Join(dir, name) }
 		read := func(name string) ([]byte, error) { return files.ReadAtMost(in(name), stateBytesMax) }
+		r.others = s.options.Others
 		err = r.readDir(os.DirFS(dir), ".", read, in)
+		r.refuseOthers()
 	case s.options.Embedded:
 		read := func(name string) ([]byte, error) { return embedded.ReadFile(path.Join("default", name)) }
 		err = r.readDir(embedded, "default", read, func(name string) string { return path.Join("embedded", name) })
@@ -70,6 +72,16 @@ type reader struct {
 	decoders map[*Kind]runtime.Decoder // made when the first object of a kind is read
 	seen     map[identity]string       // the place of each object, for errors
 	errs     []error
+
+	others func(kind schema.GroupVersionKind, document []byte) error // see Options.Others
+	first  []other                                                   // of each kind for others
+}
+
+// other is an object of a kind that nothing reads.
+type other struct {
+	at       string
+	kind     schema.GroupVersionKind
+	document []byte
 }
 
 // An identity identifies an object.
@@ -83,6 +95,9 @@ type identity struct {
 func (r *reader) readDir(in fs.FS, dir string, read func(name string) ([]byte, error), shown func(name string) string) error {
 	entries, err := fs.ReadDir(in, dir)
 	if err != nil {
+		if fault, ok := errors.AsType[*fs.PathError](err); ok {
+			err = fault.Err // its path is that in the folder
+		}
 		return fmt.Errorf("cluster state: cannot read %s: %w", shown(""), err)
 	}
 	count := 0
@@ -189,8 +204,36 @@ func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 		}
 	}
 	if !known {
-		r.refuse(at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", gvk.Kind, gvk.GroupVersion(),
-			r.supportedKinds()))
+		r.readOther(other{at, *gvk, document})
+	}
+}
+
+// readOther reads an object of a kind that nothing reads. What is read in another version is an error.
+func (r *reader) readOther(o other) {
+	sameKind := func(k *Kind) bool {
+		return k.list != nil && k.version.Group == o.kind.Group && (k.name == o.kind.Kind || k.listName == o.kind.Kind)
+	}
+	want := r.state.kinds
+	if same := slices.DeleteFunc(slices.Clone(want), func(k *Kind) bool { return !sameKind(k) }); r.others != nil && len(same) > 0 {
+		want = same
+	} else if r.others != nil {
+		isDefinition := o.kind.Group == "apiextensions.k8s.io"
+		switch {
+		case isDefinition:
+			r.refuse(o.at, r.others(o.kind, o.document))
+		case !slices.ContainsFunc(r.first, func(f other) bool { return f.kind == o.kind }):
+			r.first = append(r.first, o)
+		}
+		return
+	}
+	r.refuse(o.at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", o.kind.Kind, o.kind.GroupVersion(),
+		shownKinds(want)))
+}
+
+// refuseOthers refuses objects of kinds that nothing reads, if something is wrong with them.
+func (r *reader) refuseOthers() {
+	for _, o := range r.first {
+		r.refuse(o.at, r.others(o.kind, o.document))
 	}
 }
 
@@ -338,9 +381,12 @@ func (r *reader) refuse(at string, err error) {
 }
 
 // supportedKinds lists the kinds that files may contain.
-func (r *reader) supportedKinds() string {
+func (r *reader) supportedKinds() string { return shownKinds(r.state.kinds) }
+
+// shownKinds lists the kinds that have objects in files.
+func shownKinds(kinds []*Kind) string {
 	var known []string
-	for _, kind := range r.state.kinds {
+	for _, kind := range kinds {
 		if kind.list == nil {
 			continue
 		}

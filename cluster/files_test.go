@@ -199,7 +199,7 @@ func TestDirIsNone(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", dir, err, want)
 		}
 	}
-	f(filepath.Join(t.TempDir(), "none"), "none: open .: no such file or directory")
+	f(filepath.Join(t.TempDir(), "none"), "none: no such file or directory")
 	f(folder(t, map[string]string{"a.yaml": ""})+"/a.yaml", "a.yaml: ")
 	large := folder(t, map[string]string{"a.yaml": ""})
 	if err := os.Truncate(filepath.Join(large, "a.yaml"), stateBytesMax+1); err != nil {

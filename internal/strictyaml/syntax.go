@@ -20,6 +20,9 @@ func SyntaxError(err error, text []byte) error {
 	if ofParser.MatchString(match[2]) {
 		line++
 	}
+	if marker := ofConflict.FindIndex(text); marker != nil {
+		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:marker[0]], []byte("\n")), errConflict)
+	}
 	if match[2] == "found unexpected end of stream" {
 		if line, quote := lastQuote(text); line > 0 {
 			return fmt.Errorf("line %d: the text that begins with %s has no end: close it with another %[2]s", line, quote)
@@ -47,7 +50,20 @@ func SyntaxError(err error, text []byte) error {
 	if match[2] == "found character that cannot start any token" && isIndentedByTab(lines[line-1]) {
 		return tabError(line)
 	}
-	return fmt.Errorf("line %d: %s%s", line, match[2], cmp.Or(QuotesHint(string(lines[line-1])), indentHint(match[2], lines, line)))
+	return fmt.Errorf("line %d: %s%s", line, match[2], cmp.Or(QuotesHint(string(lines[line-1])), spaceHint(match[2], lines, line), indentHint(match[2], lines, line)))
+}
+
+// spaceHint says what to do about an error behind a line such as name:web, which is a text for YAML.
+func spaceHint(said string, lines [][]byte, line int) string {
+	if said != "could not find expected ':'" && said != "mapping values are not allowed in this context" {
+		return ""
+	}
+	for above := line - 1; above >= max(line-3, 0); above-- {
+		if match := noSpace.FindSubmatch(lines[above]); match != nil {
+			return fmt.Sprintf("; a space is missing behind the colon of %q", match[1])
+		}
+	}
+	return ""
 }
 
 func isIndentedByTab(line []byte) bool {
@@ -97,7 +113,12 @@ var (
 	// ofParser is an error of the parser (parserc.go).
 	ofParser = regexp.MustCompile(`^did not find expected (?:key|node content|'-' indicator|',' or '[\]}]'|<document start>|<stream-start>)$`)
 	// ofTemplate is a line of a template of Helm, or of another program, up to the action.
-	ofTemplate  = regexp.MustCompile(`(?m)^[^#'"\n]*\{\{`)
+	ofTemplate = regexp.MustCompile(`(?m)^[^#'"\n]*\{\{`)
+	// ofConflict is a line that git writes where it cannot merge.
+	ofConflict  = regexp.MustCompile(`(?m)^(?:<{7}|>{7})(?: |\r?$)`)
+	errConflict = errors.New("got a conflict marker of git: resolve the conflict first")
+	// noSpace is a member of a mapping whose colon has no space behind it, and no address such as https://example.com.
+	noSpace     = regexp.MustCompile(`^(?:\s|- )*([A-Za-z][\w.-]{0,62}:)[^\s:/]\S*\s*$`)
 	onlyComment = regexp.MustCompile(`^\s*(#.*)?$`)
 	// inOneLine is a member of a mapping that is in one line.
 	inOneLine = regexp.MustCompile(`^(?:\s|- )*[\w.-]+: +(\S.*?)\s*$`)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/homedir"
@@ -32,8 +34,9 @@ const syncMax = 30 * time.Second
 // something first needs it.
 type knownCluster struct {
 	kubeconfig, dir string
-	context         string          // of the kubeconfig; if empty, the current one
-	kinds           []*cluster.Kind // the kinds that plugins define
+	context         string                                                    // of the kubeconfig; if empty, the current one
+	kinds           []*cluster.Kind                                           // the kinds that plugins define
+	others          func(kind schema.GroupVersionKind, document []byte) error // see cluster.Options
 
 	// imagined is true for commands that do not serve: if no cluster is named, they use the
 	// objects of a new cluster.
@@ -70,6 +73,20 @@ func (c *knownCluster) findKubeconfig() error {
 	return nil
 }
 
+// checkDir returns an error if there is no folder with the state of the cluster.
+func (c *knownCluster) checkDir() error {
+	info, err := os.Stat(c.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("--cluster-state-dir: %s: no such folder", c.dir)
+	case err != nil:
+		return fmt.Errorf("--cluster-state-dir: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("--cluster-state-dir: %s: got a file, want a folder with files in YAML or JSON", c.dir)
+	}
+	return nil
+}
+
 // agent is the User-Agent of the process's requests, by which the API server's log tells them from others.
 func (c *knownCluster) agent() string { return cmp.Or(c.userAgent, "fastadmit") }
 
@@ -91,6 +108,7 @@ func (c *knownCluster) follow(ctx context.Context, needs []cluster.Need, who []s
 			Context:    c.context,
 			Dir:        c.dir,
 			Kinds:      c.kinds,
+			Others:     c.others,
 			Embedded:   c.imagined && c.kubeconfig == "" && c.dir == "",
 			UserAgent:  c.agent(),
 			Log:        c.log,

@@ -89,7 +89,7 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 	if r.bindPolicies != "" {
 		r.policies.Bind(r.bindPolicies)
 	}
-	if r.policies.Reads() && r.cluster.dir != "" {
+	if (r.policies.Reads() || r.policies.HasParams()) && r.cluster.dir != "" {
 		state = slices.Concat(manifest.Read([]string{r.cluster.dir}, nil, r.trees()), state)
 	}
 	r.policies.UseParams(slices.Concat(given, state, input), r.namespace)

@@ -146,7 +146,8 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 	}
 	loaded, wrong := config.Read(source)
 	if s.cluster.dir != "" {
-		wrong = errors.Join(wrong, s.trees()(s.cluster.dir).CheckLinks())
+		wrong = errors.Join(wrong, s.cluster.checkDir(), s.trees()(s.cluster.dir).CheckLinks())
+		s.cluster.others = s.policies.CheckOther()
 	}
 	if s.enable != nil { // by the flag
 		loaded.EnableAdmissionPlugins = s.enable

@@ -4,10 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/internal/alike"
@@ -43,15 +48,19 @@ func Unknown(gvk schema.GroupVersionKind, text []byte) []UnknownField {
 // Check returns the fields of an object that kube-apiserver drops, because its kind does not have them. Kinds have the fields
 // of the newest release. It returns none for kinds without a type.
 //
-// The error is why kube-apiserver cannot decode the object. path is the field then, without the indices of lists; it is empty
-// if it is not known.
+// The error is why kube-apiserver cannot decode the object. path is the field then, mostly without the indices of lists; it is
+// empty if it is not known.
 func Check(gvk schema.GroupVersionKind, text []byte) (unknown []UnknownField, path string, err error) {
 	k := kinds()[gvk]
 	if k.recode == nil {
 		return nil, "", nil
 	}
 	_, unknown, err = k.recode(text)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+	if value, ok := errors.AsType[*valueError](err); ok {
+		return nil, value.path, value
+	}
+	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
+	if isType {
 		return nil, wrong.Field, fmt.Errorf("%s: %s", wrong.Field, strictyaml.Mismatch(wrong))
 	}
 	return unknown, "", err
@@ -62,6 +71,15 @@ func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err erro
 	var object T
 	faults, err := kjson.UnmarshalStrict(text, &object, kjson.DisallowUnknownFields)
 	if err != nil {
+		if wrong, isType := errors.AsType[*json.UnmarshalTypeError](err); isType && wrong.Field != "" {
+			return nil, nil, err
+		}
+		var value any
+		if decode(text, &value) == nil { // the decoder of a quantity, and that of a time, name no field
+			if fault := undecodable(reflect.TypeFor[T](), value, ""); fault != nil {
+				err = fault
+			}
+		}
 		return nil, nil, err
 	}
 	for _, fault := range faults {
@@ -85,4 +103,64 @@ func fieldsOf(t reflect.Type, into map[string]reflect.Type, names []string) []st
 		}
 	}
 	return names
+}
+
+// A valueError means that the decoder of its own type refuses a value.
+type valueError struct {
+	path string
+	got  []byte
+	of   reflect.Type
+}
+
+func (e *valueError) Error() string {
+	return fmt.Sprintf("%s: got %s, want %s", e.path, e.got, wantedOf[e.of])
+}
+
+// undecodable returns an error for the first value that the decoder of its own type refuses, nil if there is none. value is what is
+// decoded into a t, at a path.
+func undecodable(t reflect.Type, value any, path string) *valueError {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if _, isOwn := wantedOf[t]; isOwn && value != nil {
+		if text, err := json.Marshal(value); err == nil && decode(text, reflect.New(t).Interface()) != nil {
+			return &valueError{path, text[:min(len(text), 64)], t}
+		}
+		return nil
+	}
+	switch value := value.(type) {
+	case []any:
+		for i := 0; i < len(value) && t.Kind() == reflect.Slice; i++ {
+			if err := undecodable(t.Elem(), value[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		fields := make(map[string]reflect.Type)
+		if t.Kind() == reflect.Struct {
+			fieldsOf(t, fields, nil)
+		}
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			of := fields[name]
+			if t.Kind() == reflect.Map {
+				of = t.Elem()
+			}
+			if of == nil {
+				continue
+			}
+			if err := undecodable(of, value[name], strings.TrimPrefix(path+"."+name, ".")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wantedOf is what is allowed for the types of Kubernetes with a decoder of their own.
+var wantedOf = map[reflect.Type]string{
+	reflect.TypeFor[resource.Quantity]():  "a quantity such as 500m, 2 or 1Gi",
+	reflect.TypeFor[metav1.Time]():        "a time such as 2006-01-02T15:04:05Z",
+	reflect.TypeFor[metav1.MicroTime]():   "a time such as 2006-01-02T15:04:05.000000Z",
+	reflect.TypeFor[metav1.Duration]():    "a duration such as 1m30s",
+	reflect.TypeFor[intstr.IntOrString](): "a number or a string",
 }

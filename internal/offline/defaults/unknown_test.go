@@ -96,6 +96,9 @@ func TestCheck(t *testing.T) {
 	f("v1 Pod", "{spec: {containers: 5}}", "spec.containers", "spec.containers: got a number, want a list")
 	f("v1 Pod", "{spec: {hostPID: 'true'}}", "spec.hostPID", "spec.hostPID: got a string, want true or false")
 	f("apps/v1 Deployment", "{spec: {replicas: 1.5}}", "spec.replicas", "spec.replicas: got 1.5, want a whole number of 32 bits")
-	f("v1 Pod", "{spec: {overhead: {cpu: x}}}", "", "quantities must match")
+	f("v1 Pod", "{spec: {overhead: {cpu: x}}}", "spec.overhead.cpu", `spec.overhead.cpu: got "x", want a quantity such as 500m, 2 or 1Gi`)
+	f("v1 Pod", "{spec: {containers: [{name: a}, {name: b, resources: {limits: {cpu: 1, memory: 1GB}}}]}}",
+		"spec.containers[1].resources.limits.memory", `got "1GB", want a quantity`)
+	f("apps/v1 Deployment", "{metadata: {creationTimestamp: now}}", "metadata.creationTimestamp", `got "now", want a time such as 2006-01`)
 	f("example.com/v1 X", "{spec: 5}", "", "")
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -60,6 +61,9 @@ func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []
 			return
 		}
 		items[i] = Parse(f.name, f.content)
+		if f.root != "" && f.chart == "" && utf8.Valid(f.content) && !mayHaveManifest.Match(f.content) {
+			forgive(items[i])
+		}
 		f.content = nil
 		if f.hidden {
 			items[i] = slices.DeleteFunc(items[i], isNoObject)
@@ -78,6 +82,17 @@ func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []
 		}
 	}
 	return slices.Concat(items...)
+}
+
+// mayHaveManifest matches a file that may have an object of Kubernetes, even if a part of it cannot be read: the names of its members can
+// also be written with escapes.
+var mayHaveManifest = regexp.MustCompile(`(?i)apiVersion|\bkind\b|\\[ux\r\n]`)
+
+// forgive makes documents that cannot be read documents for another program, as a tsconfig.json with comments is.
+func forgive(items []Item) {
+	for i := range items {
+		items[i].Fault.Err = new(NoObjectError)
+	}
 }
 
 // unrendered returns the error for the documents of the file that are no objects before a program renders

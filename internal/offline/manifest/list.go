@@ -31,6 +31,9 @@ func unpack(source Source, text []byte, known places, depth int) []Item {
 	if !mayHaveItems(text) || kjson.UnmarshalCaseSensitivePreserveInts(text, &list) != nil || list.Items == nil {
 		return []Item{newItem(source, text)}
 	}
+	if list.Kind == "" {
+		return []Item{newItem(source, text)} // kubectl reads no items of an object without a kind
+	}
 	refuse := func(format string, args ...any) []Item {
 		return []Item{faulty(source, fmt.Errorf(format, args...))}
 	}

@@ -85,16 +85,40 @@ func newItem(source Source, text []byte) Item {
 	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' {
 		return faulty(source, new(NoObjectError))
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &item.Head); err != nil {
-		return faulty(source, headError(err))
+	err := kjson.UnmarshalCaseSensitivePreserveInts(text, &item.Head)
+	if err == nil {
+		err = checkCase(text)
 	}
-	if err := checkCase(text); err != nil {
-		return faulty(source, err)
+	if err != nil {
+		if none := forOthers(text); none != nil {
+			return faulty(source, none)
+		}
+		return faulty(source, headError(err))
 	}
 	if item.Kind == "" || item.APIVersion == "" {
 		return faulty(source, &NoObjectError{APIVersion: item.APIVersion, Kind: item.Kind})
 	}
 	return item
+}
+
+// forOthers returns the error for a document that is for another program, such as one of Grafana, whose apiVersion is a number:
+// neither a kind nor an apiVersion is a text, in any spelling. It returns nil for what was meant to be an object of Kubernetes.
+func forOthers(text []byte) *NoObjectError {
+	var members map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(text, &members) != nil {
+		return nil
+	}
+	for name := range members {
+		if strings.EqualFold(name, "apiVersion") && name != "apiVersion" || strings.EqualFold(name, "kind") && name != "kind" {
+			return nil // checkCase refuses it
+		}
+	}
+	version, _ := members["apiVersion"].(string)
+	kind, _ := members["kind"].(string)
+	if version != "" || kind != "" {
+		return nil
+	}
+	return new(NoObjectError)
 }
 
 // headError returns an error of reading a Head in the words of JSON.

@@ -50,14 +50,36 @@ func TestParse(t *testing.T) {
 	f("a: b\nc: \"d\" e\nf: g\n", "f:2: cannot be read: did not find expected key; "+
 		"YAML takes `\"` for its own syntax here: write >-, and the text indented in the next line")
 	f("---\n"+a+"---\na: 1\nb: 2\na: 3\n---\n"+b, "f:2 v1 Pod/a", `f:8: cannot be read: key "a" already set in map`, "f:10 v1 Pod/b")
-	f("{\n\"a\": 1,\n}}", "f:3: cannot be read: invalid character '}' looking for beginning of object key string")
-	f("{\"a\": 1\n}\n}", "f:3: cannot be read: invalid character '}' looking for beginning of value")
+	f("{\n\"a\": 1,\n}}", "f:2: cannot be read: got a comma before }: remove it, as JSON has none behind the last one")
+	f("{\"a\": [1,\n2,\n\n]}", "f:2: cannot be read: got a comma before ]: remove it, as JSON has none behind the last one")
+	f("{\"a\": 1\n}\n}", "f:3: cannot be read: got }, which closes nothing")
+	f("# a\n---\n{\"a\": 1\n\"b\": 2}", "f:3: cannot be read: want a comma here, before the next value")
+	f("{\"a\": 1,\n// b\n\"b\": 2}", "f:2: cannot be read: got a comment: JSON has none")
+	f("{\"a\": 1,\n\"b\": \"c\n\"}", "f:2: cannot be read: got a line break or another control character in a text: "+
+		"close it with another \" in its line")
+	f("{\"a\": {\n\"b\": 2}", "f:2: cannot be read: the text ends within an object or a list: want a } or ]")
+	f("{\"a\": 'b'}", `f:1: cannot be read: invalid character '\'' looking for beginning of value`)
+	const conflict = "cannot be read: got a conflict marker of git: resolve the conflict first"
+	f("a: b\n<<<<<<< HEAD\nc: d\n=======\nc: e\n>>>>>>> x\n", "f:2: "+conflict)
+	f("{\"a\": 1,\n<<<<<<< HEAD\n\"b\": 2\n}", "f:2: "+conflict)
+	f("a: 1\n---\nb:\n  name:web\n  labels: {}\n", `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`,
+		"f:5: cannot be read: mapping values are not allowed in this context; "+
+			`a space is missing behind the colon of "name:"`)
+	f("a: b\nc:d\ne: f\n", `f:3: cannot be read: could not find expected ':'; a space is missing behind the colon of "c:"`)
+	f("a:\n  https://x\n  b: c\n", "f:3: cannot be read: mapping values are not allowed in this context")
 	f("kind: Pod", `f:1: not a Kubernetes object: got kind "Pod" and apiVersion "", want both`)
 	f("- 1", `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`)
 	f("apiVersion: v1\nkind: Pod\nmetadata: a", "f:1: metadata: got a string, want an object")
 	f("apiVersion: v1\nkind: Pod\nmetadata: {namespace: 3}",
 		"f:1: metadata.namespace: got a number, want a string: write it in quotation marks")
 	f("apiVersion: 1\nkind: Pod", "f:1: apiVersion: got a number, want a string: write it in quotation marks")
+	f("apiVersion: 1\nkind: PodList\nitems: []", "f:1: apiVersion: got a number, want a string: write it in quotation marks")
+	f("kind: PodList\nitems: []\nmetadata: a", "f:1: metadata: got a string, want an object")
+	none := `f:1: not a Kubernetes object: got kind "" and apiVersion "", want both`
+	f("apiVersion: 1\nproviders: []", none) // of Grafana
+	f("Resources: {}\nMetadata: {a: b}\nmetadata: c\nItems: 1", none)
+	f("items: [{apiVersion: v1, kind: Pod}]", none)
+	f("items: [{apiVersion: v1, kind: Pod}]\nKind: PodList", `f:1: got the member "Kind", want "kind"`)
 }
 
 func TestLists(t *testing.T) {
@@ -136,11 +158,11 @@ func TestRead(t *testing.T) {
 	write("d/b.yml", pod("b"))
 	write("d/a.yaml", pod("a"))
 	write("d/sub/c.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"}}`)
-	write("d/sub/bad.yaml", "a: [")
+	write("d/sub/bad.yaml", "kind: [")
 	write("d/README.md", "no manifest")
 	write("d/.github/ci.yaml", "on: push")
 	write("d/.hidden.yaml", "x: y\n---\n"+pod("hidden"))
-	write("d/.dir/broken.yaml", "a: [")
+	write("d/.dir/broken.yaml", "kind: [")
 	write("d/.git/c.yaml", pod("git"))
 	write("e/README.md", "no manifest")
 	plain := write("plain.txt", pod("plain"))

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // A document is a part of a file, and the line in which it begins.
@@ -129,7 +131,8 @@ func (d *document) parseJSON(name string) ([]Item, error) {
 			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 				at = syntax.Offset
 			}
-			return nil, fmt.Errorf("line %d: %w", lines.at(int(at)), err)
+			offset, err := strictyaml.JSONSyntaxError(err, d.text, int(at))
+			return nil, fmt.Errorf("line %d: %w", lines.at(offset), err)
 		}
 		begin := int(decoder.InputOffset()) - len(value)
 		source := Source{File: name, Line: lines.at(begin)}

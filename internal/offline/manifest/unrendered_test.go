@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -37,7 +38,7 @@ func TestUnrendered(t *testing.T) {
 		"chart/templates/twice.yaml":        "# {{ x }}\napiVersion: v1\nkind: ConfigMap\nkind: Pod\nmetadata: {name: twice}\n",
 		"overlay/kustomization.yaml":        "resources: [../base]\n",
 		"overlay/pod.yaml":                  "apiVersion: v1\nkind: Pod\nmetadata: {name: overlaid}\n",
-		"overlay/broken.yaml":               "a: {{ .Values.x }}\n",
+		"overlay/broken.yaml":               "kind: {{ .Values.x }}\n",
 		"base/kustomization.yml":            "apiVersion: v1\nkind: Pod\nmetadata: {name: hidden}\n",
 		"base/notes.yaml":                   "some: text\n",
 	} {
@@ -92,6 +93,10 @@ func TestOtherFiles(t *testing.T) {
 		"a/package.json": `{"name":"web"}`, "a/b/patch.json": `[{"op":"remove"}]`, "a/compose.yaml": "services: {}\n---\nx: y\n",
 		"a/pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\nnotes: x\n", "a/half.yaml": "kind: Pod\n",
 		"b/only.yaml": "x: y\n", "b/empty.yaml": "# nothing\n",
+		"c/tsconfig.json": "{\n  // the target\n  \"target\": \"es5\",\n}\n", "c/grafana.yaml": "apiVersion: 1\nproviders: []\n",
+		"c/settings.json": `{"a": 1,}`, "c/cert.yaml": "a: b\n-----BEGIN CERTIFICATE-----\n", "c/.hidden.json": "{,}",
+		"c/twice.yaml": "a: 1\na: 2\n",
+		"d/named.json": "{,}", "d/utf16.yaml": utf16("\ufeffx: ["), "d/kind.yaml": "kind: [",
 	} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
@@ -100,12 +105,12 @@ func TestOtherFiles(t *testing.T) {
 	}
 	t.Chdir(dir)
 	var got []string
-	for _, item := range Read([]string{"a", "b", "a/package.json"}, nil, files.TreeOf) {
+	for _, item := range Read([]string{"a", "b", "a/package.json", "c", "d", "d/named.json"}, nil, files.TreeOf) {
 		if item.Fault == nil {
 			got = append(got, item.Metadata.Name)
 			continue
 		}
-		if !item.Fault.IsNoObject() {
+		if !item.Fault.IsNoObject() && !strings.HasPrefix(item.File, "d/") {
 			t.Errorf("%v: got an object", item.Fault)
 		}
 		got = append(got, item.Fault.Error())
@@ -116,8 +121,45 @@ func TestOtherFiles(t *testing.T) {
 		"p", `a/pod.yaml:5: not a Kubernetes object: got kind "" and apiVersion "", want both`,
 		"b: b/only.yaml has no manifest: no apiVersion, no kind",
 		`a/package.json:1: not a Kubernetes object: got kind "" and apiVersion "", want both`,
+		"c: 5 files have no manifests: no apiVersion, no kind; the first one is c/cert.yaml",
+		"d/kind.yaml:1: cannot be read: did not find expected node content",
+		"d: d/named.json has no manifest: no apiVersion, no kind",
+		"d/utf16.yaml: cannot be read: got bytes that are no UTF-8",
+		"d/named.json:1: cannot be read: did not find expected node content",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// FuzzOtherFiles compares with kubectl: in a file for other programs, it finds no object.
+func FuzzOtherFiles(f *testing.F) {
+	for _, file := range hidden {
+		f.Add([]byte(file.content))
+	}
+	for _, content := range []string{
+		"apiVersion: 1\nitems: [" + evilFlow + "]\n", "items: [" + evilFlow + "]\n", "Kind: List\nitems: [" + evilFlow + "]\n",
+		`{"\u006bind":"Pod","\u0061piVersion":"v1","metadata":{"name":"evil"}} {,}`, `{"\x6bind":"Pod","\x61piVersion":"v1","a":{"b":1},}`,
+		"\"ki\\\nnd\": Pod\n\"\\x61piVersion\": v1\na: b\na: c\n", "kind: PodList\nmetadata: a\nitems: [{}]\n", "metadata: a\n",
+		"{,}\n---\n" + evil,
+	} {
+		f.Add([]byte(content))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range Read([]string{dir}, nil, files.TreeOf) {
+			if item.Fault == nil {
+				return
+			}
+			if _, others := errors.AsType[*OtherFilesError](item.Fault); !others {
+				return
+			}
+		}
+		if found, _ := kubectlReads(bytes.TrimPrefix(content, []byte("\ufeff"))); found != nil {
+			t.Fatalf("%q: got no object, want %v", content, found)
+		}
+	})
 }

@@ -23,7 +23,7 @@ func Replaced(given, input []manifest.Item, namespace string) (errs []error) {
 		schema.GroupResource
 		namespace, name string
 	}
-	table := tableOf(slices.Concat(given, input))
+	table := tableOf(definitionsIn(slices.Concat(given, input)))
 	identify := func(item *manifest.Item) (id identity, ok bool) {
 		resource, err := table.Find(item.GroupVersionKind())
 		if item.Fault != nil || item.Metadata.Name == "" || err != nil {
@@ -56,10 +56,10 @@ func isEqual(a, b []byte) bool {
 	return decode(a, &x) == nil && decode(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// tableOf returns a table of the built-in kinds and of the kinds that items define.
-func tableOf(items []manifest.Item) *discovery.Table {
+// tableOf returns a table of the built-in kinds and of the kinds of CustomResourceDefinitions.
+func tableOf(definitions [][]byte) *discovery.Table {
 	table := discovery.NewTable(nil)
-	for _, definition := range definitionsIn(items) {
+	for _, definition := range definitions {
 		_ = table.AddCRD(definition) // the review of the object reports errors
 	}
 	return table
@@ -80,8 +80,9 @@ func definitionsIn(items []manifest.Item) (all [][]byte) {
 // namespace of objects without one. If two objects have the same name, the last one is
 // used. Translated policies read the items, too.
 func (s *Set) UseParams(items []manifest.Item, namespace string) {
-	table := tableOf(items)
-	s.table, s.definitions = table, definitionsIn(items)
+	s.definitions = definitionsIn(items)
+	table := tableOf(s.definitions)
+	s.table = table
 	for i := range s.documents {
 		kind, ok := s.documents[i].paramKind()
 		if !ok || slices.ContainsFunc(s.params, func(p admission.ParamKind) bool { return p.APIVersion == kind.APIVersion && p.Kind == kind.Kind }) {
@@ -112,6 +113,11 @@ func withObjects(kind admission.ParamKind, namespaced bool, items []manifest.Ite
 // Reads reports whether a policy reads other objects.
 func (s *Set) Reads() bool {
 	return len(s.reads) > 0 || slices.ContainsFunc(s.documents, func(d document) bool { return len(d.reads()) > 0 })
+}
+
+// HasParams reports whether a policy has a kind of parameters.
+func (s *Set) HasParams() bool {
+	return slices.ContainsFunc(s.documents, func(d document) bool { _, ok := d.paramKind(); return ok })
 }
 
 // ReadKinds returns the kinds that policies read and that a folder with the state of a cluster could not have otherwise.

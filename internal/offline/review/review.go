@@ -229,9 +229,14 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 		err = item.Fault.Err
 	} else if !isReview {
 		t.resource, err = s.Resources.Find(item.GroupVersionKind())
+		if program := manifest.ReadByProgram(item.GroupVersionKind()); err != nil && program != nil {
+			err = program
+		}
 		if err != nil && manifest.IsKustomization(item.GroupVersionKind()) {
 			err = manifest.NewKustomizationError(item.File)
 		}
+	} else if program := manifest.ReviewOfTest(item.JSON); program != nil {
+		err = program
 	}
 	if err != nil {
 		source := item.Source

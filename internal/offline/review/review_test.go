@@ -125,6 +125,49 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// TestPrograms has objects of kinds that programs read. They are skipped, and misspelt kinds are not.
+func TestPrograms(t *testing.T) {
+	object := func(version, kind string) string {
+		return "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x}\n"
+	}
+	review := func(request string) string {
+		return "apiVersion: admission.k8s.io/v1beta1\nkind: AdmissionReview\n" +
+			"request: {operation: UPDATE, object: {kind: Pod}" + request + "}\n"
+	}
+	got, _ := reviewed(t, Options{}, items(
+		object("v1", "Config"), object("v1", "Confg"), object("v1", "Pode"), object("kind.x-k8s.io/v1alpha4", "Cluster"),
+		object("cluster.x-k8s.io/v1beta1", "Cluster"), object("skaffold/v4beta6", "Config"), object("builtin", "PatchTransformer"),
+		object("fastadmit.io/v1alpha1", "TestSuite"), object("fastadmit.io/v1alpha1", "TestSute"), object("kyverno.io/v1", "Policy"),
+		object("chainsaw.kyverno.io/v1alpha1", "Test"), object("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"),
+		review(""), review(", kind: {kind: Pod}"), review(", uid: a"),
+	))
+	const none = "skipped: no API server has such objects: this one is "
+	want := []string{
+		"f:1 Config x: " + none + "a kubeconfig, for kubectl",
+		`f:5 Confg x: broken: unknown kind "Confg" of apiVersion "v1"; give`,
+		`f:9 Pode x: broken: unknown kind "Pode" of apiVersion "v1", did you mean Node or Pod?`,
+		"f:13 Cluster x: " + none + "for kind", "f:17 Cluster ns/x: allowed", "f:21 Config x: " + none + "for skaffold",
+		"f:25 PatchTransformer x: " + none + "for kustomize", "f:29 TestSuite x: " + none + "a test, for fastadmit test",
+		`f:33 TestSute x: broken: unknown kind "TestSute"`, "f:37 Policy ns/x: allowed", "f:41 Test x: " + none + "a test, for chainsaw",
+		"f:45 KubeletConfiguration x: " + none + "for the kubelet",
+		"f:49 AdmissionReview: " + none + "the case of a test", "f:53 : broken: cannot decode AdmissionReview: request.uid",
+		"f:57 : allowed",
+	}
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			break
+		}
+	}
+	defined := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"tests.chainsaw.kyverno.io"},
+"spec":{"group":"chainsaw.kyverno.io",
+"names":{"kind":"Test","plural":"tests"},"scope":"Namespaced","versions":[{"name":"v1alpha1"}]}}` + "\n"
+	got, _ = reviewed(t, Options{}, items(defined, object("chainsaw.kyverno.io/v1alpha1", "Test")))
+	if len(got) != 2 || got[1] != "f:5 Test ns/x: allowed" {
+		t.Errorf("got %q of a kind with a definition, want it allowed", got)
+	}
+}
+
 // TestDefaultsOfChanges has a plugin that adds a volume, whose mode has a default.
 func TestDefaultsOfChanges(t *testing.T) {
 	const mode = `"defaultMode":420`

@@ -449,10 +449,10 @@ const (
 
 // skips reports whether a document with this error is skipped.
 func (s *session) skips(item *manifest.Item, err error) bool {
-	if _, unrendered := errors.AsType[*manifest.UnrenderedError](err); unrendered {
-		return true
-	}
-	if _, other := errors.AsType[*manifest.OtherFilesError](err); other {
+	_, unrendered := errors.AsType[*manifest.UnrenderedError](err)
+	_, other := errors.AsType[*manifest.OtherFilesError](err)
+	_, program := errors.AsType[*manifest.ProgramError](err)
+	if unrendered || other || program {
 		return true
 	}
 	all := slices.Contains(s.SkipUnknown, SkipAllUnknown)
