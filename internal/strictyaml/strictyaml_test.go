@@ -101,7 +101,7 @@ func TestDecodeRefuses(t *testing.T) {
 	f("- name: 'a' in b\n", "file.yaml: line 1: did not find expected key"+quotes("`'`"))
 	f("name: [a].all(b, b)\n", "file.yaml: line 1: did not find expected key"+quotes("`[`"))
 	f("a:\n  b: c\n\n   e: f\n",
-		"file.yaml: line 4: mapping values are not allowed in this context; it is indented below line 2, which has a value already")
+		"file.yaml: line 4: mapping values are not allowed in this context; it is indented below \"b: c\", which has a value already")
 	f("a:\n  b: c\n d: e\n", "file.yaml: line 3: did not find expected key; want the indentation of a line above it")
 	f("a:\n  b: c\n- d\n", "file.yaml: line 3: did not find expected key")
 	f("# {{ a }}\na: b\nc: {{ .Values.c }}\n{{- if }}\n", "file.yaml: line 3: got a template, {{: render it first, as helm template does")

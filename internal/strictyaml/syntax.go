@@ -86,9 +86,15 @@ func indentHint(said string, lines [][]byte, line int) string {
 	case said == "did not find expected key" && indent(line-1) < indent(above):
 		return "; want the indentation of a line above it"
 	case indent(line-1) > indent(above) && said == "mapping values are not allowed in this context":
-		return fmt.Sprintf("; it is indented below line %d, which has a value already", above+1)
+		return fmt.Sprintf("; it is indented below %q, which has a value already", shortened(bytes.TrimSpace(lines[above])))
 	}
 	return ""
+}
+
+// shortened returns the beginning of a line, for messages.
+func shortened(line []byte) []byte {
+	const bytesMax = 64
+	return line[:min(len(line), bytesMax)]
 }
 
 // lastQuote returns the line of the quote to which no other quote belongs, and the quote; 0 if it does not find it. It is
