@@ -167,7 +167,7 @@ func oneLine(message string) string {
 // kube-apiserver cannot decode the object, and refuses it before it asks plugins. The object is text, and in its file it is
 // at a place in another one.
 func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at written, result *report.Result) bool {
-	fields, path, err := defaults.Check(kind, text)
+	fields, path, err := r.defaults.Check(kind, text)
 	if err != nil {
 		result.Decision, result.Message = report.Broken, "kube-apiserver cannot decode the object: "+err.Error()
 		result.APIVersion, result.Kind = kind.GroupVersion().String(), kind.Kind
@@ -182,6 +182,27 @@ func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at writ
 			f.Line = line
 		}
 		result.Warnings = append(result.Warnings, f)
+	}
+	return true
+}
+
+// refuses reports whether kube-apiserver refuses the object of a review because of a CustomResourceDefinition, and says so in the
+// result. As kube-apiserver, it looks at the object that mutating plugins left, and before others validate it.
+func (r *reviewer) refuses(kind schema.GroupVersionKind, review *codec.Review, result *report.Result) bool {
+	if !r.UnknownFields || kind.Empty() || review.Operation() == codec.Delete {
+		return false
+	}
+	var old []byte
+	if review.Operation() == codec.Update && len(r.Old) > 0 { // otherwise, it is the object itself
+		old = review.OldObject.Root().AppendJSON(nil)
+	}
+	refusal := r.defaults.Validate(kind, review.Object.Root().AppendJSON(nil), old)
+	if refusal == nil {
+		return false
+	}
+	result.Decision, result.Message = report.Broken, "kube-apiserver refuses the object: "+refusal.Message
+	if r.source != nil {
+		result.Line = r.positions.LineOf(r.source, refusal.Path)
 	}
 	return true
 }

@@ -72,7 +72,8 @@ type Options struct {
 	// TrustOwners lets Live review an owned object as its controller only.
 	TrustOwners bool
 
-	// UnknownFields makes fields that a built-in kind does not have warnings, as those of kube-apiserver.
+	// UnknownFields makes fields that a kind does not have warnings, as those of kube-apiserver, and objects broken that it refuses
+	// because of their type or their CustomResourceDefinition.
 	UnknownFields bool
 
 	KeepObjects, KeepResponse bool // set Before and After, and Response, of the results

@@ -35,6 +35,7 @@ type reviewer struct {
 	told    int  // how many warnings are noted
 	checked bool // by a plugin
 	result  *report.Result
+	source  *manifest.Object // of the input, nil for other objects
 	written written
 	// writtenPod is the template of Pods in the object of the input.
 	writtenPod written
@@ -145,7 +146,9 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 		result.Namespace = t.namespace
 		return
 	}
+	r.source = t.Object
 	stored := r.ask(ctx, q, object, old, result)
+	r.source = nil
 	r.writtenPod, r.written = r.written.pod(r.PodTemplatePaths.Template(t.resource.GroupResource())), written{}
 	if q.Operation == codec.Delete {
 		return
@@ -380,6 +383,9 @@ func (r *reviewer) answer(ctx context.Context, body []byte, kind schema.GroupVer
 				fail(result, err)
 				return nil
 			}
+		}
+		if phase == admission.Mutate && r.refuses(kind, review, result) {
+			return nil
 		}
 	}
 	review.Response.Patch = append(review.Response.Patch[:0], patch...)
