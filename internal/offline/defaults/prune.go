@@ -50,7 +50,7 @@ func (p *pruner) prune(value any, s *structure, keep bool) {
 	switch value := value.(type) {
 	case object:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if s != nil && s.hasMeta && isMeta(name) {
+			if p.at = at; s != nil && s.hasMeta && isMeta(name) {
 				p.noteMeta(value, name, len(at) == 0)
 				continue
 			}
@@ -89,7 +89,10 @@ func (p *pruner) noteMeta(of object, name string, isRoot bool) {
 	if name != "metadata" || isRoot {
 		return
 	}
-	fields, _ := unknownMeta(of[name])
+	fields, err := unknownMeta(of[name])
+	if err != nil {
+		return // Validate says so
+	}
 	for _, field := range fields {
 		if len(p.unknown) < unknownMax {
 			p.unknown = append(p.unknown, UnknownField{Path: p.at.member("metadata").String() + "." + field})

@@ -172,6 +172,7 @@ func (v *validator) leaf(value any, s *structure) {
 		for _, err := range validate.NewSchemaValidator(props, nil, v.at.String(), strfmt.Default).Validate(value).Errors {
 			v.refuse(v.at.String(), fieldError(v.at.String(), err))
 		}
+		return // that a text that is too long has another pattern too is not said
 	}
 	if pattern, ok := s.props["pattern"].(string); ok && pattern != "" && isText {
 		compiled, steps, err := v.compile(pattern)
@@ -333,12 +334,16 @@ func (v *validator) embedded(value object) {
 	}
 	v.spend(sizeOf(given) * workOfByte)
 	meta := new(metav1.ObjectMeta)
-	if text, err := json.Marshal(given); err != nil || decode(text, meta) != nil {
-		v.refuse(at, field.TypeInvalid(under("metadata"), given, "must be the metadata of an object"))
+	text, err := json.Marshal(given)
+	if err == nil {
+		err = decode(text, meta)
+	}
+	if err != nil {
+		v.refuse(at, field.Invalid(under("metadata"), given, err.Error()))
 		return
 	}
 	if meta.Name == "" {
-		meta.Name = "unnamed" // it may be
+		meta.Name = "fakename" // it need not have one
 	}
 	for _, err := range validation.ValidateObjectMeta(meta, meta.Namespace != "", path.ValidatePathSegmentName, under("metadata")) {
 		v.refuse(at, err)
