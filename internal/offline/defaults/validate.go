@@ -26,11 +26,10 @@ const (
 	// refusalMax is the length of one. It may have the value, and all values of an enum.
 	refusalMax = 400
 
-	// workMax bounds the validation of an object. A unit is about 10 nanoseconds. An object of 3 MiB, as much as
-	// kube-apiserver takes, needs a fifth of it.
-	workMax                            = 400_000_000
-	workOfNode, workOfEnum, workOfName = 300, 20, 10
-	workOfByte                         = 1
+	// workMax bounds the validation of an object. A unit is about 10 nanoseconds. An object with 100,000 values in 1.5 MiB, which is
+	// as much as etcd takes, needs a quarter of it. A small object has less: somebody may have many of them.
+	workMax, workMin, workOfSize       = 400_000_000, 10_000_000, 2000
+	workOfNode, workOfEnum, workOfName = 1000, 100, 10
 )
 
 // errTooMuchWork is the error of an object that takes too long.
@@ -97,7 +96,7 @@ func (k *customKind) faults(text []byte, minor int) ([]fault, error) {
 	if k.status {
 		delete(custom, "status")
 	}
-	v := validator{patterns: &k.patterns, minor: minor, work: workMax, max: refusalsMax}
+	v := validator{patterns: &k.patterns, minor: minor, work: min(workMin+len(text)*workOfSize, workMax), max: refusalsMax}
 	v.validate(custom, k.root)
 	return v.faults, v.err
 }
@@ -160,15 +159,19 @@ func (v *validator) validate(value any, s *structure) {
 // leaf validates what a schema says of a value itself.
 func (v *validator) leaf(value any, s *structure) {
 	text, isText := value.(string)
-	work := len(text) * workOfByte
+	work := len(text)
 	if enum, ok := s.props["enum"].([]any); ok {
-		work += s.enumSize*workOfByte + len(enum)*(workOfEnum+sizeOf(value))
+		work += s.enumSize + len(enum)*(workOfEnum+sizeOf(value))
 	}
 	if !v.spend(work) {
 		return
 	}
 	props := s.leaf(v.minor)
 	if result := validate.NewSchemaValidator(props, nil, "", strfmt.Default).Validate(value); !result.IsValid() {
+		if v.max == 1 {
+			v.faults = append(v.faults, fault{})
+			return
+		}
 		for _, err := range validate.NewSchemaValidator(props, nil, v.at.String(), strfmt.Default).Validate(value).Errors {
 			v.refuse(v.at.String(), fieldError(v.at.String(), err))
 		}
@@ -332,7 +335,7 @@ func (v *validator) embedded(value object) {
 	if !has {
 		return
 	}
-	v.spend(sizeOf(given) * workOfByte)
+	v.spend(sizeOf(given))
 	meta := new(metav1.ObjectMeta)
 	text, err := json.Marshal(given)
 	if err == nil {
@@ -353,7 +356,7 @@ func (v *validator) embedded(value object) {
 // list is ValidateListSetsAndMaps of k8s.io/apiextensions-apiserver pkg/apiserver/schema/listtype for one list.
 func (v *validator) list(value []any, s *structure) {
 	kind, _ := s.props["x-kubernetes-list-type"].(string)
-	if kind != "set" && kind != "map" || !v.spend(sizeOf(value)*workOfByte+len(v.at)*workOfName) {
+	if kind != "set" && kind != "map" || !v.spend(sizeOf(value)+len(v.at)*workOfName) {
 		return
 	}
 	at, keys := v.at.String(), value
