@@ -38,7 +38,8 @@ func (r random) of(all ...any) any { return all[r.IntN(len(all))] }
 
 func (r random) value(depth int) any {
 	if depth == 0 || r.maybe(3) {
-		return r.of(nil, true, int64(0), int64(3), int64(1)<<40, 1.5, 2.0, "", "a", "abc", "10.0.0.1", "2020-01-01", "v1", "ConfigMap", "x y")
+		return r.of(nil, true, int64(0), int64(3), int64(1)<<40, 1.5, 2.0, "", "a",
+			 "abc", "10.0.0.1", "2020-01-01", "v1", "ConfigMap", "x y")
 	}
 	if r.maybe(3) {
 		list := make([]any, r.IntN(4))
@@ -53,7 +54,8 @@ func (r random) value(depth int) any {
 	}
 	if r.maybe(3) {
 		object["apiVersion"], object["kind"] = r.of("v1", "a/b", "a/b/c", int64(1)), r.of("ConfigMap", "b_c")
-		object["metadata"] = r.of(map[string]any{"name": "a"}, map[string]any{"name": "a/b"}, map[string]any{"labels": map[string]any{"a": "b c"}},
+		object["metadata"] = r.of(map[string]any{"name": "a"}, map[string]any{"name": "a/b"},
+			map[string]any{"labels": map[string]any{"a": "b c"}},
 			map[string]any{"lables": "a"}, "a")
 	}
 	return object
@@ -215,7 +217,8 @@ func upstream(t *testing.T, schemaText, text []byte) (unknown []string, errs fie
 	object := decoded(t, text)
 	unknown = pruning.PruneWithOptions(object, s, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	// A copy, because it stops at an error, which Validate reports too. How many fields it has found before is random.
-	stop, inMetadata := objectmeta.CoerceWithOptions(nil, decoded(t, text), s, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	stop, inMetadata := objectmeta.CoerceWithOptions(nil, decoded(t, text), s, false,
+		objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
 	if unknown = append(unknown, inMetadata...); stop != nil {
 		unknown = nil
 	}
@@ -244,7 +247,8 @@ func TestCustomResources(t *testing.T) {
 		r := random{rand.New(rand.NewPCG(seed, 1))}
 		a, b := r.schema(3), r.schema(2)
 		props := map[string]any{"type": "object", "properties": map[string]any{"a": a, "b": b}}
-		object := map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "a"}, "a": r.fit(a), "b": r.fit(b)}
+		object := map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "a"},
+			"a": r.fit(a), "b": r.fit(b)}
 		schemaText, _ := json.Marshal(props)
 		text, _ := json.Marshal(object)
 		unknown, errs, ok := upstream(t, schemaText, text)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -214,7 +214,7 @@ func (v *validator) junctors(value any, s *structure) {
 			v.refuse(at, field.Invalid(pathOf(at), "", fmt.Sprintf(format, append([]any{at}, more...)...)))
 		}
 	}
-	if len(s.anyOf) > 0 && !slices.ContainsFunc(s.anyOf, func(any *structure) bool { return v.allows(value, any) }) {
+	if len(s.anyOf) > 0 && !slices.ContainsFunc(s.anyOf, func(one *structure) bool { return v.allows(value, one) }) {
 		refuse(validate.MustValidateAtLeastOneSchemaError)
 	}
 	valid := 0
@@ -348,7 +348,13 @@ func (v *validator) embedded(value object) {
 	if meta.Name == "" {
 		meta.Name = "fakename" // it need not have one
 	}
-	for _, err := range validation.ValidateObjectMeta(meta, meta.Namespace != "", path.ValidatePathSegmentName, under("metadata")) {
+	isName := func(name string, isPrefix bool) []string {
+		if isPrefix {
+			return content.IsPathSegmentPrefix(name)
+		}
+		return content.IsPathSegmentName(name)
+	}
+	for _, err := range validation.ValidateObjectMeta(meta, meta.Namespace != "", isName, under("metadata")) {
 		v.refuse(at, err)
 	}
 }

@@ -45,15 +45,18 @@ func TestUnknownOfCustom(t *testing.T) {
 	const size = "{properties: {size: {type: integer}, metadata: {type: object}}}"
 	f(size, "{apiVersion: a, kind: b, metadata: {name: a}, spec: {size: 1, metadata: {}}}")
 	f(size, "{spec: {sise: 1, owner: me}}", "spec.owner", "spec.sise, did you mean size?")
-	f(size, "{size: 1, name: a, sepc: {}, x: {}}", "name, did you mean metadata.name?", "sepc, did you mean spec?", "size, did you mean spec.size?", "x")
+	f(size, "{size: 1, name: a, sepc: {}, x: {}}", "name, did you mean metadata.name?", "sepc, did you mean spec?",
+		"size, did you mean spec.size?", "x")
 	f(size, "{metadata: {lables: {}}}", "metadata.lables, did you mean labels?")
 	f(size, "{metadata: {labels: {a: 1}}}", "metadata.labels: metadata.labels: got a number, want a string: write it in quotation marks")
 	f(size, "{spec: {kind: a, metadata: {x: 1}}}", "spec.kind", "spec.metadata.x")
-	f("{x-kubernetes-preserve-unknown-fields: true, properties: {a: {properties: {b: {}}}}}", "{spec: {x: {z: 1}, a: {x: 1}}}", "spec.a.x, did you mean b?")
+	f("{x-kubernetes-preserve-unknown-fields: true, properties: {a: {properties: {b: {}}}}}", "{spec: {x: {z: 1}, a: {x: 1}}}",
+		"spec.a.x, did you mean b?")
 	f("{additionalProperties: {properties: {a: {}}}}", "{spec: {x: {a: 1, b: 1}}}", "spec.x.b, did you mean a?")
 	f("{additionalProperties: true}", "{spec: {x: 1}}")
 	f("{items: {properties: {a: {}}}}", "{spec: [{}, {bb: 1}]}", "spec[1].bb")
-	f("{x-kubernetes-embedded-resource: true}", "{spec: {apiVersion: v1, kind: Pod, metadata: {nam: a}, spec: {}}}", "spec.metadata.nam", "spec.spec")
+	f("{x-kubernetes-embedded-resource: true}", "{spec: {apiVersion: v1, kind: Pod, metadata: {nam: a}, spec: {}}}",
+		"spec.metadata.nam", "spec.spec")
 	var many strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&many, "x%d: 1, ", i)
@@ -93,10 +96,12 @@ func TestValidate(t *testing.T) {
 	f("{type: integer}", "x", `spec | spec: Invalid value: "string": spec in body must be of type integer: "string"`)
 	f("{type: integer}", "null", "") // it is dropped
 	f("{type: integer, nullable: true}", "null", "")
-	f("{type: array, items: {type: integer}}", "[null]", `spec[0] | spec[0]: Invalid value: "null": spec[0] in body must be of type integer: "null"`)
+	f("{type: array, items: {type: integer}}", "[null]",
+		`spec[0] | spec[0]: Invalid value: "null": spec[0] in body must be of type integer: "null"`)
 	f("{x-kubernetes-int-or-string: true, pattern: '^[0-9]+$'}", "5", "")
 	f("{x-kubernetes-int-or-string: true, pattern: '^[0-9]+$'}", "'5'", "")
-	f("{x-kubernetes-int-or-string: true}", "1.5", `spec | spec: Invalid value: "number": spec in body must be of type integer,string: "number"`)
+	f("{x-kubernetes-int-or-string: true}", "1.5",
+		`spec | spec: Invalid value: "number": spec in body must be of type integer,string: "number"`)
 	f("{required: [a]}", "{}", "spec | spec.a: Required value")
 	f("{required: [a], properties: {a: {type: string, default: x}}}", "{}", "")
 	f("{type: string, enum: [a, b]}", "c", `spec | spec: Unsupported value: "c": supported values: "a", "b"`)
@@ -106,10 +111,12 @@ func TestValidate(t *testing.T) {
 	f("{type: string, format: date}", "x", `spec | spec: Invalid value: "x": spec in body must be of type date: "x"`)
 	f("{type: string, format: nothing}", "x", "")
 	f("{type: array, x-kubernetes-list-type: set}", "[a, b, a, a]", `spec[2] | spec[2]: Duplicate value: "a"`)
-	f("{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a], items: {properties: {a: {}}}}", "[{a: 1}, {a: 1, b: 1}]", `spec[1] | spec[1]: Duplicate value: {"a":1}`)
+	f("{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a], items: {properties: {a: {}}}}",
+		"[{a: 1}, {a: 1, b: 1}]", `spec[1] | spec[1]: Duplicate value: {"a":1}`)
 	f("{x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}", "{apiVersion: v1, metadata: {name: a/b}}",
 		`spec | spec.kind: Required value; spec.metadata.name: Invalid value: "a/b": may not contain '/'`)
-	f("{anyOf: [{required: [a]}, {required: [b]}]}", "{}", `spec | spec: Invalid value: "": "spec" must validate at least one schema (anyOf)`)
+	f("{anyOf: [{required: [a]}, {required: [b]}]}", "{}",
+		`spec | spec: Invalid value: "": "spec" must validate at least one schema (anyOf)`)
 	f("{type: object}", "{x: 1}", "") // it is dropped
 	long := strings.Repeat("x", 100_000)
 	d := defined(t, "{type: string, enum: [a]}")
@@ -167,8 +174,8 @@ func TestValidateHostile(t *testing.T) {
 	f := func(name, spec, value, want string) {
 		t.Helper()
 		d := New(admission.Newest())
-		err := d.Define([]byte(`{"spec":{"group":"example.com","names":{"kind":"Gadget"},"versions":[{"name":"v1","schema":{"openAPIV3Schema":` +
-			`{"properties":{"spec":` + spec + `}}}}]}}`))
+		err := d.Define([]byte(`{"spec":{"group":"example.com","names":{"kind":"Gadget"},"versions":[{"name":"v1",` +
+			`"schema":{"openAPIV3Schema":{"properties":{"spec":` + spec + `}}}}]}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,20 +199,24 @@ func TestValidateHostile(t *testing.T) {
 			t.Errorf("%s: it took %v", name, took)
 		}
 	}
+	const tooMuch = "cannot be checked within seconds"
 	list := func(n int, element string) string { return "[" + repeat(n, element) + "]" }
 	f("properties", `{"items":{"properties":{`+repeat(10_000, `"p%d":{"type":"integer"}`)+`}}}`, list(100_000, `{}`), "<nil>")
-	f("unknown", `{"properties":{`+repeat(10_000, `"property%d":{}`)+`}}`, `{`+repeat(10_000, `"proprety%d":1`)+`}`, "<nil>")
+	f("unknown", `{"properties":{`+repeat(10_000, `"property%d":{}`)+`}}`, `{`+repeat(10_000, `"propertie%d":1`)+`}`, "<nil>")
 	f("required", `{"items":{"required":[`+repeat(10_000, `"p%d"`)+`]}}`, list(10_000, `{}`), "and 90 more")
-	f("deep", nested(1000, `{"type":"object","properties":{"a":`, `{"type":"integer"}`, `}}`), nested(1000, `{"a":`, `"x"`, `}`), "spec.a.a.a")
-	f("deep list", nested(1000, `{"x-kubernetes-list-type":"set","items":`, `{"x-kubernetes-list-type":"set"}`, `}`), nested(1000, `[`, list(10_000, "1"), `]`), "spec[0][0][0]")
-	f("enum", `{"items":{"enum":[`+repeat(100_000, `"p%d"`)+`]}}`, list(100_000, `"x"`), "cannot be checked within seconds")
-	f("nested enum", `{"items":{"not":{"enum":[`+repeat(100_000, `{"a":"p%d"}`)+`]}}}`, list(100_000, `{"a":"x"}`), "cannot be checked within seconds")
-	f("anyOf", `{"items":{"anyOf":[`+repeat(10_000, `{"type":"integer"}`)+`]}}`, list(100_000, `"x"`), "cannot be checked within seconds")
-	f("small object", `{"items":{"anyOf":[`+repeat(100_000, `{"type":"integer"}`)+`]}}`, list(1000, `"x"`), "cannot be checked within seconds")
+	f("deep", nested(1000, `{"type":"object","properties":{"a":`, `{"type":"integer"}`, `}}`), nested(1000, `{"a":`, `"x"`,
+		`}`), "spec.a.a.a")
+	f("deep list", nested(1000, `{"x-kubernetes-list-type":"set","items":`, `{"x-kubernetes-list-type":"set"}`, `}`),
+		nested(1000, `[`, list(10_000, "1"), `]`), tooMuch)
+	f("enum", `{"items":{"enum":[`+repeat(100_000, `"p%d"`)+`]}}`, list(100_000, `"x"`), tooMuch)
+	f("nested enum", `{"items":{"not":{"enum":[`+repeat(100_000, `{"a":"p%d"}`)+`]}}}`, list(100_000, `{"a":"x"}`), tooMuch)
+	f("anyOf", `{"items":{"anyOf":[`+repeat(10_000, `{"type":"integer"}`)+`]}}`, list(100_000, `"x"`), tooMuch)
+	f("small object", `{"items":{"anyOf":[`+repeat(100_000, `{"type":"integer"}`)+`]}}`, list(1000, `"x"`), tooMuch)
 	f("oneOf", nested(301, `{"oneOf":[{},`, `{}`, `]}`), list(100, `{}`), "oneOf")
-	f("pattern", `{"items":{"not":{"pattern":"^(`+strings.Repeat("a?", 30)+`){30}$"}}}`, list(1000, `"`+strings.Repeat("a", 10_000)+`"`), "cannot be checked within seconds")
+	f("pattern", `{"items":{"not":{"pattern":"^(`+strings.Repeat("a?", 30)+`){30}$"}}}`,
+		list(1000, `"`+strings.Repeat("a", 10_000)+`"`), tooMuch)
 	f("large pattern", `{"anyOf":[`+repeat(1000, `{"pattern":"%d(`+strings.Repeat("abcdefghij", 300)+`){900}"}`)+`]}`, `"a"`, "patterns")
-	f("many patterns", `{"anyOf":[`+repeat(100_000, `{"pattern":"a%d"}`)+`]}`, `"a"`, "anyOf")
+	f("many patterns", `{"anyOf":[`+repeat(100_000, `{"pattern":"a%d"}`)+`]}`, `"a"`, tooMuch)
 	f("faults", `{"items":{"allOf":[{"type":"integer"},{"type":"boolean"}]}}`, list(100_000, `"x"`), "and 90 more")
 	f("default", `{"items":{"properties":{"a":{"default":"`+strings.Repeat("x", 10_000)+`"}}}}`, list(10_000, `{}`), "8 MiB of defaults")
 }
