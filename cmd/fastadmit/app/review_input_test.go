@@ -154,7 +154,8 @@ func TestReviewCustomResources(t *testing.T) {
 	servertest.WriteFile(t, "mutation.yaml", mutation)
 	const refused = `bad.yaml:5: Widget default/w: broken: kube-apiserver refuses the object: ` +
 		`spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"`
-	const owner, size = `warning: bad.yaml:6: unknown field "spec.owner"`, `warning: good.yaml:6: unknown field "spec.sise", did you mean size?`
+	const owner = `warning: bad.yaml:6: unknown field "spec.owner"`
+	const size = `warning: good.yaml:6: unknown field "spec.sise", did you mean size?`
 	const baseline = "--pod-security=baseline"
 	reviewed(t, "", 2, []string{refused, owner, "1 broken"}, []string{"Widget default/w: allowed"}, "crds/crd.yaml", "bad.yaml", baseline)
 	reviewed(t, "", 2, []string{refused, owner}, nil, "bad.yaml", baseline, "--cluster-state-dir=crds")
@@ -162,9 +163,10 @@ func TestReviewCustomResources(t *testing.T) {
 	reviewed(t, "", 0, []string{"good.yaml:1: Widget default/w: allowed", size}, []string{"refuses"}, "crds", "good.yaml", baseline)
 	reviewed(t, "", 0, nil, []string{"refuses", "unknown field"}, "crds", "bad.yaml", baseline, "--operation=DELETE")
 	reviewed(t, "", 0, []string{owner}, []string{"refuses"}, "crds", "bad.yaml", baseline, "--old=bad.yaml") // the fault was there before
-	reviewed(t, "", 2, []string{strings.Replace(refused, "Widget", "UPDATE Widget", 1)}, nil, "crds", "bad.yaml", baseline, "--old=good.yaml")
-	reviewed(t, "", 2, []string{"good.yaml:5: Widget default/w: broken: kube-apiserver refuses the object: spec.size"}, nil, "crds", "good.yaml",
-		"--policies=mutation.yaml", "--bind-policies")
+	reviewed(t, "", 2, []string{strings.Replace(refused, "Widget", "UPDATE Widget", 1)}, nil, "crds", "bad.yaml", baseline,
+		"--old=good.yaml")
+	reviewed(t, "", 2, []string{"good.yaml:5: Widget default/w: broken: kube-apiserver refuses the object: spec.size"}, nil,
+		"crds", "good.yaml", "--policies=mutation.yaml", "--bind-policies")
 }
 
 func TestReviewUser(t *testing.T) {
