@@ -188,7 +188,8 @@ func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 		r.readItems(at, list)
 		return
 	}
-	known := len(except) > 0
+	// No plugin reads CustomResourceDefinitions, but a folder may have them.
+	known := len(except) > 0 || r.others == nil && gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
 	for _, kind := range r.state.kinds {
 		if !kind.reads(*gvk) || slices.Contains(except, kind) {
 			continue

@@ -243,7 +243,22 @@ func (r *reviewOptions) ready(cmd *cobra.Command, items []manifest.Item) (*revie
 	if o.State, err = r.readPolicies(items); err != nil {
 		return nil, err
 	}
+	o.Definitions = r.definitions()
 	return o, r.prepare(cmd.Context(), o)
+}
+
+// definitions returns the CustomResourceDefinitions in the folder of the cluster. What is wrong with other objects there is said
+// where plugins read them.
+func (r *reviewOptions) definitions() (all []manifest.Item) {
+	if r.cluster.dir == "" {
+		return nil
+	}
+	for _, item := range manifest.Read([]string{r.cluster.dir}, nil, r.trees()) {
+		if item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
+			all = append(all, item)
+		}
+	}
+	return all
 }
 
 // inFile matches an error with its place in a file.

@@ -132,6 +132,43 @@ func TestReviewSeesTheInput(t *testing.T) {
 		"broken: kube-apiserver cannot decode the object: spec.limits: got a number, want a list")
 }
 
+// TestReviewCustomResources has custom resources that their CustomResourceDefinition refuses, or whose fields it drops.
+func TestReviewCustomResources(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.example.com}\n" +
+		"spec:\n  group: example.com\n  scope: Namespaced\n  names: {kind: Widget, plural: widgets}\n  versions:\n  - name: v1\n" +
+		"    schema: {openAPIV3Schema: {properties: {spec: {required: [mode], properties: {size: {type: integer}, " +
+		"mode: {type: string, default: fast}}}}}}\n"
+	const widget = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec:\n  size: "
+	if err := os.Mkdir("crds", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	servertest.WriteFile(t, "crds/crd.yaml", crd)
+	servertest.WriteFile(t, "bad.yaml", widget+"notanint\n  owner: me\n")
+	servertest.WriteFile(t, "good.yaml", widget+"3\n  sise: 4\n")
+	// It makes the object invalid.
+	const mutation = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n" +
+		"  reinvocationPolicy: Never\n  matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], " +
+		"operations: [CREATE], resources: [widgets]}]}\n  mutations: [{patchType: JSONPatch, jsonPatch: {expression: " +
+		"'[JSONPatch{op: \"add\", path: \"/spec/size\", value: \"big\"}]'}}]\n"
+	servertest.WriteFile(t, "mutation.yaml", mutation)
+	const refused = `bad.yaml:5: Widget default/w: broken: kube-apiserver refuses the object: ` +
+		`spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"`
+	const owner = `warning: bad.yaml:6: unknown field "spec.owner"`
+	const size = `warning: good.yaml:6: unknown field "spec.sise", did you mean size?`
+	const baseline = "--pod-security=baseline"
+	reviewed(t, "", 2, []string{refused, owner, "1 broken"}, []string{"Widget default/w: allowed"}, "crds/crd.yaml", "bad.yaml", baseline)
+	reviewed(t, "", 2, []string{refused, owner}, nil, "bad.yaml", baseline, "--cluster-state-dir=crds")
+	reviewed(t, "", 2, []string{refused, owner}, nil, "bad.yaml", "--policies=crds", "--policies=mutation.yaml", "--bind-policies")
+	reviewed(t, "", 0, []string{"good.yaml:1: Widget default/w: allowed", size}, []string{"refuses"}, "crds", "good.yaml", baseline)
+	reviewed(t, "", 0, nil, []string{"refuses", "unknown field"}, "crds", "bad.yaml", baseline, "--operation=DELETE")
+	reviewed(t, "", 0, []string{owner}, []string{"refuses"}, "crds", "bad.yaml", baseline, "--old=bad.yaml") // the fault was there before
+	reviewed(t, "", 2, []string{strings.Replace(refused, "Widget", "UPDATE Widget", 1)}, nil, "crds", "bad.yaml", baseline,
+		"--old=good.yaml")
+	reviewed(t, "", 2, []string{"good.yaml:5: Widget default/w: broken: kube-apiserver refuses the object: spec.size"}, nil,
+		"crds", "good.yaml", "--policies=mutation.yaml", "--bind-policies")
+}
+
 func TestReviewUser(t *testing.T) {
 	const node = "apiVersion: v1\nkind: Node\nmetadata: {name: n2}\n"
 	reviewed(t, node, 1, []string{`denied by NodeRestriction (403 Forbidden)`}, nil, "-", "--enable-admission-plugins=NodeRestriction",

@@ -1,8 +1,10 @@
 package defaults
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,62 +19,114 @@ const defaultBytesMax = 8 << 20
 var errTooLarge = fmt.Errorf("got more than %d MiB of defaults from its CustomResourceDefinition, want less than kube-apiserver takes",
 	defaultBytesMax>>20)
 
-// structure is a part of a schema that has defaults (k8s.io/apiextensions-apiserver
-// pkg/apiserver/schema Structural).
+// structure is a part of a schema (k8s.io/apiextensions-apiserver pkg/apiserver/schema Structural).
 type structure struct {
+	props    object // the JSONSchemaProps
+	enumSize int    // roughly the bytes of the JSON of its enum
+
 	// value is the default, nil if there is none, and size roughly the bytes of its JSON.
 	value    any
 	size     int
 	nullable bool
 
-	defaulted  []string              // the properties with a default, sorted
-	properties map[string]*structure // those with defaults in them
-	others     *structure            // additionalProperties
+	defaulted  []string // the properties with a default, sorted
+	properties map[string]*structure
+	hasOthers  bool       // whether there is additionalProperties
+	others     *structure // additionalProperties, nil also if they are true
 	items      *structure
+
+	preserve bool // x-kubernetes-preserve-unknown-fields
+	embedded bool // x-kubernetes-embedded-resource
+	hasMeta  bool // apiVersion, kind and metadata are implied: it is embedded, or the root
+
+	allOf, anyOf, oneOf []*structure
+	not                 *structure
 }
 
-// Define adds the defaults of a CustomResourceDefinition of apiextensions.k8s.io/v1 in JSON. They replace those of an
+// customKind is a version of a CustomResourceDefinition.
+type customKind struct {
+	text     json.RawMessage // of the schema; a repository has many, and most are not needed
+	preserve bool            // spec.preserveUnknownFields
+	status   bool            // has the subresource
+
+	once sync.Once
+	root *structure // nil if there is no schema
+	patterns
+}
+
+// structure returns the structure of the objects, nil if there is no schema.
+func (k *customKind) structure() *structure {
+	k.once.Do(func() {
+		var props object
+		if decode(k.text, &props) != nil || props == nil {
+			return
+		}
+		k.root = newStructure(props)
+		k.root.hasMeta, k.root.preserve = true, k.root.preserve || k.preserve
+	})
+	return k.root
+}
+
+// Define adds the schemas of a CustomResourceDefinition of apiextensions.k8s.io/v1 in JSON. They replace those of an
 // earlier definition of the kinds.
 func (d *Defaults) Define(text []byte) error {
 	var crd struct {
-		Spec struct {
+		APIVersion string `json:"apiVersion"`
+		Spec       struct {
 			Group string `json:"group"`
 			Names struct {
 				Kind string `json:"kind"`
 			} `json:"names"`
-			Versions []struct {
+			PreserveUnknownFields *bool `json:"preserveUnknownFields"`
+			Versions              []struct {
 				Name   string `json:"name"`
 				Schema struct {
-					OpenAPIV3Schema object `json:"openAPIV3Schema"`
+					OpenAPIV3Schema json.RawMessage `json:"openAPIV3Schema"`
 				} `json:"schema"`
+				Subresources struct {
+					Status *object `json:"status"`
+				} `json:"subresources"`
 			} `json:"versions"`
 		} `json:"spec"`
 	}
 	if err := decode(text, &crd); err != nil {
 		return fmt.Errorf("cannot read the CustomResourceDefinition: %w", err)
 	}
-	for _, version := range crd.Spec.Versions {
+	// The default of v1beta1 is true. No release that fastadmit knows serves it, but some repositories still have it.
+	preserve := crd.APIVersion == "apiextensions.k8s.io/v1beta1"
+	if crd.Spec.PreserveUnknownFields != nil {
+		preserve = *crd.Spec.PreserveUnknownFields
+	}
+	for i := range crd.Spec.Versions {
+		version := &crd.Spec.Versions[i]
 		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
 		delete(d.custom, gvk)
-		if s := newStructure(version.Schema.OpenAPIV3Schema); s != nil {
-			d.custom[gvk] = s
+		if text := version.Schema.OpenAPIV3Schema; text != nil {
+			d.custom[gvk] = &customKind{text: text, preserve: preserve, status: version.Subresources.Status != nil}
 		}
 	}
 	return nil
 }
 
-// newStructure returns the structure of a JSONSchemaProps, nil if nothing in it has a default.
+// newStructure returns the structure of a JSONSchemaProps, nil if it is none: additionalProperties can be a bool.
 func newStructure(of any) *structure {
 	props, ok := of.(object)
 	if !ok {
-		return nil // additionalProperties can be a bool
+		return nil
 	}
-	nullable, _ := props["nullable"].(bool)
+	is := func(name string) bool { yes, _ := props[name].(bool); return yes }
 	s := &structure{
-		value: props["default"], size: sizeOf(props["default"]), nullable: nullable,
-		properties: make(map[string]*structure), others: newStructure(props["additionalProperties"]), items: newStructure(props["items"]),
+		props: props, enumSize: sizeOf(props["enum"]), value: props["default"], size: sizeOf(props["default"]), nullable: is("nullable"),
+		others: newStructure(props["additionalProperties"]), items: newStructure(props["items"]),
+		preserve: is("x-kubernetes-preserve-unknown-fields"), embedded: is("x-kubernetes-embedded-resource"),
+		allOf: structuresOf(props["allOf"]), anyOf: structuresOf(props["anyOf"]), oneOf: structuresOf(props["oneOf"]),
+		not: newStructure(props["not"]),
 	}
+	s.hasMeta, s.hasOthers = s.embedded, s.others != nil || is("additionalProperties")
 	properties, _ := props["properties"].(object)
+	if len(properties) > 0 {
+		s.properties = make(map[string]*structure, len(properties))
+	}
 	for name, property := range properties {
 		if p := newStructure(property); p != nil {
 			s.properties[name] = p
@@ -82,10 +136,17 @@ func newStructure(of any) *structure {
 		}
 	}
 	slices.Sort(s.defaulted)
-	if s.value == nil && s.others == nil && s.items == nil && len(s.properties) == 0 {
-		return nil
-	}
 	return s
+}
+
+func structuresOf(list any) (all []*structure) {
+	elements, _ := list.([]any)
+	for _, element := range elements {
+		if s := newStructure(element); s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // sizeOf returns roughly the bytes of a value's JSON.
@@ -108,6 +169,9 @@ func sizeOf(value any) int {
 
 // apply sets the defaults of a custom resource.
 func (s *structure) apply(text []byte) ([]byte, error) {
+	if s == nil {
+		return text, nil
+	}
 	var custom object
 	if err := decode(text, &custom); err != nil || custom == nil {
 		return text, nil // what is wrong with it is said where it is read
@@ -139,22 +203,52 @@ func (s *structure) set(value any, room *int) {
 			if is, ok := value[name]; ok && (is != nil || p.nullable) {
 				continue
 			}
-			if *room -= p.size; *room < 0 {
-				*room = full
+			if !p.fits(room) {
 				return
 			}
 			value[name] = runtime.DeepCopyJSONValue(p.value)
 		}
 		for name, inner := range value {
-			if p := s.properties[name]; p != nil {
-				p.set(inner, room)
-			} else {
-				s.others.set(inner, room)
+			p := s.of(name)
+			if inner == nil && p.replacesNull() && p.fits(room) {
+				inner = runtime.DeepCopyJSONValue(p.value)
+				value[name] = inner
 			}
+			p.set(inner, room)
 		}
 	case []any:
-		for _, inner := range value {
+		for i, inner := range value {
+			if inner == nil && s.items.replacesNull() && s.items.fits(room) {
+				inner = runtime.DeepCopyJSONValue(s.items.value)
+				value[i] = inner
+			}
 			s.items.set(inner, room)
 		}
 	}
+}
+
+// fits takes the default from room.
+func (s *structure) fits(room *int) bool {
+	if *room == full {
+		return false
+	}
+	if *room -= s.size; *room < 0 {
+		*room = full
+		return false
+	}
+	return true
+}
+
+// replacesNull reports whether a null gets the default.
+func (s *structure) replacesNull() bool { return s != nil && s.value != nil && !s.nullable }
+
+// of returns the structure of a member, nil if there is none.
+func (s *structure) of(name string) *structure {
+	if s == nil {
+		return nil
+	}
+	if p := s.properties[name]; p != nil {
+		return p
+	}
+	return s.others
 }

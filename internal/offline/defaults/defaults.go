@@ -23,12 +23,12 @@ import (
 // may use them at the same time, but not while Define is called.
 type Defaults struct {
 	release admission.Version
-	custom  map[schema.GroupVersionKind]*structure
+	custom  map[schema.GroupVersionKind]*customKind
 }
 
 // New returns the defaults that kube-apiserver of a release sets.
 func New(release admission.Version) *Defaults {
-	return &Defaults{release: release, custom: make(map[schema.GroupVersionKind]*structure)}
+	return &Defaults{release: release, custom: make(map[schema.GroupVersionKind]*customKind)}
 }
 
 // kind is a kind of Kubernetes.
@@ -47,7 +47,7 @@ func decode(text []byte, into any) error { return kjson.UnmarshalCaseSensitivePr
 // defaults of a CustomResourceDefinition are too large.
 func (d *Defaults) Apply(gvk schema.GroupVersionKind, text []byte) ([]byte, error) {
 	if definition := d.custom[gvk]; definition != nil {
-		return definition.apply(text)
+		return definition.structure().apply(text)
 	}
 	k, known := kinds()[gvk]
 	if !known {

@@ -24,11 +24,18 @@ type UnknownField struct {
 	Path string // such as spec.template.spec.containers[0].imagePullPolcy
 
 	of reflect.Type // the object's
+
+	// Of a field of a custom resource, name is its last step, and in is where it is.
+	name string
+	in   *structure
 }
 
 // Hint suggests what may be meant, such as ", did you mean replicas?", or "spec.containers[].image?" for spec.image. It
 // returns "" if nothing is alike.
 func (u *UnknownField) Hint() string {
+	if u.of == nil {
+		return u.inDefinition()
+	}
 	places, name := placesOf(u.of, u.Path)
 	if len(places) == 0 {
 		return ""
@@ -59,11 +66,14 @@ func Check(gvk schema.GroupVersionKind, text []byte) (unknown []UnknownField, pa
 	if value, ok := errors.AsType[*valueError](err); ok {
 		return nil, value.path, value
 	}
-	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
-	if isType {
+	if wrong, ok := mismatch(err); ok {
 		return nil, wrong.Field, fmt.Errorf("%s: %s", wrong.Field, strictyaml.Mismatch(wrong))
 	}
 	return unknown, "", err
+}
+
+func mismatch(err error) (*json.UnmarshalTypeError, bool) {
+	return errors.AsType[*json.UnmarshalTypeError](err)
 }
 
 // typed is the recode of a kind. It returns at most 100 unknown fields (sigs.k8s.io/json), as many as kube-apiserver warns of.
@@ -84,7 +94,7 @@ func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err erro
 	}
 	for _, fault := range faults {
 		if at, ok := fault.(kjson.FieldError); ok { //nolint:errorlint // UnmarshalStrict returns it as it is
-			unknown = append(unknown, UnknownField{at.FieldPath(), reflect.TypeFor[T]()})
+			unknown = append(unknown, UnknownField{Path: at.FieldPath(), of: reflect.TypeFor[T]()})
 		}
 	}
 	recoded, err = json.Marshal(&object)

@@ -22,9 +22,10 @@ type resourceRule struct {
 }
 
 // ruleNotes notes groups and resources of a policy's rules that Kubernetes does not have: most likely they are misspelt, and
-// kube-apiserver accepts them. A group that is not Kubernetes' own may have any resource. builtIn are the resources of its groups.
+// kube-apiserver accepts them. builtIn are the resources of Kubernetes' own groups, and custom those that CustomResourceDefinitions
+// add to other groups. Such a group may have more of them, and one without a definition any resource.
 // It also notes a messageExpression that YAML takes for a tag.
-func (d *document) ruleNotes(positions *manifest.Positions, builtIn map[string][]string) (notes []Note) {
+func (d *document) ruleNotes(positions *manifest.Positions, builtIn map[string][]string, custom customGroups) (notes []Note) {
 	var policy struct {
 		Spec struct {
 			MatchConstraints struct {
@@ -39,7 +40,7 @@ func (d *document) ruleNotes(positions *manifest.Positions, builtIn map[string][
 		return nil
 	}
 	for i := range policy.Spec.MatchConstraints.ResourceRules {
-		for _, w := range policy.Spec.MatchConstraints.ResourceRules[i].wrong(builtIn) {
+		for _, w := range policy.Spec.MatchConstraints.ResourceRules[i].wrong(builtIn, custom) {
 			field := fmt.Sprintf("spec.matchConstraints.resourceRules[%d].%s", i, w.field)
 			notes = append(notes, d.note(positions, field, w.message))
 		}
@@ -59,11 +60,16 @@ func (d *document) ruleNotes(positions *manifest.Positions, builtIn map[string][
 type wrongName struct{ field, message string }
 
 // wrong returns what Kubernetes does not have.
-func (r *resourceRule) wrong(builtIn map[string][]string) (all []wrongName) {
+func (r *resourceRule) wrong(builtIn map[string][]string, custom customGroups) (all []wrongName) {
 	var known []string // the resources of the rule's groups
+	var defined []customNames
 	for i, group := range r.APIGroups {
 		if resources, ok := builtIn[group]; ok {
 			known = append(known, resources...)
+			continue
+		}
+		if names, ok := custom[group]; ok {
+			defined = append(defined, names...)
 			continue
 		}
 		if hint := groupHint(group, builtIn); hint != "" {
@@ -77,6 +83,13 @@ func (r *resourceRule) wrong(builtIn map[string][]string) (all []wrongName) {
 			continue
 		}
 		hint := alike.Hint(strings.ToLower(name), known)
+		if len(defined) > 0 {
+			plural := meant(name, defined)
+			if plural == "" || plural == name {
+				continue
+			}
+			hint = ", did you mean " + plural + "?"
+		}
 		for _, group := range slices.Sorted(maps.Keys(builtIn)) {
 			if slices.Contains(builtIn[group], name) {
 				hint = fmt.Sprintf("; the group %q has it", group)
@@ -92,6 +105,61 @@ func (r *resourceRule) wrong(builtIn map[string][]string) (all []wrongName) {
 			strings.Join(quoted(r.APIVersions), " or "), strings.Join(r.Resources, " or "), strings.Join(quoted(r.APIGroups), " or "))})
 	}
 	return all
+}
+
+// customGroups are the names of custom resources, by group.
+type customGroups map[string][]customNames
+
+type customNames struct {
+	Plural     string   `json:"plural"`
+	Singular   string   `json:"singular"`
+	Kind       string   `json:"kind"`
+	ShortNames []string `json:"shortNames"`
+}
+
+// newCustomGroups returns the names in CustomResourceDefinitions.
+func newCustomGroups(definitions [][]byte) customGroups {
+	groups := make(customGroups)
+	for _, definition := range definitions {
+		var crd struct {
+			Spec struct {
+				Group string      `json:"group"`
+				Names customNames `json:"names"`
+			} `json:"spec"`
+		}
+		if decode(definition, &crd) == nil && crd.Spec.Names.Plural != "" {
+			groups[crd.Spec.Group] = append(groups[crd.Spec.Group], crd.Spec.Names)
+		}
+	}
+	return groups
+}
+
+// meant returns the plural that a rule should name instead of a name, or the name itself if it is one. It is "" if another resource
+// may be meant: taskruns need not be misspelt tasks.
+func meant(name string, defined []customNames) (plural string) {
+	for i := range defined {
+		names := &defined[i]
+		if names.Plural == name {
+			return name
+		}
+		for _, other := range append([]string{names.Plural, names.Singular, names.Kind}, names.ShortNames...) {
+			if other != "" && (strings.EqualFold(name, other) || other == names.Plural && isOneOff(strings.ToLower(name), other)) {
+				plural = names.Plural
+			}
+		}
+	}
+	return plural
+}
+
+// isOneOff reports whether one letter is missing, wrong or too many.
+func isOneOff(a, b string) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return max(len(a), len(b)) <= 1
 }
 
 // canBeServed reports whether a resource of the rule may be served in one of its versions. known are the resources of its groups.

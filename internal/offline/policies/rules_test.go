@@ -16,6 +16,9 @@ func TestNoteRules(t *testing.T) {
 		var s Set
 		s.Add(parse("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n" +
 			"spec: {matchConstraints: {resourceRules: [{apiGroups: [''], resources: [pods]}, {" + rule + "}]}}\n"))
+		s.UseParams(parse("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n"+
+			"spec: {group: shop.example.com, versions: [{name: v1}], "+
+			"names: {plural: gadgets, singular: gadget, kind: Gadget, shortNames: [gd]}}\n"), "default")
 		for i := range want {
 			want[i] = `f:1: ValidatingAdmissionPolicy "p": spec.matchConstraints.resourceRules[1].` + want[i]
 		}
@@ -42,6 +45,14 @@ func TestNoteRules(t *testing.T) {
 		`apiVersions: got "v1beta1", but no release of Kubernetes from 1.33 on serves ingresses/status or networkpolicies of the `+
 			`group "networking.k8s.io" in this version, so the rule selects nothing`)
 	f("apiGroups: [networking.k8s.io], apiVersions: [v1beta1], resources: ['*']") // 1.33 serves IPAddresses
+	f("apiGroups: [shop.example.com], resources: [gadgets, gadgets/status]")
+	f("apiGroups: [apps, shop.example.com], resources: [gadget, deployments, gd, Gadgets, gadgts/scale]",
+		`resources[0]: the group "apps" or "shop.example.com" has no resource "gadget", did you mean gadgets?`,
+		`resources[2]: the group "apps" or "shop.example.com" has no resource "gd", did you mean gadgets?`,
+		`resources[3]: the group "apps" or "shop.example.com" has no resource "Gadgets", did you mean gadgets?`,
+		`resources[4]: the group "apps" or "shop.example.com" has no resource "gadgts", did you mean gadgets?`)
+	f("apiGroups: [shop.example.com], resources: [gadgetruns, widgets, budgets]") // their definitions may be in another file
+	f("apiGroups: [apps, shop.example.com, example.com], resources: [gadget]")
 	// Groups of custom resources may have anything.
 	f("apiGroups: [apps, example.com], resources: [widgets]")
 	f("apiGroups: ['*'], resources: [widgets]")

@@ -52,9 +52,9 @@ func (s *Set) FieldNotes(ctx context.Context) (notes []Note) {
 		return nil
 	}
 	var positions manifest.Positions
-	builtIn := discovery.BuiltIn()
+	builtIn, custom := discovery.BuiltIn(), newCustomGroups(s.definitions)
 	for i := range s.documents {
-		notes = append(notes, s.documents[i].ruleNotes(&positions, builtIn)...)
+		notes = append(notes, s.documents[i].ruleNotes(&positions, builtIn, custom)...)
 	}
 	notes = append(notes, s.paramNotes(&positions)...)
 	checked := s.checked()

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
@@ -167,7 +168,7 @@ func oneLine(message string) string {
 // kube-apiserver cannot decode the object, and refuses it before it asks plugins. The object is text, and in its file it is
 // at a place in another one.
 func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at written, result *report.Result) bool {
-	fields, path, err := defaults.Check(kind, text)
+	fields, path, err := r.defaults.Check(kind, text)
 	if err != nil {
 		result.Decision, result.Message = report.Broken, "kube-apiserver cannot decode the object: "+err.Error()
 		result.APIVersion, result.Kind = kind.GroupVersion().String(), kind.Kind
@@ -182,6 +183,27 @@ func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at writ
 			f.Line = line
 		}
 		result.Warnings = append(result.Warnings, f)
+	}
+	return true
+}
+
+// refuses reports whether kube-apiserver refuses the object of a review because of a CustomResourceDefinition, and says so in the
+// result. As kube-apiserver, it looks at the object that mutating plugins left, and before others validate it.
+func (r *reviewer) refuses(kind schema.GroupVersionKind, review *codec.Review, result *report.Result) bool {
+	if !r.UnknownFields || kind.Empty() || review.Operation() == codec.Delete {
+		return false
+	}
+	var old []byte
+	if review.Operation() == codec.Update && len(r.Old) > 0 { // otherwise, it is the object itself
+		old = review.OldObject.Root().AppendJSON(nil)
+	}
+	refusal := r.defaults.Validate(kind, review.Object.Root().AppendJSON(nil), old)
+	if refusal == nil {
+		return false
+	}
+	result.Decision, result.Message = report.Broken, "kube-apiserver refuses the object: "+refusal.Message
+	if r.source != nil {
+		result.Line = r.positions.LineOf(r.source, refusal.Path)
 	}
 	return true
 }
@@ -210,6 +232,42 @@ func (r *reviewer) noteViolation(v admission.Violation) {
 	}
 	r.violations.add(v)
 }
+
+// noteAudits fills in the messages of denials that are audit annotations only.
+func noteAudits(response *codec.Response, result *report.Result) {
+	for i := range result.Audits {
+		f := &result.Audits[i]
+		*f = newFinding(f.Plugin, strings.TrimPrefix(strings.Clone(response.Annotation(f.Plugin)), "audited: "))
+	}
+	text := response.Annotation(violationsKey)
+	if text == "" {
+		return
+	}
+	var violations []struct {
+		Message           string   `json:"message"`
+		Policy            string   `json:"policy"`
+		Binding           string   `json:"binding"`
+		ValidationActions []string `json:"validationActions"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &violations); err != nil {
+		result.Audits = append(result.Audits, report.Finding{Plugin: policyPlugin, Message: "the audit annotation is too long to be read: " + err.Error()})
+		return
+	}
+	for _, v := range violations {
+		if len(v.ValidationActions) > 1 {
+			continue // Warn or Deny has said it
+		}
+		// The message is that of a warning.
+		message := fmt.Sprintf("Validation failed for %s '%s' with binding '%s': %s", policyPlugin, v.Policy, v.Binding, v.Message)
+		result.Audits = append(result.Audits, report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding, Message: message})
+	}
+}
+
+// violationsKey is the audit annotation of policyPlugin with the violations of bindings that have the action Audit.
+const (
+	policyPlugin  = "ValidatingAdmissionPolicy"
+	violationsKey = "validation_failure"
+)
 
 // violations are those of an object, in the order in which they were found.
 type violations struct {

@@ -54,8 +54,10 @@ type Options struct {
 	Old []manifest.Item
 	// State are objects of the cluster, in addition to those of Cluster. Objects of kinds
 	// that plugins do not read are ignored.
-	State  []manifest.Item
-	DryRun bool
+	State []manifest.Item
+	// Definitions are the CustomResourceDefinitions of the cluster. Those in State and among the items replace them.
+	Definitions []manifest.Item
+	DryRun      bool
 	// Release is the release of Kubernetes that sets the defaults of objects. NoDefaults reviews objects
 	// without defaults.
 	Release    admission.Version
@@ -72,7 +74,8 @@ type Options struct {
 	// TrustOwners lets Live review an owned object as its controller only.
 	TrustOwners bool
 
-	// UnknownFields makes fields that a built-in kind does not have warnings, as those of kube-apiserver.
+	// UnknownFields makes fields that a kind does not have warnings, as those of kube-apiserver, and objects broken that it refuses
+	// because of their type or their CustomResourceDefinition.
 	UnknownFields bool
 
 	KeepObjects, KeepResponse bool // set Before and After, and Response, of the results
@@ -123,20 +126,15 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 	if o.Cluster != nil {
 		s.putter = o.Cluster.NewPutter()
 	}
-	for _, given := range [][]manifest.Item{o.State, items} {
-		for i := range given {
-			if item := &given[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
-				err := o.Resources.AddCRD(item.JSON)
-				if err == nil {
-					err = s.defaults.Define(item.JSON)
-				}
-				if err != nil {
-					item.Fault = &manifest.Error{Source: item.Source, Err: err}
-				}
-			}
-		}
+	for _, given := range [][]manifest.Item{o.Definitions, o.State, items} {
+		s.define(given)
 	}
 	faults := append(s.readState(), s.readOld()...)
+	for i := range o.Definitions {
+		if fault := o.Definitions[i].Fault; fault != nil {
+			faults = append(faults, broken(fault.Source, fault.Err))
+		}
+	}
 	s.review(ctx, s.targets(items))
 	for _, result := range slices.Concat(faults, s.results) {
 		if err := emit(result); err != nil {
@@ -144,6 +142,21 @@ func Run(ctx context.Context, o Options, items []manifest.Item, emit func(*repor
 		}
 	}
 	return nil
+}
+
+// define reads the CustomResourceDefinitions among items.
+func (s *session) define(items []manifest.Item) {
+	for i := range items {
+		if item := &items[i]; item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
+			err := s.Resources.AddCRD(item.JSON)
+			if err == nil {
+				err = s.defaults.Define(item.JSON)
+			}
+			if err != nil {
+				item.Fault = &manifest.Error{Source: item.Source, Err: err}
+			}
+		}
+	}
 }
 
 // Body returns the AdmissionReview for an object from a file, as Run makes it for an object that is

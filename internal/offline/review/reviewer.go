@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -35,6 +34,7 @@ type reviewer struct {
 	told    int  // how many warnings are noted
 	checked bool // by a plugin
 	result  *report.Result
+	source  *manifest.Object // of the input, nil for other objects
 	written written
 	// writtenPod is the template of Pods in the object of the input.
 	writtenPod written
@@ -105,7 +105,9 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 			Message: "kube-apiserver refuses the object: metadata.name: Required value: name or generateName is required",
 		})
 	}
+	r.source = t.Object
 	stored := r.ask(ctx, q, object, old, result)
+	r.source = nil
 	r.writtenPod, r.written = r.written.pod(r.PodTemplatePaths.Template(t.resource.GroupResource())), written{}
 	if q.Operation == codec.Delete {
 		return
@@ -347,6 +349,9 @@ func (r *reviewer) answer(ctx context.Context, body []byte, kind schema.GroupVer
 				return nil
 			}
 		}
+		if phase == admission.Mutate && r.refuses(kind, review, result) {
+			return nil
+		}
 	}
 	review.Response.Patch = append(review.Response.Patch[:0], patch...)
 	r.conclude(review, result)
@@ -410,42 +415,6 @@ func (r *reviewer) conclude(review *codec.Review, result *report.Result) {
 		result.Response = review.AppendResponse(nil)
 	}
 }
-
-// noteAudits fills in the messages of denials that are audit annotations only.
-func noteAudits(response *codec.Response, result *report.Result) {
-	for i := range result.Audits {
-		f := &result.Audits[i]
-		*f = newFinding(f.Plugin, strings.TrimPrefix(strings.Clone(response.Annotation(f.Plugin)), "audited: "))
-	}
-	text := response.Annotation(violationsKey)
-	if text == "" {
-		return
-	}
-	var violations []struct {
-		Message           string   `json:"message"`
-		Policy            string   `json:"policy"`
-		Binding           string   `json:"binding"`
-		ValidationActions []string `json:"validationActions"`
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &violations); err != nil {
-		result.Audits = append(result.Audits, report.Finding{Plugin: policyPlugin, Message: "the audit annotation is too long to be read: " + err.Error()})
-		return
-	}
-	for _, v := range violations {
-		if len(v.ValidationActions) > 1 {
-			continue // Warn or Deny has said it
-		}
-		// The message is that of a warning.
-		message := fmt.Sprintf("Validation failed for %s '%s' with binding '%s': %s", policyPlugin, v.Policy, v.Binding, v.Message)
-		result.Audits = append(result.Audits, report.Finding{Plugin: policyPlugin, Policy: v.Policy, Binding: v.Binding, Message: message})
-	}
-}
-
-// violationsKey is the audit annotation of policyPlugin with the violations of bindings that have the action Audit.
-const (
-	policyPlugin  = "ValidatingAdmissionPolicy"
-	violationsKey = "validation_failure"
-)
 
 // skips reports whether a document with this error is skipped.
 func (s *session) skips(item *manifest.Item, err error) bool {
