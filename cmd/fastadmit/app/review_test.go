@@ -148,7 +148,7 @@ func TestWrongUse(t *testing.T) {
 	f(2, `--pod-template-path: got a=b, want a resource with its group`, "", "review", images, "-", "--pod-template-path=a=b")
 	f(2, "there is nothing to review: no object in -", "# nothing\n", "review", images, "-")
 	f(2, "cannot read the cluster", "", "review", images, "-", "--kubeconfig="+filepath.Join(dir, "missing"))
-	f(2, "cannot read the cluster", "", "review", images, "-", "--cluster-state-dir="+filepath.Join(dir, "missing"))
+	f(2, "missing: no such folder", "", "review", images, "-", "--cluster-state-dir="+filepath.Join(dir, "missing"))
 	f(1, "cannot read the cluster", "", "serve", images, "--kubeconfig="+filepath.Join(dir, "missing"))
 
 	config := func(content string) string {

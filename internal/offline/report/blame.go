@@ -11,9 +11,10 @@ import (
 // policyPlugins are the plugins that evaluate policies.
 var policyPlugins = []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}
 
-// policyIn finds policy and binding at the beginning of a message of these plugins. Before them there may be the object, whose
-// name the user chose: it is quoted, so it cannot pretend to be a policy.
-var policyIn = regexp.MustCompile(`^(?:\S+ "(?:[^"\\]|\\.)*" is forbidden: )?(?:Validation failed for )?` +
+// policyIn finds policy and binding at the beginning of a message of these plugins. Before them there may be the object, and the
+// workload that makes it, whose names the user chose: they are quoted, so they cannot pretend to be a policy.
+var policyIn = regexp.MustCompile(`^(?:Pods of \S+ "(?:[^"\\]|\\.)*" would be denied: )?` +
+	`(?:\S+ "(?:[^"\\]|\\.)*" is forbidden: )?(?:Validation failed for )?` +
 	`(?:(?:Validating|Mutating)AdmissionPolicy|policy) ['"]([^'"]+)['"](?: with binding '([^']+)')?(?:: | denied request: )`)
 
 // Blame returns the policy and the binding that a message of a plugin names, "" if it names none.

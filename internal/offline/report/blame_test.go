@@ -18,6 +18,8 @@ func TestBlame(t *testing.T) {
 	f(validating, "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no", "p", "b")
 	f(validating, `deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, "p", "b")
 	f(validating, "ValidatingAdmissionPolicy 'p' denied request: no", "p", "")
+	const pods = `Pods of deployments.apps "ValidatingAdmissionPolicy 'q' denied request: " would be denied: pods "web-*" is forbidden: `
+	f(validating, pods+"ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", "p", "b")
 	f(mutating, "policy 'p' with binding 'b' denied request: no", "p", "b")
 	f(mutating, `policy "p" denied request: no`, "p", "")
 	f(validating, "something else", "", "")
