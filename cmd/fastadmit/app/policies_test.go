@@ -504,7 +504,8 @@ cases:
 - {name: c, cluster: [{apiVersion: v1, kind: Namespace, metadata: {name: a}}], object: pod.yaml, expect: {decision: denied}}
 `)
 	stdout, stderr, code := execute("", "test")
-	const idle = "fastadmit: fastadmit-test.yaml: policy gadget.example.com is evaluated in no case, so nothing tests it (policies.yaml:20)\n"
+	const idle = "fastadmit: fastadmit-test.yaml: policy gadget.example.com is evaluated in no case, so nothing tests it " +
+		"(policies.yaml:20)\n"
 	if code != 0 || stderr != pod+custom+idle || !strings.Contains(stdout, "3 passed") {
 		t.Errorf("got exit code %d, %q\n%s", code, stderr, stdout)
 	}
