@@ -83,7 +83,10 @@ func (c *convertOptions) run(cmd *cobra.Command, paths []string) error {
 		return failed(errors.Join(errs...))
 	}
 	for _, err := range errs {
-		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", printable.Plain(err.Error()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "fastadmit: %s\n", printable.Plain("left out: "+err.Error()))
+	}
+	if len(translated.Items) == 0 {
+		return failed(fmt.Errorf("there is nothing to convert: no document in %s has a translation", strings.Join(paths, ", ")))
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	return failed(errors.Join(translated.Write(out), out.Flush()))

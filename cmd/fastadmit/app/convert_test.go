@@ -108,7 +108,14 @@ func TestSkipUntranslatable(t *testing.T) {
 	reviewed(t, "", 1, []string{leftOut, deniedConverted}, []string{refused, other}, "pod.yaml", "--policies=both.yaml",
 		"--skip-untranslatable")
 	reviewed(t, "", 1, []string{`"policyNotes": [`, leftOut}, nil, "pod.yaml", "--policies=both.yaml", "--skip-untranslatable", "-o=json")
-	reviewed(t, latestPod+"---\n", 2, []string{refused}, []string{other}, "pod.yaml", "--policies=pattern.yaml", "--skip-untranslatable")
+	reviewed(t, "", 2, []string{leftOut}, []string{other}, "pod.yaml", "--policies=pattern.yaml", "--skip-untranslatable")
+	servertest.WriteFile(t, "kubernetes.yaml", noLatest)
+	reviewed(t, "", 1, []string{leftOut, deniedLatest}, []string{refused}, "pod.yaml", "--policies=pattern.yaml,kubernetes.yaml",
+		"--skip-untranslatable")
+	if _, stderr, code := execute("", "convert", "pattern.yaml", "--skip-untranslatable"); code != 1 ||
+		!strings.Contains(stderr, "left out: pattern.yaml:8: ClusterPolicy") || !strings.Contains(stderr, "there is nothing to convert") {
+		t.Errorf("got exit code %d and %q", code, stderr)
+	}
 	servertest.WriteFile(t, "twice.yaml", kyvernoLatest+"---\n"+strings.Replace(kyvernoLatest, "endsWith(':latest')", "endsWith(':v1')", 1))
 	const twice = `ValidatingPolicy "no-latest"`
 	const also = "metadata.name: the translation of another document is also ValidatingAdmissionPolicy"

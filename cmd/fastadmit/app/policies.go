@@ -12,6 +12,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/config"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
@@ -185,6 +186,19 @@ func (u *unlabeled) add(root *report.Result) {
 // noteGiven prints which policies are not evaluated because of what nobody gave. It returns these notes.
 func (r *reviewOptions) noteGiven(w io.Writer, u *unlabeled) []report.PolicyNote {
 	notes := r.policies.GivenNotes(u.requests)
+	for _, plugin := range r.options.table() {
+		at := slices.IndexFunc(r.settings, func(p config.Plugin) bool { return p.Name == plugin.Name })
+		if at < 0 || slices.Contains(r.unused, plugin.Name) || slices.Contains(r.disable, plugin.Name) {
+			continue
+		}
+		own := &r.settings[at]
+		found := policies.Unselected(r.configFile, plugin.Name, own.NamespaceSelector, plugin.Rules, u.requests)
+		for i := range own.Enforcement {
+			enforcement := policies.Unselected(r.configFile, plugin.Name+".enforcement", own.Enforcement[i].NamespaceSelector, plugin.Rules, u.requests)
+			found = append(found, enforcement...)
+		}
+		notes = append(notes, found...)
+	}
 	printFieldNotes(w, notes)
 	return reportedNotes(notes)
 }

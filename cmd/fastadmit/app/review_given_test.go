@@ -37,7 +37,18 @@ func TestReviewGiven(t *testing.T) {
 	reviewed(t, "", 0, nil, []string{unlabeled}, "pod.yaml", "--policies=prod.yaml", healthy, "--strict", "--cluster-state-dir=state")
 	servertest.WriteFile(t, "named.yaml", strings.Replace(noLatest, "[Deny]",
 		"[Deny], matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: prod}}}", 1))
-	reviewed(t, "", 2, []string{unlabeled}, nil, "pod.yaml", "--policies=named.yaml", healthy, "--strict")
+	reviewed(t, "", 0, nil, []string{unlabeled}, "pod.yaml", "--policies=named.yaml", healthy, "--strict") // its name decides
+	servertest.WriteFile(t, "reads.yaml", strings.Replace(noLatest, "object.spec",
+		"true && !('env' in namespaceObject.metadata.?labels.orValue({})) && object.spec", 1))
+	const reads = `ValidatingAdmissionPolicy "no-latest.example.com" reads namespaceObject, and the Namespace default is not among`
+	f(2, reads, "--policies=reads.yaml")
+	reviewed(t, "", 1, nil, []string{reads}, "pod.yaml", "default.yaml", "--policies=reads.yaml", healthy)
+	servertest.WriteFile(t, "name.yaml", strings.Replace(noLatest, "object.spec", "namespaceObject.metadata.name != 'a' && object.spec", 1))
+	reviewed(t, "", 0, nil, []string{reads}, "pod.yaml", "--policies=name.yaml", healthy, "--strict")
+	servertest.WriteFile(t, "asks.yaml", strings.Replace(noLatest, "object.spec",
+		"true && !authorizer.group('').resource('pods').check('delete').allowed() && object.spec", 1))
+	f(2, `ValidatingAdmissionPolicy "no-latest.example.com" asks the authorizer, and without --kubeconfig there is none`,
+		"--policies=asks.yaml")
 	servertest.WriteFile(t, "services.yaml", strings.NewReplacer("[pods]", "[replicationcontrollers]",
 		"object.spec.containers", "object.spec.template.spec.containers", "[Deny]", inProd).Replace(noLatest))
 	reviewed(t, "", 0, nil, []string{unlabeled}, "pod.yaml", "--policies=services.yaml", healthy, "--strict")
@@ -53,6 +64,11 @@ func TestReviewGiven(t *testing.T) {
 	servertest.WriteFile(t, "config.yaml", configHead+"plugins: [{name: PodSecurity, namespaceSelector: {matchLabels: {a: b}}}]\n")
 	f(2, "PodSecurity checked none of the objects that its rules select: the selectors or matchConditions of its settings do not select",
 		"--config=config.yaml", "--pod-security=baseline")
+
+	servertest.WriteFile(t, "config.yaml", configHead+"plugins:\n- name: AlwaysDeny\n  enforcement:\n"+
+		"  - {action: deny, namespaceSelector: {matchLabels: {env: prod}}}\n  - {action: audit}\n")
+	f(2, "config.yaml: AlwaysDeny.enforcement: a namespaceSelector does not select the namespace default: it asks for labels",
+		"--config=config.yaml", "--enable-admission-plugins=AlwaysDeny")
 
 	servertest.WriteFile(t, "typo.yaml", "apiVersion: v1\nkind: Namespac\nmetadata: {name: default}\n")
 	f(2, `typo.yaml:1: left out: unknown kind "Namespac" of apiVersion "v1", did you mean Namespace?`, "--policies=typo.yaml")
@@ -100,14 +116,14 @@ spec:
 
 // TestReviewNameless has an object without a name, which kube-apiserver refuses.
 func TestReviewNameless(t *testing.T) {
-	const warning = "warning: kube-apiserver refuses the object: metadata.name: Required value"
+	const refused = "broken: kube-apiserver refuses the object: metadata.name: Required value"
 	f := func(code int, want, not []string, object string) {
 		t.Helper()
-		reviewed(t, object, code, want, not, "-", "--enable-admission-plugins=AlwaysPullImages", "--warnings-as-errors")
+		reviewed(t, object, code, want, not, "-", "--enable-admission-plugins=AlwaysPullImages")
 	}
-	f(1, []string{warning}, nil, "apiVersion: v1\nkind: Pod\nmetadata: {}\n")
-	f(0, nil, []string{warning}, "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n")
-	f(0, nil, []string{warning}, "apiVersion: authorization.k8s.io/v1\nkind: SelfSubjectAccessReview\nmetadata: {}\nspec: {}\n")
+	f(2, []string{refused}, nil, "apiVersion: v1\nkind: Pod\nmetadata: {}\n")
+	f(0, nil, []string{refused}, "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n")
+	f(0, nil, []string{refused}, "apiVersion: authorization.k8s.io/v1\nkind: SelfSubjectAccessReview\nmetadata: {}\nspec: {}\n")
 }
 
 // TestReviewFailsOpen has servers that do not answer, and configurations that allow the object then.

@@ -56,6 +56,8 @@ type selection struct {
 	keep func(*admission.Plugin) bool
 	// shadow is the part for the shadow, nil for commands that have none.
 	shadow *shadowed
+	// settings are those of plugins in the last configuration that load read.
+	settings []config.Plugin
 	// unused are the plugins that the last load found configured, but neither enabled nor disabled.
 	unused []string
 }
@@ -213,9 +215,9 @@ func (s *selection) enabled(loaded *config.Loaded, table []admission.Plugin, set
 	return enabled
 }
 
-// noteUnused finds the plugins for unused.
+// noteUnused finds the plugins for unused, and keeps the settings.
 func (s *selection) noteUnused(loaded *config.Loaded, names []string, enabled map[string]admission.Enabled) {
-	s.unused = nil
+	s.unused, s.settings = nil, loaded.Plugins
 	for _, name := range names {
 		_, isEnabled := enabled[name]
 		_, hasSettings := loaded.Settings[name]

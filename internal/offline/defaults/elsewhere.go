@@ -48,7 +48,7 @@ func elsewhere(places []place, name string) string {
 	for i, at := range slices.Backward(places) {
 		fields := make(map[string]reflect.Type)
 		fieldsOf(at.t, fields, nil)
-		if fields[name] != nil && i < len(places)-1 {
+		if fields[name] != nil && i < len(places)-1 && !strings.HasPrefix(places[i+1].path, below(at.path, name)) {
 			return below(at.path, name)
 		}
 		if metadata := fields["metadata"]; metadata != nil && metadata.Kind() == reflect.Struct {

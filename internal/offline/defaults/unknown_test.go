@@ -75,6 +75,7 @@ func TestHint(t *testing.T) {
 	f("v1 Pod", "{spec: {hostname: a, hostNetwrk: true}}", ", did you mean hostNetwork?")
 	f("v1 Pod", "{spec: {nothing: a}}", "")
 	f("apps/v1 Deployment", "{spec: {containers: []}}", ", did you mean spec.template.spec.containers?")
+	f("apps/v1 Deployment", "{spec: {spec: {hostNetwork: true}}}", ", did you mean spec.template.spec?")
 	f("apps/v1 Deployment", "{spec: {image: a}}", ", did you mean spec.template.spec.containers[].image?")
 	f("apps/v1 Deployment", "{spec: {template: {spec: {replicas: 1}}}}", ", did you mean spec.replicas?")
 	f("apps/v1 Deployment", "{spec: {template: {labels: {}}}}", ", did you mean spec.template.metadata.labels?")

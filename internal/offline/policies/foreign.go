@@ -83,7 +83,7 @@ func Translate(items []manifest.Item, o translate.Options) (t Translation) {
 
 // AddForeign translates the policies of other engines among items and adds the results. reads is true if they may read
 // other objects: those that UseParams gets. AddForeign returns the number of documents, and errors about parts without a
-// translation; if skip is true and some have one, notes on the others instead.
+// translation; if skip is true, they are notes instead.
 func (s *Set) AddForeign(items []manifest.Item, reads, skip bool) (found int, errs []error) {
 	for i := range items {
 		if items[i].Fault == nil && translate.IsForeign(items[i].GroupVersionKind()) {
@@ -94,7 +94,7 @@ func (s *Set) AddForeign(items []manifest.Item, reads, skip bool) (found int, er
 	s.notes = append(s.notes, t.Notes...)
 	s.idle = append(s.idle, t.Idle...)
 	s.AddTranslation(&t)
-	if skip && len(t.Items) > 0 {
+	if skip {
 		s.idle = append(s.idle, t.LeftOut...)
 		return found, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/match"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
 // Unlabeled has the requests of a review for objects in namespaces that nobody gave. The review sees such a namespace without
@@ -56,10 +58,19 @@ func (s *Set) GivenNotes(requests Unlabeled) (notes []Note) {
 		d := &s.documents[i]
 		if kind, ok := paramKinds[policy{d.kind.policy, d.policy}]; ok && d.isBinding() && s.lacksParam(kind, selections[i].Spec.ParamRef) {
 			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s does nothing: no %s among the input is the parameter that it names, and "+
-				"parameterNotFoundAction is Allow", d.name(), kind.Kind)})
+				"parameterNotFoundAction is Allow", d.given(), kind.Kind)})
 		}
 		m := cmp.Or(selections[i].Spec.MatchConstraints, selections[i].Spec.MatchResources)
 		of := rules[policy{d.kind.policy, d.policy}]
+		if of != nil && !d.isBinding() {
+			if left := of.namespaces(requests); len(left) > 0 && readsNamespace.Match(d.text) {
+				notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s reads namespaceObject, and the Namespace %s is not among the input, so it has "+
+					"no labels and no annotations; review its manifest, too, or give it with --cluster-state-dir", d.given(), listed(left))})
+			}
+			if len(requests) > 0 && asksAuthorizer.Match(d.text) {
+				notes = append(notes, Note{d.item.Source, d.given() + " asks the authorizer, and without --kubeconfig there is none, so it allows nothing"})
+			}
+		}
 		if m == nil || m.NamespaceSelector == nil || of == nil {
 			continue
 		}
@@ -68,29 +79,69 @@ func (s *Set) GivenNotes(requests Unlabeled) (notes []Note) {
 			continue
 		}
 		if left := unselected(selector, of, requests); len(left) > 0 {
-			more := ""
-			if n := len(left) - namedMax; n > 0 {
-				left, more = left[:namedMax], fmt.Sprintf(" and %d more", n)
-			}
-			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s does not select the namespace %s%s: its namespaceSelector asks for labels, and "+
+			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s does not select the namespace %s: its namespaceSelector asks for labels, and "+
 				"the Namespace is not among the input; review its manifest, too, or give it with --cluster-state-dir",
-				d.name(), strings.Join(left, ", "), more)})
+				d.given(), listed(left))})
 		}
 	}
 	return notes
 }
 
+// readsNamespace matches a policy that reads more of a Namespace than its name.
+var (
+	readsNamespace = regexp.MustCompile(`\bnamespaceObject\b(?:[^.]|\.[^m]|\.metadata[^.]|\.metadata\.[^n])`)
+	asksAuthorizer = regexp.MustCompile(`\bauthorizer\.`)
+)
+
+// given returns the kind and name of a document as somebody wrote it, for messages.
+func (d *document) given() string {
+	if of := d.origin.object; of != nil {
+		return fmt.Sprintf("%s %q", of.Kind, of.Metadata.Name)
+	}
+	return d.name()
+}
+
+// listed returns the first of many names.
+func listed(names []string) string {
+	if n := len(names) - namedMax; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedMax], ", "), n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Unselected returns a note if a namespaceSelector in the settings of a plugin, whose rules are given, does not select a namespace
+// because nobody gave it. The selector is nil for none.
+func Unselected(file, plugin string, selector *metav1.LabelSelector, rules []admission.Rule, requests Unlabeled) (notes []Note) {
+	compiled, err := metav1.LabelSelectorAsSelector(selector)
+	if selector == nil || err != nil {
+		return nil
+	}
+	if left := unselected(compiled, &ruleSet{rules: rules}, requests); len(left) > 0 {
+		notes = []Note{{manifest.Source{File: file}, fmt.Sprintf("%s: a namespaceSelector does not select the namespace %s: it asks for labels, and "+
+			"the Namespace is not among the input; review its manifest, too, or give it with --cluster-state-dir", plugin, listed(left))}}
+	}
+	return notes
+}
+
 // unselected returns the namespaces in which rules select requests and a selector does not, as they have no labels.
-func unselected(selector labels.Selector, rules *ruleSet, requests Unlabeled) (namespaces []string) {
+func unselected(selector labels.Selector, rules *ruleSet, requests Unlabeled) []string {
+	return slices.DeleteFunc(rules.namespaces(requests), func(name string) bool {
+		known := labels.Set{corev1.LabelMetadataName: name}
+		requirements, _ := selector.Requirements()
+		return selector.Matches(known) || slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+			return r.Key() == corev1.LabelMetadataName && !r.Matches(known) // whatever labels it has
+		})
+	})
+}
+
+// namespaces returns the namespaces in which the rules select requests, in order.
+func (s *ruleSet) namespaces(requests Unlabeled) []string {
 	found := make(map[string]bool)
 	for attributes := range requests {
-		known := labels.Set{corev1.LabelMetadataName: attributes.Namespace}
-		if found[attributes.Namespace] || selector.Matches(known) {
-			continue
+		if !found[attributes.Namespace] && s.selects(&attributes) {
+			found[attributes.Namespace] = true
 		}
-		found[attributes.Namespace] = rules.selects(&attributes)
 	}
-	maps.DeleteFunc(found, func(_ string, isFound bool) bool { return !isFound })
 	return slices.Sorted(maps.Keys(found))
 }
 

@@ -48,14 +48,19 @@ type Summary struct {
 	CheckedBy map[string]bool `json:"-"` // the plugins that checked an object
 }
 
-// A PolicyNote is a sentence about a policy in a file.
+// A PolicyNote is a sentence about a policy in a file, or about the settings of a plugin.
 type PolicyNote struct {
 	File    string `json:"file"`
-	Line    int    `json:"line"`
+	Line    int    `json:"line"` // 0 if it is not known
 	Message string `json:"message"`
 }
 
-func (n *PolicyNote) String() string { return fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Message) }
+func (n *PolicyNote) String() string {
+	if n.Line == 0 {
+		return n.File + ": " + n.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Message)
+}
 
 // Replay counts repeated reviews.
 type Replay struct {

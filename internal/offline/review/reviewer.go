@@ -101,9 +101,9 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 		return
 	}
 	if object != nil && r.UnknownFields && isNameless(t.Object) {
-		result.Warnings = append(result.Warnings, report.Finding{
-			Message: "kube-apiserver refuses the object: metadata.name: Required value: name or generateName is required",
-		})
+		result.Decision, result.Kind, result.Namespace = report.Broken, t.Kind, t.namespace
+		result.Message = "kube-apiserver refuses the object: metadata.name: Required value: name or generateName is required"
+		return
 	}
 	r.source = t.Object
 	stored := r.ask(ctx, q, object, old, result)

@@ -11,6 +11,7 @@ package translate
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // The groups of the documents.
@@ -389,6 +392,10 @@ var strictField = regexp.MustCompile(`field "([^"]+)"`)
 // use in going on.
 func (t *translator) decode(h *head, into any) bool {
 	strict, err := kjson.UnmarshalStrict(h.text, into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		t.refuse(h, wrong.Field, "%s", strictyaml.Mismatch(wrong))
+		return false
+	}
 	if err != nil {
 		t.refuse(h, "", "cannot be read: %v", err)
 		return false
