@@ -65,7 +65,11 @@ func Parse(file string, content []byte) (*Document, error) {
 		return nil, &Error{File: file, Want: SyntaxError(err, content).Error()}
 	}
 	var second yaml.Node
-	if err := decoder.Decode(&second); err == nil {
+	err := decoder.Decode(&second)
+	if err == nil && second.Content[0].ShortTag() == "!!null" { // behind a line --- at the end
+		err = decoder.Decode(&second)
+	}
+	if err == nil {
 		return nil, &Error{File: file, Line: second.Line, Want: "got a second document, want one"}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, &Error{File: file, Want: SyntaxError(err, content).Error()}

@@ -93,6 +93,7 @@ func TestDecodeRefuses(t *testing.T) {
 	f("a: [1", "file.yaml: line 1: did not find expected ',' or ']'")
 	f("kind: K\n---\nkind: L\n", "file.yaml:2: got a second document, want one")
 	f("a: {b: c\nd: e\nf: g\n", "file.yaml: line 2: did not find expected ',' or '}'")
+	f("kind: K\n---\n# nothing\n---\na: b\n", "file.yaml:4: got a second document, want one")
 	f("kind: K\n---\na: [\n", "file.yaml: line 3: did not find expected node content")
 	quotes := func(syntax string) string {
 		return "; YAML takes " + syntax + " for its own syntax here: write >-, and the text indented in the next line"

@@ -148,56 +148,63 @@ func (r *reviewOptions) policyNotes(chain *admission.Chain) []string {
 	return notes
 }
 
-// unlabeled collects the requests in namespaces that nobody gave. With a cluster, there are none.
-type unlabeled struct {
-	given    map[string]bool
-	requests policies.Unlabeled
+// seenRequests collects the requests of a review.
+type seenRequests struct {
+	given    map[string]bool // the namespaces that somebody gave, nil if the others do not exist
+	requests policies.Requests
 }
 
-func (r *reviewOptions) unlabeled(all ...[]manifest.Item) *unlabeled {
-	u := &unlabeled{requests: make(policies.Unlabeled)}
+// newSeenRequests is for a review of objects, some of which are Namespaces.
+func (r *reviewOptions) newSeenRequests(all ...[]manifest.Item) *seenRequests {
+	v := &seenRequests{requests: make(policies.Requests)}
 	if r.cluster.kubeconfig != "" || r.cluster.dir != "" {
-		return u
+		return v
 	}
-	u.given = make(map[string]bool)
+	v.given = make(map[string]bool)
 	for _, items := range all {
 		for i := range items {
 			if item := &items[i]; item.Fault == nil && item.GroupVersionKind() == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
-				u.given[item.Metadata.Name] = true
+				v.given[item.Metadata.Name] = true
 			}
 		}
 	}
-	return u
+	return v
 }
 
-func (u *unlabeled) add(root *report.Result) {
+func (v *seenRequests) add(root *report.Result) {
 	root.Walk(func(result *report.Result, _ int) {
 		version, err := schema.ParseGroupVersion(result.APIVersion)
-		if u.given == nil || err != nil || result.Namespace == "" || u.given[result.Namespace] || result.Kind == "Namespace" {
+		if err != nil || result.Resource == "" {
 			return
 		}
-		u.requests[admission.Attributes{
+		isUnlabeled := v.given != nil && result.Namespace != "" && !v.given[result.Namespace] && result.Kind != "Namespace"
+		v.requests[admission.Attributes{
 			Operation: codec.Operation(result.Operation), SubResource: result.SubResource, Namespace: result.Namespace,
 			Resource: codec.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: result.Resource},
-		}] = true
+		}] = isUnlabeled
 	})
 }
 
+// readAnnotations are plugins whose configuration for a namespace is in its annotations.
+var readAnnotations = []string{"PodNodeSelector", "PodTolerationRestriction"}
+
 // noteGiven prints which policies are not evaluated because of what nobody gave. It returns these notes.
-func (r *reviewOptions) noteGiven(w io.Writer, u *unlabeled) []report.PolicyNote {
-	notes := r.policies.GivenNotes(u.requests)
-	for _, plugin := range r.options.table() {
+func (r *reviewOptions) noteGiven(w io.Writer, v *seenRequests, chain *admission.Chain) []report.PolicyNote {
+	notes := r.policies.GivenNotes(v.requests, r.cluster.kubeconfig != "")
+	for _, plugin := range chain.Plugins() {
+		if slices.Contains(readAnnotations, plugin.Name) {
+			notes = append(notes, policies.Unannotated(plugin.Name, plugin.Rules, v.requests)...)
+		}
 		at := slices.IndexFunc(r.settings, func(p config.Plugin) bool { return p.Name == plugin.Name })
-		if at < 0 || slices.Contains(r.unused, plugin.Name) || slices.Contains(r.disable, plugin.Name) {
+		if at < 0 {
 			continue
 		}
 		own := &r.settings[at]
-		found := policies.Unselected(r.configFile, plugin.Name, own.NamespaceSelector, plugin.Rules, u.requests)
+		notes = append(notes, policies.Unselected(r.configFile, plugin.Name, own.NamespaceSelector, plugin.Rules, v.requests)...)
 		for i := range own.Enforcement {
-			enforcement := policies.Unselected(r.configFile, plugin.Name+".enforcement", own.Enforcement[i].NamespaceSelector, plugin.Rules, u.requests)
-			found = append(found, enforcement...)
+			selector := own.Enforcement[i].NamespaceSelector
+			notes = append(notes, policies.Unselected(r.configFile, plugin.Name+".enforcement", selector, plugin.Rules, v.requests)...)
 		}
-		notes = append(notes, found...)
 	}
 	printFieldNotes(w, notes)
 	return reportedNotes(notes)

@@ -209,15 +209,15 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
 	}
-	unlabeled := r.unlabeled(items, o.State)
+	requests := r.newSeenRequests(items, o.State)
 	err = review.Run(cmd.Context(), *o, items, func(result *report.Result) error {
-		unlabeled.add(result)
+		requests.add(result)
 		summary.Add(result)
 		r.noteAside(cmd.ErrOrStderr(), result)
 		return writer.Write(result)
 	})
 	if err == nil {
-		summary.PolicyNotes = append(summary.PolicyNotes, r.noteGiven(cmd.ErrOrStderr(), unlabeled)...)
+		summary.PolicyNotes = append(summary.PolicyNotes, r.noteGiven(cmd.ErrOrStderr(), requests, o.Chain)...)
 		if exceptions := o.Chain.Exceptions(); exceptions != nil {
 			summary.Exceptions = exceptions.List()
 		}

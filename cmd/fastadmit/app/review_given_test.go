@@ -49,6 +49,7 @@ func TestReviewGiven(t *testing.T) {
 		"true && !authorizer.group('').resource('pods').check('delete').allowed() && object.spec", 1))
 	f(2, `ValidatingAdmissionPolicy "no-latest.example.com" asks the authorizer, and without --kubeconfig there is none`,
 		"--policies=asks.yaml")
+	reviewed(t, "", 0, []string{"asks the authorizer"}, nil, "pod.yaml", "--policies=asks.yaml", healthy, "--cluster-state-dir=state")
 	servertest.WriteFile(t, "services.yaml", strings.NewReplacer("[pods]", "[replicationcontrollers]",
 		"object.spec.containers", "object.spec.template.spec.containers", "[Deny]", inProd).Replace(noLatest))
 	reviewed(t, "", 0, nil, []string{unlabeled}, "pod.yaml", "--policies=services.yaml", healthy, "--strict")
@@ -69,6 +70,13 @@ func TestReviewGiven(t *testing.T) {
 		"  - {action: deny, namespaceSelector: {matchLabels: {env: prod}}}\n  - {action: audit}\n")
 	f(2, "config.yaml: AlwaysDeny.enforcement: a namespaceSelector does not select the namespace default: it asks for labels",
 		"--config=config.yaml", "--enable-admission-plugins=AlwaysDeny")
+
+	f(2, "fastadmit: PodNodeSelector reads annotations of the Namespace default, which is not among the input",
+		"--enable-admission-plugins=PodNodeSelector")
+	servertest.WriteFile(t, "lists.yaml", strings.Replace(kyvernoLatest, "object.spec.containers.all(c, !c.image.endsWith(':latest'))",
+		"resource.List('v1', 'configmaps', 'default').items.size() < 1", 1))
+	f(2, `ValidatingPolicy "no-latest" reads configmaps, and none is among the input`, "--policies=lists.yaml")
+	reviewed(t, "", 1, nil, []string{"none is among the input"}, "pod.yaml", "map.yaml", "--policies=lists.yaml", healthy)
 
 	servertest.WriteFile(t, "typo.yaml", "apiVersion: v1\nkind: Namespac\nmetadata: {name: default}\n")
 	f(2, `typo.yaml:1: left out: unknown kind "Namespac" of apiVersion "v1", did you mean Namespace?`, "--policies=typo.yaml")

@@ -16,11 +16,12 @@ import (
 	"github.com/fastadmit/fastadmit/admission"
 	"github.com/fastadmit/fastadmit/admission/match"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
-// Unlabeled has the requests of a review for objects in namespaces that nobody gave. The review sees such a namespace without
-// labels; in a cluster, it may have some.
-type Unlabeled map[admission.Attributes]bool
+// Requests are those of a review. The value is true if nobody gave the Namespace of the object: the review sees it without labels, and
+// in a cluster, it may have some.
+type Requests map[admission.Attributes]bool
 
 const namedMax = 3 // how many namespaces a note names
 
@@ -33,9 +34,9 @@ type selection struct {
 	} `json:"spec"`
 }
 
-// GivenNotes returns notes on policies that are not evaluated because of what nobody gave: labels of a namespace that a
-// namespaceSelector asks for, although the rules select a request, or a parameter without which the binding does nothing.
-func (s *Set) GivenNotes(requests Unlabeled) (notes []Note) {
+// GivenNotes returns notes on policies that are not evaluated, or decide otherwise, because of what nobody gave: the labels of a
+// namespace whose requests the rules select, a parameter without which the binding does nothing, or an authorizer.
+func (s *Set) GivenNotes(requests Requests, hasAuthorizer bool) (notes []Note) {
 	if !s.applied {
 		return nil
 	}
@@ -54,21 +55,31 @@ func (s *Set) GivenNotes(requests Unlabeled) (notes []Note) {
 			rules[policy{d.kind.policy, d.policy}] = &ruleSet{newRules(m.ResourceRules), newRules(m.ExcludeResourceRules)}
 		}
 	}
+	note := func(d *document, format string, args ...any) {
+		n := Note{d.item.Source, d.given() + " " + fmt.Sprintf(format, args...)}
+		if !slices.Contains(notes, n) { // of the variants of a translation
+			notes = append(notes, n)
+		}
+	}
 	for i := range s.documents {
 		d := &s.documents[i]
 		if kind, ok := paramKinds[policy{d.kind.policy, d.policy}]; ok && d.isBinding() && s.lacksParam(kind, selections[i].Spec.ParamRef) {
-			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s does nothing: no %s among the input is the parameter that it names, and "+
-				"parameterNotFoundAction is Allow", d.given(), kind.Kind)})
+			note(d, "does nothing: no %s among the input is the parameter that it names, and parameterNotFoundAction is Allow", kind.Kind)
 		}
 		m := cmp.Or(selections[i].Spec.MatchConstraints, selections[i].Spec.MatchResources)
 		of := rules[policy{d.kind.policy, d.policy}]
-		if of != nil && !d.isBinding() {
+		if of != nil && !d.isBinding() && of.selectsAny(requests) {
 			if left := of.namespaces(requests); len(left) > 0 && readsNamespace.Match(d.text) {
-				notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s reads namespaceObject, and the Namespace %s is not among the input, so it has "+
-					"no labels and no annotations; review its manifest, too, or give it with --cluster-state-dir", d.given(), listed(left))})
+				note(d, "reads namespaceObject, and the Namespace %s is not among the input, so it has no labels and no annotations; "+
+					"review its manifest, too, or give it with --cluster-state-dir", listed(left))
 			}
-			if len(requests) > 0 && asksAuthorizer.Match(d.text) {
-				notes = append(notes, Note{d.item.Source, d.given() + " asks the authorizer, and without --kubeconfig there is none, so it allows nothing"})
+			if !hasAuthorizer && asksAuthorizer.Match(d.text) {
+				note(d, "asks the authorizer, and without --kubeconfig there is none, so it allows nothing")
+			}
+			for _, read := range d.reads() {
+				if !s.hasRead(read) {
+					note(d, "reads %s, and none is among the input; review their manifests, too, or give them with --cluster-state-dir", read.Resource)
+				}
 			}
 		}
 		if m == nil || m.NamespaceSelector == nil || of == nil {
@@ -79,9 +90,8 @@ func (s *Set) GivenNotes(requests Unlabeled) (notes []Note) {
 			continue
 		}
 		if left := unselected(selector, of, requests); len(left) > 0 {
-			notes = append(notes, Note{d.item.Source, fmt.Sprintf("%s does not select the namespace %s: its namespaceSelector asks for labels, and "+
-				"the Namespace is not among the input; review its manifest, too, or give it with --cluster-state-dir",
-				d.given(), listed(left))})
+			note(d, "does not select the namespace %s: its namespaceSelector asks for labels, and the Namespace is not among the input; "+
+				"review its manifest, too, or give it with --cluster-state-dir", listed(left))
 		}
 	}
 	return notes
@@ -92,6 +102,13 @@ var (
 	readsNamespace = regexp.MustCompile(`\bnamespaceObject\b(?:[^.]|\.[^m]|\.metadata[^.]|\.metadata\.[^n])`)
 	asksAuthorizer = regexp.MustCompile(`\bauthorizer\.`)
 )
+
+// hasRead reports whether somebody gave an object of a resource that a translation reads.
+func (s *Set) hasRead(read translate.Read) bool {
+	return slices.ContainsFunc(s.params, func(p admission.ParamKind) bool {
+		return p.APIVersion == read.APIVersion && p.Resource == read.Resource && len(p.Objects) > 0
+	})
+}
 
 // given returns the kind and name of a document as somebody wrote it, for messages.
 func (d *document) given() string {
@@ -111,7 +128,7 @@ func listed(names []string) string {
 
 // Unselected returns a note if a namespaceSelector in the settings of a plugin, whose rules are given, does not select a namespace
 // because nobody gave it. The selector is nil for none.
-func Unselected(file, plugin string, selector *metav1.LabelSelector, rules []admission.Rule, requests Unlabeled) (notes []Note) {
+func Unselected(file, plugin string, selector *metav1.LabelSelector, rules []admission.Rule, requests Requests) (notes []Note) {
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if selector == nil || err != nil {
 		return nil
@@ -123,8 +140,17 @@ func Unselected(file, plugin string, selector *metav1.LabelSelector, rules []adm
 	return notes
 }
 
+// Unannotated returns a note if a plugin reads annotations of Namespaces that nobody gave.
+func Unannotated(plugin string, rules []admission.Rule, requests Requests) (notes []Note) {
+	if left := (&ruleSet{rules: rules}).namespaces(requests); len(left) > 0 {
+		notes = []Note{{Text: fmt.Sprintf("%s reads annotations of the Namespace %s, which is not among the input; review its manifest, too, or "+
+			"give it with --cluster-state-dir", plugin, listed(left))}}
+	}
+	return notes
+}
+
 // unselected returns the namespaces in which rules select requests and a selector does not, as they have no labels.
-func unselected(selector labels.Selector, rules *ruleSet, requests Unlabeled) []string {
+func unselected(selector labels.Selector, rules *ruleSet, requests Requests) []string {
 	return slices.DeleteFunc(rules.namespaces(requests), func(name string) bool {
 		known := labels.Set{corev1.LabelMetadataName: name}
 		requirements, _ := selector.Requirements()
@@ -134,11 +160,21 @@ func unselected(selector labels.Selector, rules *ruleSet, requests Unlabeled) []
 	})
 }
 
-// namespaces returns the namespaces in which the rules select requests, in order.
-func (s *ruleSet) namespaces(requests Unlabeled) []string {
-	found := make(map[string]bool)
+// selectsAny reports whether the rules select a request.
+func (s *ruleSet) selectsAny(requests Requests) bool {
 	for attributes := range requests {
-		if !found[attributes.Namespace] && s.selects(&attributes) {
+		if s.selects(&attributes) {
+			return true
+		}
+	}
+	return false
+}
+
+// namespaces returns the namespaces that nobody gave in which the rules select requests, in order.
+func (s *ruleSet) namespaces(requests Requests) []string {
+	found := make(map[string]bool)
+	for attributes, isUnlabeled := range requests {
+		if isUnlabeled && !found[attributes.Namespace] && s.selects(&attributes) {
 			found[attributes.Namespace] = true
 		}
 	}

@@ -22,7 +22,12 @@ type Note struct {
 	Text string
 }
 
-func (n *Note) String() string { return fmt.Sprintf("%s: %s", n.Source, n.Text) }
+func (n *Note) String() string {
+	if n.File == "" {
+		return n.Text
+	}
+	return fmt.Sprintf("%s: %s", n.Source, n.Text)
+}
 
 // note returns a note about a field of a document.
 func (d *document) note(positions *manifest.Positions, field, message string) Note {

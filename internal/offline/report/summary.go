@@ -50,13 +50,16 @@ type Summary struct {
 
 // A PolicyNote is a sentence about a policy in a file, or about the settings of a plugin.
 type PolicyNote struct {
-	File    string `json:"file"`
+	File    string `json:"file"` // "" for none
 	Line    int    `json:"line"` // 0 if it is not known
 	Message string `json:"message"`
 }
 
 func (n *PolicyNote) String() string {
-	if n.Line == 0 {
+	switch {
+	case n.File == "":
+		return n.Message
+	case n.Line == 0:
 		return n.File + ": " + n.Message
 	}
 	return fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Message)
