@@ -185,14 +185,14 @@ func (v *seenRequests) add(root *report.Result) {
 	})
 }
 
-// readAnnotations are plugins whose configuration for a namespace is in its annotations.
+// readAnnotations are plugins that only do what the annotations of namespaces say, unless they have a configuration of their own.
 var readAnnotations = []string{"PodNodeSelector", "PodTolerationRestriction"}
 
 // noteGiven prints which policies are not evaluated because of what nobody gave. It returns these notes.
 func (r *reviewOptions) noteGiven(w io.Writer, v *seenRequests, chain *admission.Chain) []report.PolicyNote {
 	notes := r.policies.GivenNotes(v.requests, r.cluster.kubeconfig != "")
 	for _, plugin := range chain.Plugins() {
-		if slices.Contains(readAnnotations, plugin.Name) {
+		if slices.Contains(readAnnotations, plugin.Name) && r.configs[plugin.Name] == nil {
 			notes = append(notes, policies.Unannotated(plugin.Name, plugin.Rules, v.requests)...)
 		}
 		at := slices.IndexFunc(r.settings, func(p config.Plugin) bool { return p.Name == plugin.Name })

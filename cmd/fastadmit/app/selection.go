@@ -56,8 +56,9 @@ type selection struct {
 	keep func(*admission.Plugin) bool
 	// shadow is the part for the shadow, nil for commands that have none.
 	shadow *shadowed
-	// settings are those of plugins in the last configuration that load read.
+	// settings are those of plugins in the last configuration that load read, and configs their own configurations.
 	settings []config.Plugin
+	configs  map[string][]byte
 	// unused are the plugins that the last load found configured, but neither enabled nor disabled.
 	unused []string
 }
@@ -217,7 +218,7 @@ func (s *selection) enabled(loaded *config.Loaded, table []admission.Plugin, set
 
 // noteUnused finds the plugins for unused, and keeps the settings.
 func (s *selection) noteUnused(loaded *config.Loaded, names []string, enabled map[string]admission.Enabled) {
-	s.unused, s.settings = nil, loaded.Plugins
+	s.unused, s.settings, s.configs = nil, loaded.Plugins, loaded.Configs
 	for _, name := range names {
 		_, isEnabled := enabled[name]
 		_, hasSettings := loaded.Settings[name]
