@@ -39,7 +39,7 @@ func (r random) of(all ...any) any { return all[r.IntN(len(all))] }
 func (r random) value(depth int) any {
 	if depth == 0 || r.maybe(3) {
 		return r.of(nil, true, int64(0), int64(3), int64(1)<<40, 1.5, 2.0, "", "a",
-			 "abc", "10.0.0.1", "2020-01-01", "v1", "ConfigMap", "x y")
+			"abc", "10.0.0.1", "2020-01-01", "v1", "ConfigMap", "x y")
 	}
 	if r.maybe(3) {
 		list := make([]any, r.IntN(4))
