@@ -46,7 +46,7 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 		return nil, failed(errors.Join(errs...))
 	}
 	if r.output == "sarif" {
-		r.policies.AddTexts(r.policyTexts)
+		r.policies.AddTexts(r.policyTexts, r.ruleTexts)
 	}
 	if len(r.policyFiles) > 0 && len(others) == len(items) {
 		return nil, failed(fmt.Errorf("--policies: there is no policy in %s", strings.Join(r.policyFiles, ", ")))

@@ -43,7 +43,8 @@ type reviewOptions struct {
 	skipUntranslatable bool
 	evaluated          map[string]bool // the files in policyFiles
 	bindPolicies       string
-	policyTexts        map[string]string // see report.Options
+	policyTexts        map[string]string // see report.Options, as for ruleTexts
+	ruleTexts          map[string]string
 	output             string
 	operation          string
 	namespace          string
@@ -359,7 +360,7 @@ func (r *reviewOptions) reportOptions(tool string, stdout io.Writer) report.Opti
 		o.Rules[plugin.Name] = plugin.Summary
 	}
 	r.policyTexts = make(map[string]string)
-	o.Policies = r.policyTexts
+	o.Policies, r.ruleTexts = r.policyTexts, o.Rules
 	return o
 }
 

@@ -113,6 +113,9 @@ spec:
 `)
 	reviewed(t, "", 0, []string{"all/chart: skipped: a Helm chart: render it first"}, []string{"all/pod.yaml:1"},
 		"all", "-q", "--policies=latest.yaml")
+	servertest.WriteFile(t, "described.yaml", strings.Replace(noLatest, "metadata: {name: no-latest.example.com}",
+		"metadata: {name: no-latest.example.com, annotations: {description: what has no version changes}}", 1))
+	reviewed(t, "", 1, []string{`"text": "what has no version changes"`}, nil, "all", "--policies=described.yaml", "-o=sarif")
 	const lifted = "PolicyException web has no end, lifted 1: its images have no versions yet"
 	for _, format := range []string{"text", "github", "junit", "sarif"} {
 		reviewed(t, "", 0, []string{lifted}, nil, "all", "--policies=latest.yaml", "-o", format)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,8 +56,7 @@ func Unknown(gvk schema.GroupVersionKind, text []byte) []UnknownField {
 // Check returns the fields of an object that kube-apiserver drops, because its kind does not have them. Kinds have the fields
 // of the newest release. It returns none for kinds without a type.
 //
-// The error is why kube-apiserver cannot decode the object. path is the field then, mostly without the indices of lists; it is
-// empty if it is not known.
+// The error is why kube-apiserver cannot decode the object. path is the field then; it is empty if it is not known.
 func Check(gvk schema.GroupVersionKind, text []byte) (unknown []UnknownField, path string, err error) {
 	k := kinds()[gvk]
 	if k.recode == nil {
@@ -81,11 +81,16 @@ func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err erro
 	var object T
 	faults, err := kjson.UnmarshalStrict(text, &object, kjson.DisallowUnknownFields)
 	if err != nil {
-		if wrong, isType := errors.AsType[*json.UnmarshalTypeError](err); isType && wrong.Field != "" {
+		var value any
+		isRead := decode(text, &value) == nil
+		if wrong, isType := mismatch(err); isType && wrong.Field != "" {
+			if path := mistyped(reflect.TypeFor[T](), value, "", wrong.Field); path != "" {
+				own := *wrong
+				own.Field, err = path, &own
+			}
 			return nil, nil, err
 		}
-		var value any
-		if decode(text, &value) == nil { // the decoder of a quantity, and that of a time, name no field
+		if isRead { // the decoder of a quantity, and that of a time, name no field
 			if fault := undecodable(reflect.TypeFor[T](), value, ""); fault != nil {
 				err = fault
 			}
@@ -100,6 +105,52 @@ func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err erro
 	recoded, err = json.Marshal(&object)
 	return recoded, unknown, err
 }
+
+// mistyped returns the path of the first value of a wrong type in a field that a decoder names without the indices of lists, with
+// them; "" if there is none. value is what is decoded into a t, at a path.
+func mistyped(t reflect.Type, value any, path, field string) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if value == nil || !strings.HasPrefix(field, indices.ReplaceAllString(path, "")) {
+		return ""
+	}
+	switch given := value.(type) {
+	case []any:
+		for i := 0; i < len(given) && t.Kind() == reflect.Slice; i++ {
+			if found := mistyped(t.Elem(), given[i], fmt.Sprintf("%s[%d]", path, i), field); found != "" {
+				return found
+			}
+		}
+	case map[string]any:
+		fields := make(map[string]reflect.Type)
+		if t.Kind() == reflect.Struct {
+			fieldsOf(t, fields, nil)
+		}
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			of := fields[name]
+			if t.Kind() == reflect.Map {
+				of = t.Elem()
+			}
+			if of == nil {
+				continue
+			}
+			if found := mistyped(of, given[name], strings.TrimPrefix(path+"."+name, "."), field); found != "" {
+				return found
+			}
+		}
+	}
+	if indices.ReplaceAllString(path, "") != field {
+		return ""
+	}
+	if text, err := json.Marshal(value); err == nil && decode(text, reflect.New(t).Interface()) != nil {
+		return path
+	}
+	return ""
+}
+
+// indices are those of lists in a path.
+var indices = regexp.MustCompile(`\[\d+\]`)
 
 // fieldsOf adds the fields of a struct by their names in JSON, and appends these to names.
 func fieldsOf(t reflect.Type, into map[string]reflect.Type, names []string) []string {

@@ -299,13 +299,30 @@ func (s *Set) Bind(action string) {
 	}
 }
 
-// AddTexts adds the texts of the policies in YAML, by the names of plugin and policy as in
-// ValidatingAdmissionPolicy/replicas.example.com.
-func (s *Set) AddTexts(texts map[string]string) {
+// descriptions are annotations that describe a policy, those of libraries included.
+var descriptions = []string{"description", "policies.kyverno.io/description"}
+
+// AddTexts adds the texts of the policies in YAML, and the descriptions of those that have one, by the names of plugin and policy
+// as in ValidatingAdmissionPolicy/replicas.example.com.
+func (s *Set) AddTexts(texts, described map[string]string) {
 	for i := range s.documents {
-		if d := &s.documents[i]; !d.isBinding() {
-			if text, err := report.Document(d.text); err == nil {
-				texts[d.kind.policy+"/"+d.policy] = string(text)
+		d := &s.documents[i]
+		if d.isBinding() {
+			continue
+		}
+		id := d.kind.policy + "/" + d.policy
+		if text, err := report.Document(d.text); err == nil {
+			texts[id] = string(text)
+		}
+		var annotated struct {
+			Metadata struct {
+				Annotations map[string]string `json:"annotations"`
+			} `json:"metadata"`
+		}
+		_ = decode(d.text, &annotated) // the plugin reports what is wrong
+		for _, key := range descriptions {
+			if text := strings.Join(strings.Fields(annotated.Metadata.Annotations[key]), " "); text != "" {
+				described[id] = text
 			}
 		}
 	}
