@@ -75,6 +75,7 @@ type reader struct {
 
 	others func(kind schema.GroupVersionKind, document []byte) error // see Options.Others
 	first  []other                                                   // of each kind for others
+	met    map[schema.GroupVersionKind]bool                          // their kinds
 }
 
 // other is an object of a kind that nothing reads.
@@ -211,24 +212,24 @@ func (r *reader) readDocument(at string, document []byte, except ...*Kind) {
 
 // readOther reads an object of a kind that nothing reads. What is read in another version is an error.
 func (r *reader) readOther(o other) {
-	sameKind := func(k *Kind) bool {
-		return k.list != nil && k.version.Group == o.kind.Group && (k.name == o.kind.Kind || k.listName == o.kind.Kind)
-	}
 	want := r.state.kinds
-	if same := slices.DeleteFunc(slices.Clone(want), func(k *Kind) bool { return !sameKind(k) }); r.others != nil && len(same) > 0 {
-		want = same
-	} else if r.others != nil {
-		isDefinition := o.kind.Group == "apiextensions.k8s.io"
-		switch {
-		case isDefinition:
-			r.refuse(o.at, r.others(o.kind, o.document))
-		case !slices.ContainsFunc(r.first, func(f other) bool { return f.kind == o.kind }):
-			r.first = append(r.first, o)
-		}
-		return
+	if r.others != nil {
+		want = slices.DeleteFunc(slices.Clone(want), func(k *Kind) bool {
+			return k.list == nil || k.version.Group != o.kind.Group || k.name != o.kind.Kind && k.listName != o.kind.Kind
+		})
 	}
-	r.refuse(o.at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", o.kind.Kind, o.kind.GroupVersion(),
-		shownKinds(want)))
+	switch {
+	case r.others == nil || len(want) > 0:
+		r.refuse(o.at, fmt.Errorf("got kind %q of apiVersion %q, want one of %s, or a list of them", o.kind.Kind, o.kind.GroupVersion(),
+			shownKinds(want)))
+	case o.kind.Group == "apiextensions.k8s.io":
+		r.refuse(o.at, r.others(o.kind, o.document))
+	case !r.met[o.kind]:
+		if r.met == nil {
+			r.met = make(map[schema.GroupVersionKind]bool)
+		}
+		r.met[o.kind], r.first = true, append(r.first, o)
+	}
 }
 
 // refuseOthers refuses objects of kinds that nothing reads, if something is wrong with them.

@@ -141,19 +141,20 @@ func (t *testOptions) test(cmd *cobra.Command, paths []string) error {
 
 // printNotes prints the notes on policies and on suites, each once, and returns their number.
 func (t *testOptions) printNotes(w io.Writer, notes []suite.Note) int {
-	var texts []string
-	for _, note := range t.notes.Sorted() {
-		texts = append(texts, note.String())
-	}
-	for _, note := range notes { // suites may have the same objects
-		if !slices.Contains(texts, note.Text) {
-			texts = append(texts, note.Text)
+	said := make(map[string]bool)
+	say := func(text string) {
+		if !said[text] { // suites may have the same objects
+			said[text] = true
+			fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(text))
 		}
 	}
-	for _, text := range texts {
-		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(text))
+	for _, note := range t.notes.Sorted() {
+		say(note.String())
 	}
-	return len(texts)
+	for _, note := range notes {
+		say(note.Text)
+	}
+	return len(said)
 }
 
 // convertTests prints the suites that say what tests of other engines do.

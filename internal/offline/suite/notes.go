@@ -52,33 +52,22 @@ func (s *Suite) noteFields(of *Case, items []manifest.Item, g *Given, path strin
 	}
 }
 
-// A policyUse is a policy of a suite, and whether a case has evaluated it.
+// A policyUse is a policy of a suite.
 type policyUse struct {
 	plugin, name string
 	at           manifest.Source
-	isEvaluated  bool
 }
 
-// policyUses are those of a suite.
+// policyUses are those of a suite. The value is whether a case has evaluated the policy.
 type policyUses struct {
 	mu  sync.Mutex
-	all []policyUse
+	all map[policyUse]bool
 }
 
-// find returns the use of a policy, nil for other objects.
-func (u *policyUses) find(item *manifest.Item) *policyUse {
+// useOf returns the use of a policy. ok is false for other objects.
+func useOf(item *manifest.Item) (use policyUse, ok bool) {
 	plugin := policies.PluginOf(item.GroupVersionKind())
-	if plugin == "" {
-		return nil
-	}
-	use := policyUse{plugin: plugin, name: item.Metadata.Name, at: item.Source}
-	at := slices.IndexFunc(u.all, func(known policyUse) bool {
-		return known.plugin == use.plugin && known.name == use.name && known.at == use.at
-	})
-	if at < 0 {
-		at, u.all = len(u.all), append(u.all, use)
-	}
-	return &u.all[at]
+	return policyUse{plugin, item.Metadata.Name, item.Source}, plugin != ""
 }
 
 // begin adds the policies of a case. It reports whether one of them was not evaluated yet, so that the case must say which
@@ -86,9 +75,13 @@ func (u *policyUses) find(item *manifest.Item) *policyUse {
 func (u *policyUses) begin(items []manifest.Item) (isWanted bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.all == nil {
+		u.all = make(map[policyUse]bool)
+	}
 	for i := range items {
-		if use := u.find(&items[i]); use != nil {
-			isWanted = isWanted || !use.isEvaluated
+		if use, ok := useOf(&items[i]); ok {
+			isEvaluated := u.all[use]
+			u.all[use], isWanted = isEvaluated, isWanted || !isEvaluated
 		}
 	}
 	return isWanted
@@ -107,8 +100,8 @@ func (u *policyUses) end(items []manifest.Item, results []*report.Result) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i := range items {
-		if use := u.find(&items[i]); use != nil && evaluated[[2]string{use.plugin, use.name}] {
-			use.isEvaluated = true
+		if use, ok := useOf(&items[i]); ok && evaluated[[2]string{use.plugin, use.name}] {
+			u.all[use] = true
 		}
 	}
 }
@@ -128,13 +121,14 @@ func (u *policyUses) note() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var idle []policyUse
-	for _, use := range u.all {
-		if !use.isEvaluated {
+	for use, isEvaluated := range u.all {
+		if !isEvaluated {
 			idle = append(idle, use)
 		}
 	}
-	slices.SortFunc(idle, func(a, b policyUse) int { // the cases ran at the same time
-		return cmp.Or(strings.Compare(a.at.File, b.at.File), cmp.Compare(a.at.Line, b.at.Line), strings.Compare(a.name, b.name))
+	slices.SortFunc(idle, func(a, b policyUse) int {
+		return cmp.Or(strings.Compare(a.at.File, b.at.File), cmp.Compare(a.at.Line, b.at.Line), strings.Compare(a.name, b.name),
+			strings.Compare(a.plugin, b.plugin))
 	})
 	switch len(idle) {
 	case 0:
@@ -157,14 +151,15 @@ func (s *Suite) notes(outcomes map[*Case]*Outcome) (notes []Note) {
 		ran := o != nil && !o.Skipped
 		isComplete, some = isComplete && ran && o.Broken == nil, some || ran
 	}
+	said := make(map[Note]bool)
 	for _, f := range s.fields {
 		ran := some
 		if f.of != nil {
 			o := outcomes[f.of]
 			ran = o != nil && !o.Skipped
 		}
-		if note := (Note{s.file, fmt.Sprintf("%s: %s", f.at, f.text)}); ran && !slices.Contains(notes, note) {
-			notes = append(notes, note)
+		if note := (Note{s.file, fmt.Sprintf("%s: %s", f.at, f.text)}); ran && !said[note] {
+			said[note], notes = true, append(notes, note)
 		}
 	}
 	if text := s.uses.note(); text != "" && isComplete { // otherwise another case may evaluate it
