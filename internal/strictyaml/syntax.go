@@ -50,7 +50,8 @@ func SyntaxError(err error, text []byte) error {
 	if match[2] == "found character that cannot start any token" && isIndentedByTab(lines[line-1]) {
 		return tabError(line)
 	}
-	return fmt.Errorf("line %d: %s%s", line, match[2], cmp.Or(QuotesHint(string(lines[line-1])), spaceHint(match[2], lines, line), indentHint(match[2], lines, line)))
+	hint := cmp.Or(QuotesHint(string(lines[line-1])), spaceHint(match[2], lines, line), indentHint(match[2], lines, line))
+	return fmt.Errorf("line %d: %s%s", line, match[2], hint)
 }
 
 // spaceHint says what to do about an error behind a line such as name:web, which is a text for YAML.
@@ -86,15 +87,15 @@ func indentHint(said string, lines [][]byte, line int) string {
 	case said == "did not find expected key" && indent(line-1) < indent(above):
 		return "; want the indentation of a line above it"
 	case indent(line-1) > indent(above) && said == "mapping values are not allowed in this context":
-		return fmt.Sprintf("; it is indented below %q, which has a value already", shortened(bytes.TrimSpace(lines[above])))
+		return fmt.Sprintf("; it is indented below %q, which has a value already", Shortened(bytes.TrimSpace(lines[above])))
 	}
 	return ""
 }
 
-// shortened returns the beginning of a line, for messages.
-func shortened(line []byte) []byte {
+// Shortened returns the beginning of a text, for messages.
+func Shortened(text []byte) []byte {
 	const bytesMax = 64
-	return line[:min(len(line), bytesMax)]
+	return text[:min(len(text), bytesMax)]
 }
 
 // lastQuote returns the line of the quote to which no other quote belongs, and the quote; 0 if it does not find it. It is

@@ -108,6 +108,12 @@ func (d *Defaults) Define(text []byte) error {
 	return nil
 }
 
+// Defines reports whether a CustomResourceDefinition has a schema for a kind.
+func (d *Defaults) Defines(gvk schema.GroupVersionKind) bool {
+	definition := d.custom[gvk]
+	return definition != nil && definition.structure() != nil
+}
+
 // newStructure returns the structure of a JSONSchemaProps, nil if it is none: additionalProperties can be a bool.
 func newStructure(of any) *structure {
 	props, ok := of.(object)

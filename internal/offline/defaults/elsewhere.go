@@ -74,12 +74,12 @@ func below(path, name string) string {
 
 const depthMax = 3 // from the spec of a Deployment to the containers of its template
 
-var known sync.Map // of the maps that fieldsBelow returns, by type
+var fieldsBelowOf sync.Map // the maps that fieldsBelow returns, by type
 
 // fieldsBelow returns the paths of the fields that are below a struct, by their names. If several have a name, it is the
 // highest one, or the one in a struct that must be there: the image of containers, not of initContainers. Otherwise there is none.
 func fieldsBelow(t reflect.Type) map[string]string {
-	if paths, ok := known.Load(t); ok {
+	if paths, ok := fieldsBelowOf.Load(t); ok {
 		return paths.(map[string]string) //nolint:forcetypeassert // it has no others
 	}
 	paths := make(map[string]string)
@@ -112,7 +112,7 @@ func fieldsBelow(t reflect.Type) map[string]string {
 		}
 		level = next
 	}
-	known.Store(t, paths)
+	fieldsBelowOf.Store(t, paths)
 	return paths
 }
 

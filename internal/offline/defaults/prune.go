@@ -148,10 +148,10 @@ func (u *UnknownField) inDefinition() string {
 // Check is the function Check, for custom resources too. Of these, the fields are those that their CustomResourceDefinition
 // does not have.
 func (d *Defaults) Check(gvk schema.GroupVersionKind, text []byte) (unknown []UnknownField, path string, err error) {
-	definition := d.custom[gvk]
-	if definition == nil || definition.structure() == nil {
+	if !d.Defines(gvk) {
 		return Check(gvk, text)
 	}
+	definition := d.custom[gvk]
 	var custom object
 	if err := decode(text, &custom); err != nil {
 		return nil, "", err

@@ -84,14 +84,14 @@ func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err erro
 		var value any
 		isRead := decode(text, &value) == nil
 		if wrong, isType := mismatch(err); isType && wrong.Field != "" {
-			if path := mistyped(reflect.TypeFor[T](), value, "", wrong.Field); path != "" {
+			if path := mistyped(reflect.TypeFor[T](), value, wrong.Field); path != "" {
 				own := *wrong
 				own.Field, err = path, &own
 			}
 			return nil, nil, err
 		}
 		if isRead { // the decoder of a quantity, and that of a time, name no field
-			if fault := undecodable(reflect.TypeFor[T](), value, ""); fault != nil {
+			if fault := undecodable(reflect.TypeFor[T](), value); fault != nil {
 				err = fault
 			}
 		}
@@ -107,19 +107,43 @@ func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err erro
 }
 
 // mistyped returns the path of the first value of a wrong type in a field that a decoder names without the indices of lists, with
-// them; "" if there is none. value is what is decoded into a t, at a path.
-func mistyped(t reflect.Type, value any, path, field string) string {
+// them; "" if there is none. value is what is decoded into a t.
+func mistyped(t reflect.Type, value any, field string) (found string) {
+	search(t, value, "", func(t reflect.Type, value any, path string) (isFound, descends bool) {
+		_, isList := value.([]any)
+		switch plain := indices.ReplaceAllString(path, ""); {
+		case value == nil || !strings.HasPrefix(field, plain):
+			return false, false
+		case isList && t.Kind() == reflect.Slice: // an element may be of a wrong type
+		case plain == field && !decodes(t, value):
+			found = path
+			return true, false
+		}
+		return false, true
+	})
+	return found
+}
+
+// decodes reports whether a value can be decoded into a t.
+func decodes(t reflect.Type, value any) bool {
+	text, err := json.Marshal(value)
+	return err != nil || decode(text, reflect.New(t).Interface()) == nil
+}
+
+// search visits a value, which is decoded into a t, and the values in it, by the order of the names, until visit finds one. descends
+// is false if it need not visit what is in the value. It reports whether one is found.
+func search(t reflect.Type, value any, path string, visit func(t reflect.Type, value any, path string) (isFound, descends bool)) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if value == nil || !strings.HasPrefix(field, indices.ReplaceAllString(path, "")) {
-		return ""
+	if isFound, descends := visit(t, value, path); isFound || !descends {
+		return isFound
 	}
-	switch given := value.(type) {
+	switch value := value.(type) {
 	case []any:
-		for i := 0; i < len(given) && t.Kind() == reflect.Slice; i++ {
-			if found := mistyped(t.Elem(), given[i], fmt.Sprintf("%s[%d]", path, i), field); found != "" {
-				return found
+		for i := 0; i < len(value) && t.Kind() == reflect.Slice; i++ {
+			if search(t.Elem(), value[i], fmt.Sprintf("%s[%d]", path, i), visit) {
+				return true
 			}
 		}
 	case map[string]any:
@@ -127,26 +151,17 @@ func mistyped(t reflect.Type, value any, path, field string) string {
 		if t.Kind() == reflect.Struct {
 			fieldsOf(t, fields, nil)
 		}
-		for _, name := range slices.Sorted(maps.Keys(given)) {
+		for _, name := range slices.Sorted(maps.Keys(value)) {
 			of := fields[name]
 			if t.Kind() == reflect.Map {
 				of = t.Elem()
 			}
-			if of == nil {
-				continue
-			}
-			if found := mistyped(of, given[name], strings.TrimPrefix(path+"."+name, "."), field); found != "" {
-				return found
+			if of != nil && search(of, value[name], below(path, name), visit) {
+				return true
 			}
 		}
 	}
-	if indices.ReplaceAllString(path, "") != field {
-		return ""
-	}
-	if text, err := json.Marshal(value); err == nil && decode(text, reflect.New(t).Interface()) != nil {
-		return path
-	}
-	return ""
+	return false
 }
 
 // indices are those of lists in a path.
@@ -178,43 +193,20 @@ func (e *valueError) Error() string {
 }
 
 // undecodable returns an error for the first value that the decoder of its own type refuses, nil if there is none. value is what is
-// decoded into a t, at a path.
-func undecodable(t reflect.Type, value any, path string) *valueError {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if _, isOwn := wantedOf[t]; isOwn && value != nil {
-		if text, err := json.Marshal(value); err == nil && decode(text, reflect.New(t).Interface()) != nil {
-			return &valueError{path, text[:min(len(text), 64)], t}
+// decoded into a t.
+func undecodable(t reflect.Type, value any) (fault *valueError) {
+	search(t, value, "", func(t reflect.Type, value any, path string) (isFound, descends bool) {
+		if _, isOwn := wantedOf[t]; !isOwn {
+			return false, true
 		}
-		return nil
-	}
-	switch value := value.(type) {
-	case []any:
-		for i := 0; i < len(value) && t.Kind() == reflect.Slice; i++ {
-			if err := undecodable(t.Elem(), value[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
-				return err
-			}
+		if value == nil || decodes(t, value) {
+			return false, false
 		}
-	case map[string]any:
-		fields := make(map[string]reflect.Type)
-		if t.Kind() == reflect.Struct {
-			fieldsOf(t, fields, nil)
-		}
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			of := fields[name]
-			if t.Kind() == reflect.Map {
-				of = t.Elem()
-			}
-			if of == nil {
-				continue
-			}
-			if err := undecodable(of, value[name], strings.TrimPrefix(path+"."+name, ".")); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+		text, _ := json.Marshal(value) // it comes from JSON
+		fault = &valueError{path, strictyaml.Shortened(text), t}
+		return true, false
+	})
+	return fault
 }
 
 // wantedOf is what is allowed for the types of Kubernetes with a decoder of their own.

@@ -48,10 +48,10 @@ type Refusal struct {
 //
 // CEL rules, x-kubernetes-validations, are not evaluated, and the paths of the subresource scale are not read.
 func (d *Defaults) Validate(gvk schema.GroupVersionKind, text, old []byte) *Refusal {
-	definition := d.custom[gvk]
-	if definition == nil || definition.structure() == nil {
+	if !d.Defines(gvk) {
 		return nil
 	}
+	definition := d.custom[gvk]
 	faults, err := definition.faults(text, d.release.Minor())
 	if err != nil {
 		return &Refusal{Message: err.Error()}

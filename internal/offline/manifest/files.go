@@ -61,7 +61,7 @@ func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []
 			return
 		}
 		items[i] = Parse(f.name, f.content)
-		if f.root != "" && f.chart == "" && utf8.Valid(f.content) && !mayHaveManifest.Match(f.content) {
+		if f.root != "" && f.chart == "" && !mayHaveManifest.Match(f.content) && utf8.Valid(f.content) {
 			forgive(items[i])
 		}
 		f.content = nil

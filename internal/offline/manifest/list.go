@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // listDepthMax bounds lists of lists, as each is decoded once more for every list around
@@ -44,7 +46,7 @@ func unpack(source Source, text []byte, known places, depth int) []Item {
 	case depth == listDepthMax:
 		return refuse("got lists in lists, %d deep, want at most %d", depth+1, listDepthMax)
 	case kjson.UnmarshalCaseSensitivePreserveInts(list.Items, &elements) != nil:
-		return refuse("got the items %s, want a list", shortened(list.Items))
+		return refuse("got the items %s, want a list", strictyaml.Shortened(list.Items))
 	}
 	if err := checkCase(text); err != nil {
 		return []Item{faulty(source, err)}

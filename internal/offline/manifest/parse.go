@@ -53,19 +53,13 @@ func split(content []byte) []document {
 			documents = append(documents, document{text: content[begin:at], line: first})
 			begin, first = at+len(text), line+1
 			if after := bytes.TrimSpace(text[3:]); len(after) > 0 && after[0] != '#' {
-				err := fmt.Errorf("got %q behind ---, want a line break or a comment", shortened(after))
+				err := fmt.Errorf("got %q behind ---, want a line break or a comment", strictyaml.Shortened(after))
 				documents = append(documents, document{line: line, err: err})
 			}
 		}
 		at += len(text)
 	}
 	return append(documents, document{text: content[begin:], line: first})
-}
-
-// shortened returns the beginning of a text, for messages.
-func shortened(text []byte) []byte {
-	const bytesMax = 64
-	return text[:min(len(text), bytesMax)]
 }
 
 // textLine returns the line of the first text that is no comment.
