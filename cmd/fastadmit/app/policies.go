@@ -54,6 +54,14 @@ func (r *reviewOptions) readPolicies(input []manifest.Item) (others []manifest.I
 	return slices.DeleteFunc(others, func(item manifest.Item) bool { return item.Fault != nil }), nil
 }
 
+// clusterState returns the objects in the folder of the cluster, which it reads once.
+func (r *reviewOptions) clusterState() []manifest.Item {
+	if r.state == nil && r.cluster.dir != "" {
+		r.state = manifest.Read([]string{r.cluster.dir}, nil, r.trees())
+	}
+	return r.state
+}
+
 // notAmongPolicies returns the items whose files are not in --policies, too.
 func (r *reviewOptions) notAmongPolicies(items []manifest.Item) []manifest.Item {
 	return slices.DeleteFunc(slices.Clone(items), func(item manifest.Item) bool { return r.evaluated[item.File] })
@@ -91,7 +99,7 @@ func (r *reviewOptions) usePolicies(given, state, input []manifest.Item) (others
 		r.policies.Bind(r.bindPolicies)
 	}
 	if (r.policies.Reads() || r.policies.HasParams()) && r.cluster.dir != "" {
-		state = slices.Concat(manifest.Read([]string{r.cluster.dir}, nil, r.trees()), state)
+		state = slices.Concat(r.clusterState(), state)
 	}
 	r.policies.UseParams(slices.Concat(given, state, input), r.namespace)
 	r.cluster.kinds = append(slices.Clip(r.cluster.kinds), r.policies.ReadKinds()...)
@@ -156,7 +164,7 @@ type seenRequests struct {
 
 // newSeenRequests is for a review of objects, some of which are Namespaces.
 func (r *reviewOptions) newSeenRequests(all ...[]manifest.Item) *seenRequests {
-	v := &seenRequests{requests: make(policies.Requests)}
+	v := new(seenRequests)
 	if r.cluster.kubeconfig != "" || r.cluster.dir != "" {
 		return v
 	}
@@ -178,10 +186,10 @@ func (v *seenRequests) add(root *report.Result) {
 			return
 		}
 		isUnlabeled := v.given != nil && result.Namespace != "" && !v.given[result.Namespace] && result.Kind != "Namespace"
-		v.requests[admission.Attributes{
+		v.requests.Add(admission.Attributes{
 			Operation: codec.Operation(result.Operation), SubResource: result.SubResource, Namespace: result.Namespace,
 			Resource: codec.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: result.Resource},
-		}] = isUnlabeled
+		}, isUnlabeled)
 	})
 }
 
@@ -190,20 +198,20 @@ var readAnnotations = []string{"PodNodeSelector", "PodTolerationRestriction"}
 
 // noteGiven prints which policies are not evaluated because of what nobody gave. It returns these notes.
 func (r *reviewOptions) noteGiven(w io.Writer, v *seenRequests, chain *admission.Chain) []report.PolicyNote {
-	notes := r.policies.GivenNotes(v.requests, r.cluster.kubeconfig != "")
+	notes := r.policies.GivenNotes(&v.requests, r.cluster.kubeconfig != "")
 	for _, plugin := range chain.Plugins() {
 		if slices.Contains(readAnnotations, plugin.Name) && r.configs[plugin.Name] == nil {
-			notes = append(notes, policies.Unannotated(plugin.Name, plugin.Rules, v.requests)...)
+			notes = append(notes, policies.Unannotated(plugin.Name, plugin.Rules, &v.requests)...)
 		}
 		at := slices.IndexFunc(r.settings, func(p config.Plugin) bool { return p.Name == plugin.Name })
 		if at < 0 {
 			continue
 		}
 		own := &r.settings[at]
-		notes = append(notes, policies.Unselected(r.configFile, plugin.Name, own.NamespaceSelector, plugin.Rules, v.requests)...)
+		notes = append(notes, policies.Unselected(r.configFile, plugin.Name, own.NamespaceSelector, plugin.Rules, &v.requests)...)
 		for i := range own.Enforcement {
 			selector := own.Enforcement[i].NamespaceSelector
-			notes = append(notes, policies.Unselected(r.configFile, plugin.Name+".enforcement", selector, plugin.Rules, v.requests)...)
+			notes = append(notes, policies.Unselected(r.configFile, plugin.Name+".enforcement", selector, plugin.Rules, &v.requests)...)
 		}
 	}
 	printFieldNotes(w, notes)

@@ -42,6 +42,7 @@ type reviewOptions struct {
 	// skipUntranslatable leaves out policies of other engines without a translation.
 	skipUntranslatable bool
 	evaluated          map[string]bool // the files in policyFiles
+	state              []manifest.Item // of clusterState
 	bindPolicies       string
 	policyTexts        map[string]string // see report.Options, as for ruleTexts
 	ruleTexts          map[string]string
@@ -251,10 +252,7 @@ func (r *reviewOptions) ready(cmd *cobra.Command, items []manifest.Item) (*revie
 // definitions returns the CustomResourceDefinitions in the folder of the cluster. What is wrong with other objects there is said
 // where plugins read them.
 func (r *reviewOptions) definitions() (all []manifest.Item) {
-	if r.cluster.dir == "" {
-		return nil
-	}
-	for _, item := range manifest.Read([]string{r.cluster.dir}, nil, r.trees()) {
+	for _, item := range r.clusterState() {
 		if item.Fault == nil && discovery.IsCRD(item.GroupVersionKind()) {
 			all = append(all, item)
 		}

@@ -262,26 +262,14 @@ func TestReviewWarnings(t *testing.T) {
 func TestReviewNamesMutations(t *testing.T) {
 	t.Chdir(t.TempDir())
 	servertest.WriteFile(t, "pod.yaml", latestPod)
-	for mutation, want := range map[string]string{
+	for text, want := range map[string]string{
 		`patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/nope", value: "x"}]'}`: "denied by " +
 			`MutatingAdmissionPolicy label.example.com (500 InternalError): Internal error occurred: strict decoding error: ` +
 			`unknown field "spec.nope"`,
 		`patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/nope/x", value: "x"}]'}`: "denied by " +
 			"MutatingAdmissionPolicy (403 Invalid): policy 'label.example.com' with binding 'label' denied request: ",
 	} {
-		servertest.WriteFile(t, "policies.yaml", `apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: label.example.com}
-spec:
-  reinvocationPolicy: Never
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
-  mutations: [{`+mutation+`}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: label}
-spec: {policyName: label.example.com}
-`)
+		servertest.WriteFile(t, "policies.yaml", mutation(text))
 		reviewed(t, "", 1, []string{want}, nil, "pod.yaml", "--policies=policies.yaml")
 		named := []string{`"policy": "label.example.com"`, `"binding": "label"`, `"rule": "mutations[0]"`, `"policies": [`}
 		reviewed(t, "", 1, named, nil, "pod.yaml", "--policies=policies.yaml", "-o=json")

@@ -148,6 +148,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		source.ReadFile = os.ReadFile // once, and perhaps from a pipe: --config=<(kubectl get configmap ...)
 	}
 	loaded, wrong := config.Read(source)
+	s.settings, s.configs = loaded.Plugins, loaded.Configs
 	if s.cluster.dir != "" {
 		wrong = errors.Join(wrong, s.cluster.checkDir(), s.trees()(s.cluster.dir).CheckLinks())
 		s.cluster.others = s.policies.CheckOther()
@@ -216,9 +217,9 @@ func (s *selection) enabled(loaded *config.Loaded, table []admission.Plugin, set
 	return enabled
 }
 
-// noteUnused finds the plugins for unused, and keeps the settings.
+// noteUnused finds the plugins for unused.
 func (s *selection) noteUnused(loaded *config.Loaded, names []string, enabled map[string]admission.Enabled) {
-	s.unused, s.settings, s.configs = nil, loaded.Plugins, loaded.Configs
+	s.unused = nil
 	for _, name := range names {
 		_, isEnabled := enabled[name]
 		_, hasSettings := loaded.Settings[name]

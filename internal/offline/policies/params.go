@@ -117,7 +117,7 @@ func (s *Set) Reads() bool {
 
 // HasParams reports whether a policy has a kind of parameters.
 func (s *Set) HasParams() bool {
-	return slices.ContainsFunc(s.documents, func(d document) bool { _, ok := d.paramKind(); return ok })
+	return len(s.paramKinds()) > 0
 }
 
 // ReadKinds returns the kinds that policies read and that a folder with the state of a cluster could not have otherwise.
@@ -195,33 +195,44 @@ func (d *document) paramKind() (kind admission.ParamKind, ok bool) {
 	return admission.ParamKind{APIVersion: policy.Spec.ParamKind.APIVersion, Kind: policy.Spec.ParamKind.Kind}, true
 }
 
+// A policyName is the name of a policy, and the plugin that evaluates it.
+type policyName struct{ plugin, name string }
+
+// policyName returns the name of the policy, of a binding that of its policy.
+func (d *document) policyName() policyName { return policyName{d.kind.policy, d.policy} }
+
+// paramKinds returns the kinds of the parameters of policies that have some.
+func (s *Set) paramKinds() map[policyName]admission.ParamKind {
+	kinds := make(map[policyName]admission.ParamKind)
+	for i := range s.documents {
+		if kind, ok := s.documents[i].paramKind(); ok {
+			kinds[s.documents[i].policyName()] = kind
+		}
+	}
+	return kinds
+}
+
 // paramNotes notes kinds of parameters that Kubernetes does not have, and bindings that name no parameter of a policy that needs one:
 // params is null then.
 func (s *Set) paramNotes(positions *manifest.Positions) (notes []Note) {
-	type policy struct{ kind, name string }
-	needed := make(map[policy]admission.ParamKind)
 	for i := range s.documents {
 		d := &s.documents[i]
-		kind, ok := d.paramKind()
-		if !ok {
-			continue
-		}
-		needed[policy{d.kind.policy, d.policy}] = kind
-		if err := s.unknown(kind); err != nil {
-			notes = append(notes, d.note(positions, "spec.paramKind.kind", err.Error()))
+		if kind, ok := d.paramKind(); ok {
+			if err := s.unknown(kind); err != nil {
+				notes = append(notes, d.note(positions, "spec.paramKind.kind", err.Error()))
+			}
 		}
 	}
+	kinds := s.paramKinds()
 	for i := range s.documents {
 		d := &s.documents[i]
-		kind, ok := needed[policy{d.kind.policy, d.policy}]
+		kind, ok := kinds[d.policyName()]
 		var binding selection
-		if !ok || !d.isBinding() || d.added || decode(d.text, &binding) != nil {
+		if !ok || !d.isBinding() || d.added || decode(d.text, &binding) != nil || binding.Spec.ParamRef != nil {
 			continue
 		}
-		if binding.Spec.ParamRef == nil {
-			notes = append(notes, d.note(positions, "spec.paramRef",
-				fmt.Sprintf("got none, so params is null: the policy %q has a paramKind, and needs a parameter of the kind %s", d.policy, kind.Kind)))
-		}
+		notes = append(notes, d.note(positions, "spec.paramRef",
+			fmt.Sprintf("got none, so params is null: the policy %q has a paramKind, and needs a parameter of the kind %s", d.policy, kind.Kind)))
 	}
 	return notes
 }

@@ -19,9 +19,66 @@ import (
 	"github.com/fastadmit/fastadmit/internal/policy/translate"
 )
 
-// Requests are those of a review. The value is true if nobody gave the Namespace of the object: the review sees it without labels, and
-// in a cluster, it may have some.
-type Requests map[admission.Attributes]bool
+// Requests are those of a review. They are not for several goroutines.
+type Requests struct {
+	// unlabeled has the requests, by what rules select by: each namespace is "*". The values are the namespaces that nobody gave: the
+	// review sees them without labels, and in a cluster, they may have some.
+	unlabeled map[admission.Attributes]map[string]bool
+	// last is what namespaces returned last, and key the requests for which it did. Many policies select the same ones.
+	last []string
+	key  string
+}
+
+// Add adds a request. isUnlabeled is true if nobody gave its namespace.
+func (r *Requests) Add(a admission.Attributes, isUnlabeled bool) {
+	namespace := a.Namespace
+	if namespace != "" {
+		a.Namespace = "*"
+	}
+	if r.unlabeled == nil {
+		r.unlabeled = make(map[admission.Attributes]map[string]bool)
+	}
+	if r.unlabeled[a] == nil {
+		r.unlabeled[a] = make(map[string]bool)
+	}
+	if isUnlabeled {
+		r.unlabeled[a][namespace] = true
+	}
+	r.key = ""
+}
+
+// areSelected reports whether rules select a request.
+func (r *Requests) areSelected(rules *ruleSet) bool {
+	for attributes := range r.unlabeled {
+		if rules.selects(&attributes) {
+			return true
+		}
+	}
+	return false
+}
+
+// namespaces returns the namespaces that nobody gave in which rules select requests, in order. The caller must not change them.
+func (r *Requests) namespaces(rules *ruleSet) []string {
+	var selected []admission.Attributes
+	var names []string
+	for attributes := range r.unlabeled {
+		if rules.selects(&attributes) {
+			selected, names = append(selected, attributes), append(names, fmt.Sprint(attributes))
+		}
+	}
+	slices.Sort(names)
+	if key := strings.Join(names, "\n"); r.key != key {
+		all := make(map[string]bool)
+		for _, attributes := range selected {
+			maps.Copy(all, r.unlabeled[attributes])
+		}
+		r.key, r.last = key, slices.Sorted(maps.Keys(all))
+	}
+	if len(selected) == 0 {
+		return nil
+	}
+	return r.last
+}
 
 const namedMax = 3 // how many namespaces a note names
 
@@ -36,42 +93,41 @@ type selection struct {
 
 // GivenNotes returns notes on policies that are not evaluated, or decide otherwise, because of what nobody gave: the labels of a
 // namespace whose requests the rules select, a parameter without which the binding does nothing, or an authorizer.
-func (s *Set) GivenNotes(requests Requests, hasAuthorizer bool) (notes []Note) {
+func (s *Set) GivenNotes(requests *Requests, hasAuthorizer bool) (notes []Note) {
 	if !s.applied {
 		return nil
 	}
-	type policy struct{ kind, name string }
-	rules, paramKinds := make(map[policy]*ruleSet), make(map[policy]admission.ParamKind)
+	rules, paramKinds := make(map[policyName]*ruleSet), s.paramKinds()
 	selections := make([]selection, len(s.documents))
 	for i := range s.documents {
 		d := &s.documents[i]
 		if decode(d.text, &selections[i]) != nil { // the plugin reports it
 			continue
 		}
-		if kind, ok := d.paramKind(); ok {
-			paramKinds[policy{d.kind.policy, d.policy}] = kind
-		}
 		if m := selections[i].Spec.MatchConstraints; m != nil && !d.isBinding() {
-			rules[policy{d.kind.policy, d.policy}] = &ruleSet{newRules(m.ResourceRules), newRules(m.ExcludeResourceRules)}
+			rules[d.policyName()] = &ruleSet{newRules(m.ResourceRules), newRules(m.ExcludeResourceRules)}
 		}
 	}
+	said := make(map[Note]bool)
 	note := func(d *document, format string, args ...any) {
 		n := Note{d.item.Source, d.given() + " " + fmt.Sprintf(format, args...)}
-		if !slices.Contains(notes, n) { // of the variants of a translation
-			notes = append(notes, n)
+		if !said[n] { // of the variants of a translation
+			said[n], notes = true, append(notes, n)
 		}
 	}
 	for i := range s.documents {
 		d := &s.documents[i]
-		if kind, ok := paramKinds[policy{d.kind.policy, d.policy}]; ok && d.isBinding() && s.lacksParam(kind, selections[i].Spec.ParamRef) {
+		if kind, ok := paramKinds[d.policyName()]; ok && d.isBinding() && s.lacksParam(kind, selections[i].Spec.ParamRef) {
 			note(d, "does nothing: no %s among the input is the parameter that it names, and parameterNotFoundAction is Allow", kind.Kind)
 		}
 		m := cmp.Or(selections[i].Spec.MatchConstraints, selections[i].Spec.MatchResources)
-		of := rules[policy{d.kind.policy, d.policy}]
-		if of != nil && !d.isBinding() && of.selectsAny(requests) {
-			if left := of.namespaces(requests); len(left) > 0 && readsNamespace.Match(d.text) {
-				note(d, "reads namespaceObject, and the Namespace %s is not among the input, so it has no labels and no annotations; "+
-					"review its manifest, too, or give it with --cluster-state-dir", listed(left))
+		of := rules[d.policyName()]
+		if of != nil && !d.isBinding() && requests.areSelected(of) {
+			if readsNamespace.Match(d.text) {
+				if left := requests.namespaces(of); len(left) > 0 {
+					note(d, "reads namespaceObject, and the Namespace %s is not among the input, so it has no labels and no annotations; "+
+						"review its manifest, too, or give it with --cluster-state-dir", listed(left))
+				}
 			}
 			if !hasAuthorizer && asksAuthorizer.Match(d.text) {
 				note(d, "asks the authorizer, and without --kubeconfig there is none, so it allows nothing")
@@ -89,7 +145,7 @@ func (s *Set) GivenNotes(requests Requests, hasAuthorizer bool) (notes []Note) {
 		if err != nil {
 			continue
 		}
-		if left := unselected(selector, of, requests); len(left) > 0 {
+		if left := unselected(selector, requests.namespaces(of)); len(left) > 0 {
 			note(d, "does not select the namespace %s: its namespaceSelector asks for labels, and the Namespace is not among the input; "+
 				"review its manifest, too, or give it with --cluster-state-dir", listed(left))
 		}
@@ -128,12 +184,12 @@ func listed(names []string) string {
 
 // Unselected returns a note if a namespaceSelector in the settings of a plugin, whose rules are given, does not select a namespace
 // because nobody gave it. The selector is nil for none.
-func Unselected(file, plugin string, selector *metav1.LabelSelector, rules []admission.Rule, requests Requests) (notes []Note) {
+func Unselected(file, plugin string, selector *metav1.LabelSelector, rules []admission.Rule, requests *Requests) (notes []Note) {
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if selector == nil || err != nil {
 		return nil
 	}
-	if left := unselected(compiled, &ruleSet{rules: rules}, requests); len(left) > 0 {
+	if left := unselected(compiled, requests.namespaces(&ruleSet{rules: rules})); len(left) > 0 {
 		notes = []Note{{manifest.Source{File: file}, fmt.Sprintf("%s: a namespaceSelector does not select the namespace %s: it asks for labels, and "+
 			"the Namespace is not among the input; review its manifest, too, or give it with --cluster-state-dir", plugin, listed(left))}}
 	}
@@ -141,44 +197,34 @@ func Unselected(file, plugin string, selector *metav1.LabelSelector, rules []adm
 }
 
 // Unannotated returns a note if a plugin reads annotations of Namespaces that nobody gave.
-func Unannotated(plugin string, rules []admission.Rule, requests Requests) (notes []Note) {
-	if left := (&ruleSet{rules: rules}).namespaces(requests); len(left) > 0 {
+func Unannotated(plugin string, rules []admission.Rule, requests *Requests) (notes []Note) {
+	if left := requests.namespaces(&ruleSet{rules: rules}); len(left) > 0 {
 		notes = []Note{{Text: fmt.Sprintf("%s reads annotations of the Namespace %s, which is not among the input; review its manifest, too, or "+
 			"give it with --cluster-state-dir", plugin, listed(left))}}
 	}
 	return notes
 }
 
-// unselected returns the namespaces in which rules select requests and a selector does not, as they have no labels.
-func unselected(selector labels.Selector, rules *ruleSet, requests Requests) []string {
-	return slices.DeleteFunc(rules.namespaces(requests), func(name string) bool {
+// unselected returns the namespaces that a selector does not select because they have no labels.
+func unselected(selector labels.Selector, namespaces []string) (left []string) {
+	requirements, _ := selector.Requirements()
+	named := slices.DeleteFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
+	if len(named) == 0 { // it says the same of all
+		if selector.Matches(labels.Set{}) {
+			return nil
+		}
+		return namespaces
+	}
+	for _, name := range namespaces {
 		known := labels.Set{corev1.LabelMetadataName: name}
-		requirements, _ := selector.Requirements()
-		return selector.Matches(known) || slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
-			return r.Key() == corev1.LabelMetadataName && !r.Matches(known) // whatever labels it has
-		})
-	})
-}
-
-// selectsAny reports whether the rules select a request.
-func (s *ruleSet) selectsAny(requests Requests) bool {
-	for attributes := range requests {
-		if s.selects(&attributes) {
-			return true
+		if isOut := func(r labels.Requirement) bool { return !r.Matches(known) }; slices.ContainsFunc(named, isOut) {
+			continue // whatever labels it has
+		}
+		if !selector.Matches(known) {
+			left = append(left, name)
 		}
 	}
-	return false
-}
-
-// namespaces returns the namespaces that nobody gave in which the rules select requests, in order.
-func (s *ruleSet) namespaces(requests Requests) []string {
-	found := make(map[string]bool)
-	for attributes, isUnlabeled := range requests {
-		if isUnlabeled && !found[attributes.Namespace] && s.selects(&attributes) {
-			found[attributes.Namespace] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(found))
+	return left
 }
 
 // A ruleSet has the rules of a policy.
