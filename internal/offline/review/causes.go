@@ -125,9 +125,14 @@ func (r *reviewer) noteFurtherDenials(result *report.Result) {
 
 // blame fills in the policy of a denial whose message names none, as that of a mutation that makes the object invalid.
 func (r *reviewer) blame(f *report.Finding) {
+	if f.Policy != "" {
+		return
+	}
+	said := oneLine(f.Message)
 	for i := range r.violations.all {
-		if v := &r.violations.all[i]; f.Policy == "" && v.Plugin == f.Plugin && v.Denies && v.Message == oneLine(f.Message) {
+		if v := &r.violations.all[i]; v.Plugin == f.Plugin && v.Denies && v.Message == said {
 			f.Policy, f.Binding, f.Rule = v.Policy, v.Binding, v.Rule
+			return
 		}
 	}
 }
@@ -190,7 +195,7 @@ func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at writ
 // refuses reports whether kube-apiserver refuses the object of a review because of a CustomResourceDefinition, and says so in the
 // result. As kube-apiserver, it looks at the object that mutating plugins left, and before others validate it.
 func (r *reviewer) refuses(kind schema.GroupVersionKind, review *codec.Review, result *report.Result) bool {
-	if !r.UnknownFields || kind.Empty() || review.Operation() == codec.Delete {
+	if !r.UnknownFields || !r.defaults.Defines(kind) || review.Operation() == codec.Delete {
 		return false
 	}
 	var old []byte

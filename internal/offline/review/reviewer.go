@@ -83,8 +83,7 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	switch q.Operation {
 	case codec.Update:
 		if old == nil && len(r.Old) > 0 {
-			result.Decision, result.Kind, result.Namespace = report.Broken, t.Kind, t.namespace
-			result.Message = "--old has no such object, which an UPDATE needs"
+			t.broken("--old has no such object, which an UPDATE needs")
 			return
 		}
 		if old == nil {
@@ -93,17 +92,16 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	case codec.Delete:
 		object, old = nil, orElse(old, object)
 	}
-	if object != nil && !r.NoDefaults {
-		r.written = written{kind: t.GroupVersionKind(), given: t.JSON, withDefaults: object, object: t.Object}
-	}
 	if object != nil && r.UnknownFields && !r.noteFields(t.GroupVersionKind(), t.JSON, written{object: t.Object}, result) {
 		result.Namespace = t.namespace
 		return
 	}
 	if object != nil && r.UnknownFields && isNameless(t.Object) {
-		result.Decision, result.Kind, result.Namespace = report.Broken, t.Kind, t.namespace
-		result.Message = "kube-apiserver refuses the object: metadata.name: Required value: name or generateName is required"
+		t.broken("kube-apiserver refuses the object: metadata.name: Required value: name or generateName is required")
 		return
+	}
+	if object != nil && !r.NoDefaults {
+		r.written = written{kind: t.GroupVersionKind(), given: t.JSON, withDefaults: object, object: t.Object}
 	}
 	r.source = t.Object
 	stored := r.ask(ctx, q, object, old, result)
@@ -139,6 +137,12 @@ func orElse(a, b []byte) []byte {
 		return a
 	}
 	return b
+}
+
+// broken fills in why the object is not reviewed.
+func (t *target) broken(message string) {
+	result := *t.result
+	result.Decision, result.Message, result.Kind, result.Namespace = report.Broken, message, t.Kind, t.namespace
 }
 
 // isNameless reports whether an object has no name. Those that only ask, such as a SubjectAccessReview, need none.
