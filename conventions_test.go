@@ -129,6 +129,7 @@ func TestConventionsExample(t *testing.T) {
 // import each other.
 var layers = []string{
 	"codec",
+	"internal/fieldpath",
 	"internal/alike", "internal/allocs", "internal/discovery", "internal/files", "internal/memory", "internal/protobuf",
 	"internal/quantity",
 	"internal/schedulingv1alpha2", "internal/seed", "internal/socket", "internal/strictyaml", "internal/testbrowser", "internal/testserver",

@@ -6,8 +6,9 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/internal/alike"
 )
 
 // DecodeConfig decodes a plugin's configuration file into the struct that into
@@ -22,7 +23,7 @@ func DecodeConfig(content []byte, into any, validate func() field.ErrorList) (er
 			return fmt.Errorf("cannot decode configuration: %w", err)
 		}
 	}
-	errs, err := json.UnmarshalStrict(content, into)
+	errs, err := alike.UnmarshalStrict(content, into)
 	if err != nil {
 		return fmt.Errorf("cannot decode configuration: %w", err)
 	}

@@ -40,7 +40,7 @@ func TestDecodeConfig(t *testing.T) {
 	f("apiVersion: v1\nkind: Other", `kind: Unsupported value: "Other": supported values: "Config"`)
 	f("apiVersion: v2\nkind: Other",
 		`[apiVersion: Unsupported value: "v2": supported values: "v1", kind: Unsupported value: "Other": supported values: "Config"]`)
-	f("apiVersion: v1\nkind: Config\nkindd: x", `unknown field "kindd"`)
+	f("apiVersion: v1\nkind: Config\nkindd: x", `unknown field "kindd", did you mean kind?`)
 	f("apiVersion: v1\nkind: [", "cannot decode configuration: yaml: line 2: did not find expected node content")
 	f(`{"apiVersion":`, "cannot decode configuration: unexpected end of JSON input")
 	f(`{"kind":1}`, "cannot decode configuration: json: cannot unmarshal number into Go struct field config.kind of type string")

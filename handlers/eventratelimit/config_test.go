@@ -76,7 +76,7 @@ func TestConfigurationErrors(t *testing.T) {
 
 	// All errors together.
 	f(head+"Limits: []\nlimits: [{type: server, burst: -1, qps: -2, cacheSize: -3, qbs: 1}, {type: Server, qps: 1}]",
-		`[unknown field "Limits", unknown field "limits[0].qbs", `+
+		`[unknown field "Limits", did you mean limits?, unknown field "limits[0].qbs", did you mean qps?, `+
 			`limits[0].type: Unsupported value: "server": `+supported+", "+
 			"limits[0].burst: Invalid value: -1: must be positive, "+
 			"limits[0].qps: Invalid value: -2: must be positive, "+

@@ -9,8 +9,9 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/internal/alike"
 )
 
 // configuration is the plugin's configuration file (k8s.io/apiserver
@@ -73,5 +74,5 @@ func (c *configuration) decode(content []byte) (unknown []error, err error) {
 			return nil, err
 		}
 	}
-	return json.UnmarshalStrict(content, c)
+	return alike.UnmarshalStrict(content, c)
 }

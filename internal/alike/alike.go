@@ -15,6 +15,14 @@ const (
 	namesMax = 3
 )
 
+// Want returns Hint, or ", want one of a, b" with all known names if none is similar.
+func Want(name string, known []string) string {
+	if hint := Hint(name, known); hint != "" {
+		return hint
+	}
+	return ", want one of " + strings.Join(known, ", ")
+}
+
 // Hint returns a suggestion of up to three known names that are similar to name, such as
 // ", did you mean a or b?". It returns "" if there are none.
 func Hint(name string, known []string) string {

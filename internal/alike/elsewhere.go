@@ -1,10 +1,12 @@
-package defaults
+package alike
 
 import (
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/fastadmit/fastadmit/internal/fieldpath"
 )
 
 // A place is a struct on a path, and the path to it.
@@ -16,7 +18,7 @@ type place struct {
 // placesOf returns the structs on a path, the outermost first, and the last step.
 func placesOf(t reflect.Type, path string) (places []place, name string) {
 	at := ""
-	for steps := stepsOf(path); len(steps) > 0; {
+	for steps := fieldpath.Steps(path); len(steps) > 0; {
 		switch t.Kind() {
 		case reflect.Pointer:
 			t = t.Elem()
@@ -25,8 +27,7 @@ func placesOf(t reflect.Type, path string) (places []place, name string) {
 			t, at = t.Elem(), at+"["+steps[0]+"]"
 		case reflect.Struct:
 			places = append(places, place{at, t})
-			fields := make(map[string]reflect.Type)
-			fieldsOf(t, fields, nil)
+			_, fields := Fields(t)
 			if t = fields[steps[0]]; t == nil {
 				if len(steps) > 1 {
 					return nil, ""
@@ -46,14 +47,12 @@ func placesOf(t reflect.Type, path string) (places []place, name string) {
 // has the same name and is in metadata, around the place, or below it.
 func elsewhere(places []place, name string) string {
 	for i, at := range slices.Backward(places) {
-		fields := make(map[string]reflect.Type)
-		fieldsOf(at.t, fields, nil)
+		_, fields := Fields(at.t)
 		if fields[name] != nil && i < len(places)-1 && !strings.HasPrefix(places[i+1].path, below(at.path, name)) {
 			return below(at.path, name)
 		}
 		if metadata := fields["metadata"]; metadata != nil && metadata.Kind() == reflect.Struct {
-			inMetadata := make(map[string]reflect.Type)
-			if fieldsOf(metadata, inMetadata, nil); inMetadata[name] != nil {
+			if _, inMetadata := Fields(metadata); inMetadata[name] != nil {
 				return below(at.path, "metadata."+name)
 			}
 		}
@@ -90,7 +89,8 @@ func fieldsBelow(t reflect.Type) map[string]string {
 		for _, above := range level {
 			for _, inner := range structsOf(above) {
 				next = append(next, inner.place)
-				for _, name := range fieldsOf(inner.t, make(map[string]reflect.Type), nil) {
+				names, _ := Fields(inner.t)
+				for _, name := range names {
 					if path := below(inner.path, name); inner.required {
 						required[name] = append(required[name], path)
 					} else {

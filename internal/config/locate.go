@@ -28,9 +28,8 @@ func (r *reader) place(plugin string, document *strictyaml.Document, path string
 	r.places[plugin] = place{document, path}
 }
 
-// unknownField matches the errors of sigs.k8s.io/json for an unknown and for a duplicate
-// field.
-var unknownField = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
+// strictField matches the errors of alike.UnmarshalStrict for an unknown field, with a hint, and for a duplicate field.
+var strictField = regexp.MustCompile(`^(unknown|duplicate) field "((?:[^"\\]|\\.)*)"(.*)$`)
 
 // Locate adds the file and line to errors of admission.NewChain in the configuration files of
 // plugins. It returns other errors unchanged.
@@ -69,8 +68,8 @@ func (p place) locate(plugin string, err error) error {
 		path, text = invalid.Field, invalid.ErrorBody()
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		path, text = wrong.Field, strictyaml.Mismatch(wrong)
-	} else if unknown := unknownField.FindStringSubmatch(text); unknown != nil {
-		path, text = unknown[2], unknown[1]+" field"
+	} else if fault := strictField.FindStringSubmatch(text); fault != nil {
+		path, text = fault[2], fault[1]+" field"+fault[3]
 	}
 	if p.path != "" {
 		path = strings.TrimSuffix(p.path+"."+path, ".")

@@ -145,7 +145,7 @@ func TestManifests(t *testing.T) {
 		b("b", "p", `"paramRef":{"name":"a","parameterNotFoundAction":"Deny"},`))
 	f(`error loading f0: ValidatingAdmissionPolicy "p": spec.failurePolicy: Unsupported value: "X": supported values: "Fail", "Ignore"`,
 		p("p", `"failurePolicy":"X",`))
-	f(`error loading f0: unknown field "spec.more"`, p("p", `"more":1,`))
+	f(`error loading f0: unknown field "spec.variable", did you mean variables?`, p("p", `"variable":1,`))
 	f(`error loading f1: ValidatingAdmissionPolicyBinding "b": spec.matchResources.matchPolicy: Unsupported value: "X": supported `+
 		`values: "Equivalent", "Exact"`,
 		p("p", ""), b("b", "p", `"matchResources":{"matchPolicy":"X"},`))
@@ -431,18 +431,20 @@ func TestOwnChecked(t *testing.T) {
 	f(policies, `{"metadata":{"name":"p"},`+spec+`}`, "", "")
 	f(policies, `{"metadata":{"name":"p"},"status":{"no":1},`+spec+`}`, "", "")
 	f(policies, `{"metadata":{"name":"uncompiled"},`+spec+`}`, "", `ValidatingAdmissionPolicy "uncompiled": no such variable`)
-	f(policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`, "", `unknown field "spec.no"`)
+	const noPolicies = `unknown field "spec.policie", want one of paramKind, matchConstraints, validations, failurePolicy, ` +
+		`auditAnnotations, matchConditions, variables`
+	f(policies, `{"metadata":{"name":"p"},"spec":{"policie":1}}`, "", noPolicies)
 	f(policies, `{"metadata":{"name":"p"}}`, "", "ValidatingAdmissionPolicy \"p\": spec.matchConstraints: Required value\n"+
 		"ValidatingAdmissionPolicy \"p\": spec.validations: Required value: validations or auditAnnotations must contain at "+
 		"least one item\n"+
 		"ValidatingAdmissionPolicy \"p\": spec.auditAnnotations: Required value: validations or auditAnnotations must "+
 		"contain at least one item")
-	f(policies, `{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"no":1}}`, `{"metadata":{"name":"p"},"spec":{"no":1}}`, "")
-	f(policies, `{"metadata":{"name":"p"},"spec":{"no":2}}`, `{"metadata":{"name":"p"},"spec":{"no":1}}`, `unknown field "spec.no"`)
+	f(policies, `{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"policie":1}}`, `{"metadata":{"name":"p"},"spec":{"policie":1}}`, "")
+	f(policies, `{"metadata":{"name":"p"},"spec":{"policie":2}}`, `{"metadata":{"name":"p"},"spec":{"policie":1}}`, noPolicies)
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]}}`, "", "")
 	for _, unchecked := range [][]byte{
-		admissiontest.Body(codec.Delete, policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`),
-		bytes.Replace(admissiontest.Body(codec.Create, policies, `{"metadata":{"name":"p"},"spec":{"no":1}}`), []byte(`"name":"name"`),
+		admissiontest.Body(codec.Delete, policies, `{"metadata":{"name":"p"},"spec":{"policie":1}}`),
+		bytes.Replace(admissiontest.Body(codec.Create, policies, `{"metadata":{"name":"p"},"spec":{"policie":1}}`), []byte(`"name":"name"`),
 			[]byte(`"subResource":"status","name":"name"`), 1),
 	} {
 		if _, result := source.Begin(t.Context(), new(Dispatch), reviewOf(t, unchecked)); result.Denial != nil || result.Err != nil {
@@ -451,13 +453,13 @@ func TestOwnChecked(t *testing.T) {
 	}
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p"}}`, "",
 		`ValidatingAdmissionPolicyBinding "b": spec.validationActions: Required value: at least one validation action is required`)
-	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","no":1}}`, "", `unknown field "spec.no"`)
+	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","paramref":1}}`, "", `unknown field "spec.paramref", did you mean paramRef?`)
 	const exceptions = "policies.fastadmit.io/v1/policyexceptions"
 	f(exceptions, validException, "", "")
 	f(exceptions, strings.Replace(validException, `"true"`, `"object."`, 1), "",
 		`PolicyException "e": spec.matchConditions[0].expression: `+
 			`Invalid value: "object.": compilation failed: ERROR: <input>:1:8: Syntax error: no viable alternative at input '.'`+"\n"+
 			" | object.\n | .......^")
-	f(exceptions, `{"metadata":{"name":"e"},"spec":{"no":1}}`, "", `unknown field "spec.no"`)
-	f("policies.fastadmit.io/v1/mutatingadmissionpolicies", `{"metadata":{"name":"p"},"spec":{"no":1}}`, "", "")
+	f(exceptions, `{"metadata":{"name":"e"},"spec":{"policie":1}}`, "", `unknown field "spec.policie", did you mean policies?`)
+	f("policies.fastadmit.io/v1/mutatingadmissionpolicies", `{"metadata":{"name":"p"},"spec":{"policie":1}}`, "", "")
 }

@@ -315,38 +315,14 @@ const aString = "a string"
 
 // checkStruct checks the members of a mapping against the fields of a struct.
 func (c *checker) checkStruct(node *yaml.Node, t reflect.Type, path string) {
-	fields := make(map[string]reflect.Type)
-	var names []string
-	collect(t, func(name string, t reflect.Type) {
-		fields[name] = t
-		names = append(names, name)
-	})
+	names, fields := alike.Fields(t)
 	c.eachMember(node, path, func(name string, value *yaml.Node, path string) {
 		if t, ok := fields[name]; ok {
 			c.check(value, t, path)
 			return
 		}
-		hint := alike.Hint(name, names)
-		if hint == "" {
-			hint = ", want one of " + strings.Join(names, ", ")
-		}
-		c.refuse(value, path, "unknown field%s", hint)
+		c.refuse(value, path, "unknown field%s", alike.Want(name, names))
 	})
-}
-
-// collect calls f with the JSON name and type of each field of a struct, including the
-// fields of embedded structs.
-func collect(t reflect.Type, f func(name string, t reflect.Type)) {
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case name == "-", !field.IsExported() && !field.Anonymous:
-		case name == "" && field.Anonymous:
-			collect(field.Type, f)
-		default:
-			f(name, field.Type)
-		}
-	}
 }
 
 // eachMember calls f with the members of a mapping, once for each name.

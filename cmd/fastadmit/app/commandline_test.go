@@ -153,7 +153,7 @@ plugins:
 	}
 	const plugin = `level.yaml:4: defaults.enforce: plugin PodSecurity: Invalid value: "restrictedd": must be one of ` +
 		`privileged, baseline, restricted
-admission.yaml:12: plugins[0].configuration.limits[0].bogus: plugin EventRateLimit: unknown field
+admission.yaml:12: plugins[0].configuration.limits[0].bogus: plugin EventRateLimit: unknown field, want one of type, qps, burst, cacheSize
 admission.yaml:10: plugins[0].configuration.limits[0].qps: plugin EventRateLimit: Invalid value: 0: must be positive
 `
 	f(plugin, "--admission-control-config-file=admission.yaml", "--enable-admission-plugins=EventRateLimit,PodSecurity")

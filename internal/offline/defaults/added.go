@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/internal/fieldpath"
 )
 
 // addedMax is the maximum number of fields that Added returns: more than a message should list.
@@ -37,7 +39,7 @@ func NewChanges(gvk schema.GroupVersionKind, given, withDefaults, now []byte) *C
 func (c *Changes) Added(paths []string) []string {
 	var all []string
 	for _, path := range paths {
-		if steps := stepsOf(path); len(steps) > 0 && (!c.isSecret || steps[0] != "data") { // a Secret's data is of its stringData
+		if steps := fieldpath.Steps(path); len(steps) > 0 && (!c.isSecret || steps[0] != "data") { // a Secret's data is of its stringData
 			all = added(all, "", steps, c.of)
 		}
 	}
@@ -113,32 +115,4 @@ func child(value any, name string) any {
 		}
 	}
 	return nil
-}
-
-// stepsOf returns the names and indexes in a path such as spec.containers[0].image or metadata.labels["a.b/c"], nil if it
-// is none.
-func stepsOf(path string) (steps []string) {
-	for path != "" {
-		if inner, ok := strings.CutPrefix(path, "["); ok {
-			step, rest, closed := strings.Cut(inner, "]")
-			if quoted, err := strconv.QuotedPrefix(inner); err == nil {
-				step, _ = strconv.Unquote(quoted) // it is quoted
-				rest, closed = strings.CutPrefix(inner[len(quoted):], "]")
-			}
-			if !closed {
-				return nil
-			}
-			steps, path = append(steps, step), strings.TrimPrefix(rest, ".")
-			continue
-		}
-		end := strings.IndexAny(path, ".[")
-		if end < 0 {
-			end = len(path)
-		}
-		if end == 0 {
-			return nil
-		}
-		steps, path = append(steps, path[:end]), strings.TrimPrefix(path[end:], ".")
-	}
-	return steps
 }

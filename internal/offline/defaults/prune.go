@@ -121,8 +121,7 @@ func (u *UnknownField) inDefinition() string {
 		return ""
 	}
 	if u.Path == u.name { // a field of the object, which may belong into its metadata or its spec
-		metadata := make(map[string]reflect.Type)
-		if fieldsOf(reflect.TypeFor[metav1.ObjectMeta](), metadata, nil); metadata[u.name] != nil {
+		if _, metadata := alike.Fields(reflect.TypeFor[metav1.ObjectMeta]()); metadata[u.name] != nil {
 			return fmt.Sprintf(", did you mean metadata.%s?", u.name)
 		}
 		if spec := u.in.properties["spec"]; spec != nil && spec.properties[u.name] != nil {

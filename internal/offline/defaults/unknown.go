@@ -37,14 +37,7 @@ func (u *UnknownField) Hint() string {
 	if u.of == nil {
 		return u.inDefinition()
 	}
-	places, name := placesOf(u.of, u.Path)
-	if len(places) == 0 {
-		return ""
-	}
-	if path := elsewhere(places, name); path != "" {
-		return fmt.Sprintf(", did you mean %s?", path)
-	}
-	return alike.Hint(name, fieldsOf(places[len(places)-1].t, make(map[string]reflect.Type), nil))
+	return alike.FieldHint(u.of, u.Path)
 }
 
 // Unknown returns the unknown fields of Check.
@@ -147,16 +140,16 @@ func search(t reflect.Type, value any, path string, visit func(t reflect.Type, v
 			}
 		}
 	case map[string]any:
-		fields := make(map[string]reflect.Type)
+		var fields map[string]reflect.Type
 		if t.Kind() == reflect.Struct {
-			fieldsOf(t, fields, nil)
+			_, fields = alike.Fields(t)
 		}
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			of := fields[name]
 			if t.Kind() == reflect.Map {
 				of = t.Elem()
 			}
-			if of != nil && search(of, value[name], below(path, name), visit) {
+			if of != nil && search(of, value[name], strings.TrimPrefix(path+"."+name, "."), visit) {
 				return true
 			}
 		}
@@ -166,20 +159,6 @@ func search(t reflect.Type, value any, path string, visit func(t reflect.Type, v
 
 // indices are those of lists in a path.
 var indices = regexp.MustCompile(`\[\d+\]`)
-
-// fieldsOf adds the fields of a struct by their names in JSON, and appends these to names.
-func fieldsOf(t reflect.Type, into map[string]reflect.Type, names []string) []string {
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case name == "" && field.Anonymous && field.Type.Kind() == reflect.Struct:
-			names = fieldsOf(field.Type, into, names)
-		case name != "" && name != "-":
-			into[name], names = field.Type, append(names, name)
-		}
-	}
-	return names
-}
 
 // A valueError means that the decoder of its own type refuses a value.
 type valueError struct {

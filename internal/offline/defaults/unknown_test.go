@@ -19,9 +19,6 @@ func TestUnknown(t *testing.T) {
 		var got []string
 		for _, u := range Unknown(parse(kind), object) {
 			got = append(got, u.Path)
-			if places, _ := placesOf(u.of, u.Path); len(places) == 0 {
-				t.Errorf("%s: got no fields that could be there", u.Path)
-			}
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s %s: got %q, want %q", kind, text, got, want)

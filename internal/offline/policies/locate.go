@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
@@ -94,19 +92,6 @@ func leaves(err error) (all []error) {
 // inField matches the field in an error of sigs.k8s.io/json.
 var inField = regexp.MustCompile(`field "([^"]+)"`)
 
-// hint returns ", did you mean NAME?" for an error about an unknown field.
-func (d *document) hint(err error, path string) string {
-	if !strings.HasPrefix(err.Error(), "unknown field ") {
-		return ""
-	}
-	for _, unknown := range defaults.Unknown(d.item.GroupVersionKind(), d.item.JSON) {
-		if unknown.Path == path {
-			return unknown.Hint()
-		}
-	}
-	return ""
-}
-
 func (d *document) locate(positions *manifest.Positions, err error) error {
 	path, source := "", d.item.Source
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
@@ -123,9 +108,9 @@ func (d *document) locate(positions *manifest.Positions, err error) error {
 		return fmt.Errorf("%s: %s %q, in its translation: %w", source, of.Kind, of.Metadata.Name, err)
 	}
 	source.Line = positions.LineOf(&d.item.Object, path)
-	hint := d.hint(err, path)
+	hint := ""
 	if tag := positions.TagOf(&d.item.Object, path); tag != "" {
-		hint += strictyaml.QuotesHint("text: " + tag)
+		hint = strictyaml.QuotesHint("text: " + tag)
 	}
 	return fmt.Errorf("%s: %s %q: %w%s", source, d.item.Kind, d.item.Metadata.Name, err, hint)
 }

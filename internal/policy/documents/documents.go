@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/admission"
+
+	"github.com/fastadmit/fastadmit/internal/alike"
 )
 
 // A Reader reads documents of some kinds, and lists of them.
@@ -171,7 +173,7 @@ func Named(kind, name string, errs field.ErrorList) (all []error) {
 // Decode decodes a JSON document into the value that into points to. Unknown and duplicate
 // fields are errors.
 func Decode(content []byte, into any) []error {
-	strict, err := json.UnmarshalStrict(content, into)
+	strict, err := alike.UnmarshalStrict(content, into)
 	if err != nil {
 		return []error{err}
 	}

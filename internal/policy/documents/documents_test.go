@@ -84,7 +84,7 @@ func TestReadErrors(t *testing.T) {
 		in("yaml: line 1: did not find expected node content"), in("first of Policy"), in("second of Policy"))
 	f([]string{"apiVersion: v1\nkind: List\nitems: [{a: 1}, {apiVersion: example.com/v1, kind: Policy, name: bad}]\n"}, 1,
 		in("items[0]: "+version), in("items[1]: first of Policy"), in("items[1]: second of Policy"))
-	f([]string{"apiVersion: v1\nkind: List\nitems: []\nitmes: []\n"}, 0, in(`unknown field "itmes"`))
+	f([]string{"apiVersion: v1\nkind: List\nitems: []\nitmes: []\n"}, 0, in(`unknown field "itmes", did you mean items?`))
 	f([]string{"apiVersion: v1\nkind: List\nitems: {}\n"}, 0,
 		in("json: cannot unmarshal object into Go struct field .items of type []json.RawMessage"))
 	f([]string{"--- x\n"}, 0, in("invalid Yaml document separator: x"))
@@ -124,8 +124,8 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	f(`{"n":1}`)
-	f(`{"n":1,"n":2,"m":3}`, `duplicate field "n"`, `unknown field "m"`)
-	f(`{"N":1}`, `unknown field "N"`)
+	f(`{"n":1,"n":2,"m":3}`, `duplicate field "n"`, `unknown field "m", did you mean n?`)
+	f(`{"N":1}`, `unknown field "N", did you mean n?`)
 	f(`{"n":"a"}`, "json: cannot unmarshal string into Go struct field spec.n of type int")
 	f(`[`, "unexpected end of JSON input")
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fastadmit/fastadmit/internal/alike"
 )
 
 // A classicPolicy is a ClusterPolicy or a Policy of kyverno.io.
@@ -159,7 +161,7 @@ func (t *translator) rule(h *head, path string, text []byte) *rule {
 		return nil
 	}
 	r := new(rule)
-	strict, err := kjson.UnmarshalStrict(text, r)
+	strict, err := alike.UnmarshalStrict(text, r)
 	if err != nil {
 		t.refuse(h, path, "cannot be read: %v", err)
 		return nil

@@ -17,6 +17,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/internal/discovery"
+
+	"github.com/fastadmit/fastadmit/internal/alike"
 )
 
 const (
@@ -103,7 +105,7 @@ func (t *translator) template(h *head) {
 		}
 		m.path = fmt.Sprintf("spec.targets[0].code[%d].source", i)
 		m.source = new(source)
-		strict, err := kjson.UnmarshalStrict(code.Source, m.source)
+		strict, err := alike.UnmarshalStrict(code.Source, m.source)
 		if err != nil {
 			strict = append(strict, err)
 		}
@@ -112,7 +114,7 @@ func (t *translator) template(h *head) {
 			if match := strictField.FindStringSubmatch(err.Error()); match != nil {
 				field += "." + match[1]
 			}
-			t.refuse(h, field, "%v: Gatekeeper would leave it out; its name for conditions is matchCondition", err)
+			t.refuse(h, field, "%v (Gatekeeper would leave it out; its name for conditions is matchCondition)", err)
 		}
 		t.checkSource(m)
 		return

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
+
+	"github.com/fastadmit/fastadmit/internal/alike"
 )
 
 // The groups of the documents.
@@ -405,7 +408,11 @@ func (t *translator) decode(h *head, into any) bool {
 		if match := strictField.FindStringSubmatch(err.Error()); match != nil {
 			path = match[1]
 		}
-		t.refuse(h, path, "%v; a newer release of the engine may have it: remove it, or keep that engine for this policy", err)
+		hint := alike.FieldHint(reflect.TypeOf(into), path)
+		if hint == "" {
+			hint = "; a newer release of the engine may have it: remove it, or keep that engine for this policy"
+		}
+		t.refuse(h, path, "%v%s", err, hint)
 	}
 	return len(strict) == 0 || t.Cluster
 }
