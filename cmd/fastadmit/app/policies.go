@@ -159,12 +159,13 @@ func (r *reviewOptions) policyNotes(chain *admission.Chain) []string {
 // seenRequests collects the requests of a review.
 type seenRequests struct {
 	given    map[string]bool // the namespaces that somebody gave, nil if the others do not exist
+	hasUser  bool
 	requests policies.Requests
 }
 
 // newSeenRequests is for a review of objects, some of which are Namespaces.
 func (r *reviewOptions) newSeenRequests(all ...[]manifest.Item) *seenRequests {
-	v := new(seenRequests)
+	v := &seenRequests{hasUser: r.user.Username != ""}
 	if r.cluster.kubeconfig != "" || r.cluster.dir != "" {
 		return v
 	}
@@ -189,7 +190,7 @@ func (v *seenRequests) add(root *report.Result) {
 		v.requests.Add(admission.Attributes{
 			Operation: codec.Operation(result.Operation), SubResource: result.SubResource, Namespace: result.Namespace,
 			Resource: codec.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: result.Resource},
-		}, isUnlabeled)
+		}, isUnlabeled, !v.hasUser && result.User == "")
 	})
 }
 

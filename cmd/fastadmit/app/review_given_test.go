@@ -45,6 +45,13 @@ func TestReviewGiven(t *testing.T) {
 	reviewed(t, "", 1, nil, []string{reads}, "pod.yaml", "default.yaml", "--policies=reads.yaml", healthy)
 	servertest.WriteFile(t, "name.yaml", strings.Replace(noLatest, "object.spec", "namespaceObject.metadata.name != 'a' && object.spec", 1))
 	reviewed(t, "", 0, nil, []string{reads}, "pod.yaml", "--policies=name.yaml", healthy, "--strict")
+	servertest.WriteFile(t, "user.yaml", strings.Replace(noLatest, "object.spec", "request.userInfo.username != 'a' && object.spec", 1))
+	const user = `ValidatingAdmissionPolicy "no-latest.example.com" reads request.userInfo, and no user is given`
+	reviewed(t, "", 1, []string{user, "no such key: username"}, nil, "pod.yaml", "--policies=user.yaml", healthy)
+	reviewed(t, "", 0, nil, []string{user}, "pod.yaml", "--policies=user.yaml", healthy, "--strict", "--as=b")
+	servertest.WriteFile(t, "job.yaml", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: "+
+		"{restartPolicy: Never, containers: [{name: a, image: 'a:1'}]}}}\n")
+	reviewed(t, "", 0, nil, []string{user}, "job.yaml", "--policies=user.yaml", healthy, "--strict") // a controller creates its Pods
 	servertest.WriteFile(t, "asks.yaml", strings.Replace(noLatest, "object.spec",
 		"true && !authorizer.group('').resource('pods').check('delete').allowed() && object.spec", 1))
 	f(2, `ValidatingAdmissionPolicy "no-latest.example.com" asks the authorizer, and without --kubeconfig there is none`,

@@ -24,19 +24,20 @@ type Requests struct {
 	// unlabeled has the requests, by what rules select by: each namespace is "*". The values are the namespaces that nobody gave: the
 	// review sees them without labels, and in a cluster, they may have some.
 	unlabeled map[admission.Attributes]map[string]bool
+	anonymous map[admission.Attributes]bool // those whose user nobody gave
 	// last is what namespaces returned last, and key the requests for which it did. Many policies select the same ones.
 	last []string
 	key  string
 }
 
-// Add adds a request. isUnlabeled is true if nobody gave its namespace.
-func (r *Requests) Add(a admission.Attributes, isUnlabeled bool) {
+// Add adds a request. isUnlabeled is true if nobody gave its namespace, and isAnonymous if nobody gave its user.
+func (r *Requests) Add(a admission.Attributes, isUnlabeled, isAnonymous bool) {
 	namespace := a.Namespace
 	if namespace != "" {
 		a.Namespace = "*"
 	}
 	if r.unlabeled == nil {
-		r.unlabeled = make(map[admission.Attributes]map[string]bool)
+		r.unlabeled, r.anonymous = make(map[admission.Attributes]map[string]bool), make(map[admission.Attributes]bool)
 	}
 	if r.unlabeled[a] == nil {
 		r.unlabeled[a] = make(map[string]bool)
@@ -44,13 +45,16 @@ func (r *Requests) Add(a admission.Attributes, isUnlabeled bool) {
 	if isUnlabeled {
 		r.unlabeled[a][namespace] = true
 	}
+	if isAnonymous {
+		r.anonymous[a] = true
+	}
 	r.key = ""
 }
 
-// areSelected reports whether rules select a request.
-func (r *Requests) areSelected(rules *ruleSet) bool {
+// areSelected reports whether rules select a request, or, with ofAnonymous, one whose user nobody gave.
+func (r *Requests) areSelected(rules *ruleSet, ofAnonymous bool) bool {
 	for attributes := range r.unlabeled {
-		if rules.selects(&attributes) {
+		if (!ofAnonymous || r.anonymous[attributes]) && rules.selects(&attributes) {
 			return true
 		}
 	}
@@ -92,7 +96,7 @@ type selection struct {
 }
 
 // GivenNotes returns notes on policies that are not evaluated, or decide otherwise, because of what nobody gave: the labels of a
-// namespace whose requests the rules select, a parameter without which the binding does nothing, or an authorizer.
+// namespace whose requests the rules select, a parameter without which the binding does nothing, the user, or an authorizer.
 func (s *Set) GivenNotes(requests *Requests, hasAuthorizer bool) (notes []Note) {
 	if !s.applied {
 		return nil
@@ -122,12 +126,15 @@ func (s *Set) GivenNotes(requests *Requests, hasAuthorizer bool) (notes []Note) 
 		}
 		m := cmp.Or(selections[i].Spec.MatchConstraints, selections[i].Spec.MatchResources)
 		of := rules[d.policyName()]
-		if of != nil && !d.isBinding() && requests.areSelected(of) {
+		if of != nil && !d.isBinding() && requests.areSelected(of, false) {
 			if readsNamespace.Match(d.text) {
 				if left := requests.namespaces(of); len(left) > 0 {
 					note(d, "reads namespaceObject, and the Namespace %s is not among the input, so it has no labels and no annotations; "+
 						"review its manifest, too, or give it with --cluster-state-dir", listed(left))
 				}
+			}
+			if readsUser.Match(d.text) && requests.areSelected(of, true) {
+				note(d, "reads request.userInfo, and no user is given, so it has no username and no groups; give a user with --as")
 			}
 			if !hasAuthorizer && asksAuthorizer.Match(d.text) {
 				note(d, "asks the authorizer, and without --kubeconfig there is none, so it allows nothing")
@@ -153,9 +160,10 @@ func (s *Set) GivenNotes(requests *Requests, hasAuthorizer bool) (notes []Note) 
 	return notes
 }
 
-// readsNamespace matches a policy that reads more of a Namespace than its name.
 var (
+	// readsNamespace matches a policy that reads more of a Namespace than its name.
 	readsNamespace = regexp.MustCompile(`\bnamespaceObject\b(?:[^.]|\.[^m]|\.metadata[^.]|\.metadata\.[^n])`)
+	readsUser      = regexp.MustCompile(`\brequest\.\??userInfo\b`)
 	asksAuthorizer = regexp.MustCompile(`\bauthorizer\.`)
 )
 
