@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -24,11 +25,15 @@ import (
 type Defaults struct {
 	release admission.Version
 	custom  map[schema.GroupVersionKind]*customKind
+
+	workShared atomic.Int64 // what is left of the constant
 }
 
 // New returns the defaults that kube-apiserver of a release sets.
 func New(release admission.Version) *Defaults {
-	return &Defaults{release: release, custom: make(map[schema.GroupVersionKind]*customKind)}
+	d := &Defaults{release: release, custom: make(map[schema.GroupVersionKind]*customKind)}
+	d.workShared.Store(workShared)
+	return d
 }
 
 // kind is a kind of Kubernetes.

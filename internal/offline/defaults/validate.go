@@ -27,8 +27,11 @@ const (
 	refusalMax = 400
 
 	// workMax bounds the validation of an object. A unit is about 10 nanoseconds. An object with 100,000 values in 1.5 MiB, which is
-	// as much as etcd takes, needs a quarter of it. A small object has less: somebody may have many of them.
+	// as much as etcd takes, needs a quarter of it. A small object has less: somebody may have many of them. What it needs beyond
+	// workOfSize for each byte, at most workMin, is taken from workShared, which all objects have together: some ten seconds. Objects
+	// of public repositories need nothing of it.
 	workMax, workMin, workOfSize       = 400_000_000, 2_000_000, 500
+	workShared                         = 1_000_000_000
 	workOfNode, workOfEnum, workOfName = 1000, 100, 10
 )
 
@@ -52,12 +55,12 @@ func (d *Defaults) Validate(gvk schema.GroupVersionKind, text, old []byte) *Refu
 		return nil
 	}
 	definition := d.custom[gvk]
-	faults, err := definition.faults(text, d.release.Minor())
+	faults, err := d.faults(definition, text)
 	if err != nil {
 		return &Refusal{Message: err.Error()}
 	}
 	if old != nil && len(faults) > 0 {
-		before, err := definition.faults(old, d.release.Minor())
+		before, err := d.faults(definition, old)
 		if err != nil {
 			return &Refusal{Message: err.Error()}
 		}
@@ -80,7 +83,7 @@ func (d *Defaults) Validate(gvk schema.GroupVersionKind, text, old []byte) *Refu
 type fault struct{ path, message string }
 
 // faults returns the first faults of an object.
-func (k *customKind) faults(text []byte, minor int) ([]fault, error) {
+func (d *Defaults) faults(k *customKind, text []byte) ([]fault, error) {
 	var custom object
 	if err := decode(text, &custom); err != nil || custom == nil {
 		return nil, nil // what is wrong with it is said where it is read
@@ -89,15 +92,20 @@ func (k *customKind) faults(text []byte, minor int) ([]fault, error) {
 	// see what is in the manifest, also if the definition is that of a stranger.
 	new(pruner).prune(custom, k.root, k.root.preserve)
 	k.root.dropNulls(custom)
-	room := defaultBytesMax
-	if k.root.set(custom, &room); room == full {
+	bytes := defaultBytesMax
+	if k.root.set(custom, &bytes); bytes == full {
 		return nil, errTooLarge
 	}
 	if k.status {
 		delete(custom, "status")
 	}
-	v := validator{patterns: &k.patterns, minor: minor, work: min(workMin+len(text)*workOfSize, workMax), max: refusalsMax}
+	own := len(text) * workOfSize
+	room := min(own+int(min(workMin, max(0, d.workShared.Load()))), workMax)
+	v := validator{patterns: &k.patterns, minor: d.release.Minor(), work: room, max: refusalsMax}
 	v.validate(custom, k.root)
+	if taken := room - max(v.work, 0) - own; taken > 0 {
+		d.workShared.Add(-int64(taken))
+	}
 	return v.faults, v.err
 }
 

@@ -217,3 +217,31 @@ func TestValidateHostile(t *testing.T) {
 	f("faults", `{"items":{"allOf":[{"type":"integer"},{"type":"boolean"}]}}`, list(100_000, `"x"`), "and 90 more")
 	f("default", `{"items":{"properties":{"a":{"default":"`+strings.Repeat("x", 10_000)+`"}}}}`, list(10_000, `{}`), "8 MiB of defaults")
 }
+
+// TestValidateManyHostile has many small objects, each of which needs much work. What they need beyond their size is bounded together.
+func TestValidateManyHostile(t *testing.T) {
+	d := New(admission.Newest())
+	properties := `"a":{"anyOf":[` + strings.Repeat(`{"type":"integer"},`, 1000) + `{"type":"string"}]}`
+	err := d.Define([]byte(`{"spec":{"group":"example.com","names":{"kind":"Gadget"},"versions":[{"name":"v1",` +
+		`"schema":{"openAPIV3Schema":{"properties":{` + properties + `}}}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(object, want string) {
+		t.Helper()
+		got := "<nil>"
+		if refusal := d.Validate(parse("example.com/v1 Gadget"), []byte(object), nil); refusal != nil {
+			got = refusal.Message
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%.100s: got %s, want %s", object, got, want)
+		}
+	}
+	const small = `{"a":"x"}`
+	f(small, "<nil>")
+	d.workShared.Store(1_500_000)
+	f(small, "<nil>")
+	f(small, "cannot be checked within seconds")
+	f(small, "cannot be checked within seconds")
+	f(`{"a":"x","metadata":{"name":"`+strings.Repeat("x", 5000)+`"}}`, "<nil>") // its size is enough
+}
