@@ -258,14 +258,17 @@ func anchors(document string) (names []string) {
 
 // TestConventionsSite finds documents that the site does not list: make site fails for them.
 func TestConventionsSite(t *testing.T) {
-	pages := read(t, "tools/site/pages.yaml")
+	listed := regexp.MustCompile(`(?m)^  - (.+)$`).FindAllStringSubmatch(read(t, "tools/site/pages.yaml"), -1)
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
 		documents, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, document := range documents {
-			if !strings.Contains(pages, "  - "+filepath.ToSlash(document)+"\n") {
+			if !slices.ContainsFunc(listed, func(line []string) bool {
+				matched, err := path.Match(line[1], filepath.ToSlash(document))
+				return matched && err == nil
+			}) {
 				t.Errorf("tools/site/pages.yaml has no %s", document)
 			}
 		}

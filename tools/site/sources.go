@@ -17,6 +17,7 @@ import (
 // A group is a part of the navigation.
 type group struct {
 	Title     string     `json:"title"`
+	Collapsed bool       `json:"collapsed"` // unless it has the page
 	Documents []document `json:"documents"`
 }
 
@@ -37,21 +38,28 @@ func navigation(repository string) ([]group, error) {
 	}
 	var listed []struct {
 		Title     string
-		Documents []string
+		Collapsed bool
+		Documents []string // names or patterns
 	}
 	if err := yaml.Unmarshal(text, &listed); err != nil {
 		return nil, fmt.Errorf("pages.yaml: %w", err)
 	}
-	plugins, err := glob(repository, "handlers/*/README.md")
-	if err != nil {
-		return nil, err
-	}
-	listed[len(listed)-1].Documents = plugins
 	var groups []group
 	var known []string
 	for _, l := range listed {
-		g := group{Title: l.Title}
-		for _, source := range l.Documents {
+		g := group{Title: l.Title, Collapsed: l.Collapsed}
+		var sources []string
+		for _, pattern := range l.Documents {
+			found, err := glob(repository, pattern)
+			if err != nil {
+				return nil, fmt.Errorf("pages.yaml: %w", err)
+			}
+			if len(found) == 0 {
+				return nil, fmt.Errorf("pages.yaml: there is no %s", pattern)
+			}
+			sources = append(sources, found...)
+		}
+		for _, source := range sources {
 			text, err := os.ReadFile(filepath.Join(repository, source))
 			if err != nil {
 				return nil, fmt.Errorf("pages.yaml: %w", err)
