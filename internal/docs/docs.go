@@ -1,5 +1,6 @@
 // Package docs generates the parts of the documents that follow from the code: the tables of plugins, flags, fields,
-// metrics and limits, the output of commands, the JSON schemas of the configuration and of reports, and the list of linked modules.
+// metrics and limits, the output of commands, the pages of the chart's policies, the JSON schemas of the configuration and of reports, and
+// the list of linked modules.
 //
 // "make docs" writes them, and the tests in the root of the repository compare them. The package is a part of the main
 // module, because it runs the commands of fastadmit; the modules below tools must not depend on fastadmit.
@@ -8,6 +9,7 @@ package docs
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -35,8 +37,8 @@ type generator struct {
 	schema  map[string]any // of the configuration
 }
 
-// Generate returns the text that each generated file, and each document with generated blocks, should have, by name. The
-// working directory must be the root of the repository.
+// Generate returns the text that each generated file, and each document with generated blocks, should have, by name. A file that should
+// not exist has an empty text. The working directory must be the root of the repository.
 func Generate() (map[string]string, error) {
 	g := &generator{}
 	var err error
@@ -58,11 +60,19 @@ func Generate() (map[string]string, error) {
 		return nil, err
 	}
 	texts := map[string]string{schemaFile: schema, reportSchemaFile: reported, modulesFile: strings.Join(g.modules, "\n") + "\n"}
+	pages, err := policyPages()
+	if err != nil {
+		return nil, err
+	}
 	documents, err := Documents()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range documents {
+		if strings.HasPrefix(name, policyPagesFolder) {
+			texts[name] = "" // unless it is one of the pages
+			continue
+		}
 		text, err := Read(name)
 		if err != nil {
 			return nil, err
@@ -73,6 +83,7 @@ func Generate() (map[string]string, error) {
 			}
 		}
 	}
+	maps.Copy(texts, pages)
 	return texts, nil
 }
 

@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path"
 
 	"github.com/fastadmit/fastadmit/internal/docs"
 )
@@ -24,10 +25,21 @@ func run() error {
 		if got, err := docs.Read(name); err == nil && got == want {
 			continue
 		}
-		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+		if err := write(name, want); err != nil {
 			return err
 		}
 		fmt.Println(name)
 	}
 	return nil
+}
+
+// write writes a file, or removes it if it has no text.
+func write(name, text string) error {
+	if text == "" {
+		return os.Remove(name)
+	}
+	if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, []byte(text), 0o644)
 }
