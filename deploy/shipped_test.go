@@ -57,6 +57,39 @@ func TestShippedPolicies(t *testing.T) {
 	f("policies: {shipped: {no-host-path: {validationActions: [Refuse]}}}", "at '/policies/shipped/no-host-path/validationActions/0'")
 }
 
+// TestShippedPages renders the chart with the values that the pages of its policies show, which have the defaults of all variables.
+func TestShippedPages(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../docs/policy-library/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("got pages %q, %v", pages, err)
+	}
+	const begin = "policies:\n  shipped:\n"
+	shown, defaults := begin, begin
+	for _, page := range pages {
+		_, values, _ := strings.Cut(readFile(t, page), "```yaml\n"+begin)
+		values, _, _ = strings.Cut(values, "```")
+		name := strings.TrimSuffix(filepath.Base(page), ".md")
+		if !strings.HasPrefix(values, "    "+name+":") {
+			t.Errorf("%s: got values %q, want some for %s", page, values, name)
+		}
+		shown += values
+		defaults += "    " + name + ": {}\n"
+	}
+	policies := func(values string) map[string]string {
+		return one[corev1.ConfigMap](t, render(t, values, ""), "ConfigMap").Data
+	}
+	got, want := policies(shown), policies(defaults)
+	for name, text := range want {
+		if strings.ReplaceAll(got[name], "- Deny", "- Warn") != text {
+			t.Errorf("%s: got\n%s\nwant denials and otherwise\n%s", name, got[name], text)
+		}
+	}
+	if len(got) != len(want) || len(got) < len(pages) {
+		t.Errorf("got %d files with the values of %d pages, want %d", len(got), len(pages), len(want))
+	}
+}
+
 // TestShippedMutations reviews with policies that change objects: one in force, and one in the shadow beside it.
 func TestShippedMutations(t *testing.T) {
 	t.Parallel()
