@@ -49,9 +49,6 @@ func (p *shippedPolicy) examples(dir string) (string, error) {
 	if namespace != "" {
 		options = "-n " + namespace + " " + options
 	}
-	if strings.Contains(p.text, "request.userInfo") {
-		options += " --as=alice" // any user: the cases have none
-	}
 	stdout, stderr, _ := Run(append([]string{"review", filepath.Join(dir, first), filepath.Join(dir, second)}, strings.Fields(options)...))
 	output := strings.ReplaceAll(stdout+stderr, dir+string(filepath.Separator), "")
 	if !strings.Contains(output, verdict) || !strings.Contains(output, second+":1: ") {

@@ -45,13 +45,6 @@ func TestReviewGiven(t *testing.T) {
 	reviewed(t, "", 1, nil, []string{reads}, "pod.yaml", "default.yaml", "--policies=reads.yaml", healthy)
 	servertest.WriteFile(t, "name.yaml", strings.Replace(noLatest, "object.spec", "namespaceObject.metadata.name != 'a' && object.spec", 1))
 	reviewed(t, "", 0, nil, []string{reads}, "pod.yaml", "--policies=name.yaml", healthy, "--strict")
-	servertest.WriteFile(t, "user.yaml", strings.Replace(noLatest, "object.spec", "request.userInfo.username != 'a' && object.spec", 1))
-	const user = `ValidatingAdmissionPolicy "no-latest.example.com" reads request.userInfo, and no user is given`
-	reviewed(t, "", 1, []string{user, "no such key: username"}, nil, "pod.yaml", "--policies=user.yaml", healthy)
-	reviewed(t, "", 0, nil, []string{user}, "pod.yaml", "--policies=user.yaml", healthy, "--strict", "--as=b")
-	servertest.WriteFile(t, "job.yaml", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: "+
-		"{restartPolicy: Never, containers: [{name: a, image: 'a:1'}]}}}\n")
-	reviewed(t, "", 0, nil, []string{user}, "job.yaml", "--policies=user.yaml", healthy, "--strict") // a controller creates its Pods
 	servertest.WriteFile(t, "asks.yaml", strings.Replace(noLatest, "object.spec",
 		"true && !authorizer.group('').resource('pods').check('delete').allowed() && object.spec", 1))
 	f(2, `ValidatingAdmissionPolicy "no-latest.example.com" asks the authorizer, and without --kubeconfig there is none`,
@@ -96,6 +89,24 @@ func TestReviewGiven(t *testing.T) {
 	servertest.WriteFile(t, "again.yaml", strings.Replace(latestPod, "latest", "v2", 1))
 	reviewed(t, "", 2, []string{"would replace"}, nil, "again.yaml", "--policies=pod.yaml", healthy)
 	reviewed(t, "", 0, []string{"2 objects: 2 allowed"}, nil, "pod.yaml", "again.yaml", "--policies=pod.yaml,again.yaml", healthy)
+}
+
+// TestReviewGivenUser has policies that read the user, who is unknown without --as.
+func TestReviewGivenUser(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const healthy = "--policies=healthy.yaml"
+	servertest.WriteFile(t, "healthy.yaml", strings.ReplaceAll(noLatest, "no-latest", "healthy"))
+	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "latest", "v1", 1))
+	servertest.WriteFile(t, "user.yaml", strings.Replace(noLatest, "object.spec", "request.userInfo.username != 'a' && object.spec", 1))
+	const user = `ValidatingAdmissionPolicy "no-latest.example.com" reads request.userInfo, and no user is given`
+	reviewed(t, "", 1, []string{user, "no such key: username"}, nil, "pod.yaml", "--policies=user.yaml", healthy)
+	reviewed(t, "", 0, nil, []string{user}, "pod.yaml", "--policies=user.yaml", healthy, "--strict", "--as=b")
+	servertest.WriteFile(t, "optional.yaml", strings.Replace(noLatest, "object.spec",
+		"request.userInfo.?username.orValue('') != 'a' && object.spec", 1))
+	reviewed(t, "", 0, nil, []string{user}, "pod.yaml", "--policies=optional.yaml", healthy, "--strict")
+	servertest.WriteFile(t, "job.yaml", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: "+
+		"{restartPolicy: Never, containers: [{name: a, image: 'a:1'}]}}}\n")
+	reviewed(t, "", 0, nil, []string{user}, "job.yaml", "--policies=user.yaml", healthy, "--strict") // a controller creates its Pods
 }
 
 // TestReviewSaysWhatItLeftOut expects a skipped chart with -q, and exceptions in every format.

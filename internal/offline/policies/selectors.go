@@ -163,7 +163,8 @@ func (s *Set) GivenNotes(requests *Requests, hasAuthorizer bool) (notes []Note) 
 var (
 	// readsNamespace matches a policy that reads more of a Namespace than its name.
 	readsNamespace = regexp.MustCompile(`\bnamespaceObject\b(?:[^.]|\.[^m]|\.metadata[^.]|\.metadata\.[^n])`)
-	readsUser      = regexp.MustCompile(`\brequest\.\??userInfo\b`)
+	// readsUser matches one that reads the user, and does not say what to do without: request.userInfo.?username.orValue("") does.
+	readsUser      = regexp.MustCompile(`\brequest\.\??userInfo\b(?:[^.]|\.[^?])`)
 	asksAuthorizer = regexp.MustCompile(`\bauthorizer\.`)
 )
 
