@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -52,6 +53,10 @@ type customKind struct {
 	once sync.Once
 	root *structure // nil if there is no schema
 	patterns
+	rules rules
+
+	onceStructural sync.Once
+	forUpstream    *structuralschema.Structural
 }
 
 // structure returns the structure of the objects, nil if there is no schema.

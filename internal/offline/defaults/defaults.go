@@ -26,7 +26,8 @@ type Defaults struct {
 	release admission.Version
 	custom  map[schema.GroupVersionKind]*customKind
 
-	workShared atomic.Int64 // what is left of the constant
+	workShared               atomic.Int64 // what is left of the constant
+	rulesCompiled, rulesTime atomic.Int64 // how many CEL rules were compiled, and how long all took
 }
 
 // New returns the defaults that kube-apiserver of a release sets.

@@ -49,24 +49,16 @@ type Refusal struct {
 // does not. old is the object before an UPDATE, nil if there is none or it is unknown: faults that it has too do not count, since
 // kube-apiserver lets an object be whose faults do not change (CRDValidationRatcheting).
 //
-// CEL rules, x-kubernetes-validations, are not evaluated, and the paths of the subresource scale are not read.
+// The paths of the subresource scale are not read.
 func (d *Defaults) Validate(gvk schema.GroupVersionKind, text, old []byte) *Refusal {
 	if !d.Defines(gvk) {
 		return nil
 	}
-	definition := d.custom[gvk]
-	faults, err := d.faults(definition, text)
-	if err != nil {
+	faults, err := d.faults(d.custom[gvk], text, old)
+	switch {
+	case err != nil:
 		return &Refusal{Message: err.Error()}
-	}
-	if old != nil && len(faults) > 0 {
-		before, err := d.faults(definition, old)
-		if err != nil {
-			return &Refusal{Message: err.Error()}
-		}
-		faults = slices.DeleteFunc(faults, func(f fault) bool { return slices.Contains(before, f) })
-	}
-	if len(faults) == 0 {
+	case len(faults) == 0:
 		return nil
 	}
 	var messages []string
@@ -80,13 +72,45 @@ func (d *Defaults) Validate(gvk schema.GroupVersionKind, text, old []byte) *Refu
 }
 
 // A fault is an error of a field.
-type fault struct{ path, message string }
+type fault struct {
+	path, message string
+	node          string // the path of the value that is not allowed
+	of            faultKind
+	blocks        bool // CEL rules are not evaluated
+}
 
 // faults returns the first faults of an object.
-func (d *Defaults) faults(k *customKind, text []byte) ([]fault, error) {
-	var custom object
-	if err := decode(text, &custom); err != nil || custom == nil {
-		return nil, nil // what is wrong with it is said where it is read
+func (d *Defaults) faults(k *customKind, text, oldText []byte) (faults []fault, err error) {
+	custom, err := k.prepare(text)
+	if custom == nil || err != nil {
+		return nil, err
+	}
+	faults, err = d.schemaFaults(k, custom, len(text))
+	var old object
+	if err == nil && oldText != nil && (len(faults) > 0 || k.hasRules()) {
+		old, err = k.prepare(oldText)
+	}
+	if err == nil && old != nil && len(faults) > 0 {
+		faults, err = d.ratchet(k, faults, custom, old, len(oldText))
+	}
+	switch {
+	case err != nil || !k.hasRules():
+		return faults, err
+	case slices.ContainsFunc(faults, func(f fault) bool { return f.blocks }):
+		return append(faults, fault{message: unchecked}), nil
+	}
+	broken, err := d.brokenRules(k, custom, old)
+	return append(faults, broken...), err
+}
+
+// prepare returns an object as kube-apiserver validates it, nil if it cannot be read: what is wrong with it then is said where it is
+// read.
+func (k *customKind) prepare(text []byte) (custom object, err error) {
+	if err := decode(text, &custom); err != nil {
+		return nil, nil //nolint:nilerr // see above
+	}
+	if custom == nil {
+		return nil, nil
 	}
 	// kube-apiserver does this when it decodes an object, and drops the status when it creates one. The copy is not for plugins: they
 	// see what is in the manifest, also if the definition is that of a stranger.
@@ -99,7 +123,12 @@ func (d *Defaults) faults(k *customKind, text []byte) ([]fault, error) {
 	if k.status {
 		delete(custom, "status")
 	}
-	own := len(text) * workOfSize
+	return custom, nil
+}
+
+// schemaFaults returns the first faults that the schema finds in an object of that many bytes.
+func (d *Defaults) schemaFaults(k *customKind, custom object, size int) ([]fault, error) {
+	own := size * workOfSize
 	room := min(own+int(min(workMin, max(0, d.workShared.Load()))), workMax)
 	v := validator{patterns: &k.patterns, minor: d.release.Minor(), work: room, max: refusalsMax}
 	v.validate(custom, k.root)
@@ -252,10 +281,13 @@ func (v *validator) allows(value any, s *structure) bool {
 }
 
 // refuse notes an error. at is the path of the value, which is that of the line in the file.
-func (v *validator) refuse(at string, err *field.Error) {
+func (v *validator) refuse(at string, err *field.Error) { v.refuseAs(ofSchema, at, err) }
+
+func (v *validator) refuseAs(of faultKind, at string, err *field.Error) {
 	if v.done() {
 		return
 	}
+	node := at
 	if at == "" {
 		at = err.Field // such as the missing field of the object
 	}
@@ -263,17 +295,31 @@ func (v *validator) refuse(at string, err *field.Error) {
 		v.faults = append(v.faults, fault{})
 		return
 	}
-	message := err.Error()
-	if len(message) > refusalMax {
-		message = strings.ToValidUTF8(message[:refusalMax], "") + "..."
-	}
-	v.faults = append(v.faults, fault{at, message})
+	v.faults = append(v.faults, fault{at, shortened(err.Error()), node, of, slices.Contains(blocking, err.Type)})
 }
+
+// unchecked is what kube-apiserver says of rules that it does not evaluate.
+const unchecked = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
+
+// blocking are the errors after which kube-apiserver evaluates no CEL rules (hasBlockingErr of its strategy for custom resources).
+var blocking = []field.ErrorType{
+	field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid,
+}
+
+func shortened(message string) string {
+	if len(message) > refusalMax {
+		return strings.ToValidUTF8(message[:refusalMax], "") + "..."
+	}
+	return message
+}
+
+// theObject stands for the path of the object itself.
+const theObject = "the object"
 
 // pathOf returns the path of an error. That of the object itself is empty, and Kubernetes would print it as <nil>.
 func pathOf(at string) *field.Path {
 	if at == "" {
-		return field.NewPath("the object")
+		return field.NewPath(theObject)
 	}
 	return field.NewPath(at)
 }
@@ -324,18 +370,18 @@ func (v *validator) embedded(value object) {
 		text, isText := given.(string)
 		switch {
 		case !has:
-			v.refuse(at, field.Required(under(name), ""))
+			v.refuseAs(ofMetadata, at, field.Required(under(name), ""))
 		case !isText:
-			v.refuse(at, field.Invalid(under(name), given, "must be a string"))
+			v.refuseAs(ofMetadata, at, field.Invalid(under(name), given, "must be a string"))
 		case text == "":
-			v.refuse(at, field.Invalid(under(name), text, "must not be empty"))
+			v.refuseAs(ofMetadata, at, field.Invalid(under(name), text, "must not be empty"))
 		case name == "apiVersion":
 			if _, err := schema.ParseGroupVersion(text); err != nil {
-				v.refuse(at, field.Invalid(under(name), text, err.Error()))
+				v.refuseAs(ofMetadata, at, field.Invalid(under(name), text, err.Error()))
 			}
 		default:
 			if errs := utilvalidation.IsDNS1035Label(strings.ToLower(text)); len(errs) > 0 {
-				v.refuse(at, field.Invalid(under(name), text, "may have mixed case, but should otherwise match: "+strings.Join(errs, ",")))
+				v.refuseAs(ofMetadata, at, field.Invalid(under(name), text, "may have mixed case, but should otherwise match: "+strings.Join(errs, ",")))
 			}
 		}
 	}
@@ -350,7 +396,7 @@ func (v *validator) embedded(value object) {
 		err = decode(text, meta)
 	}
 	if err != nil {
-		v.refuse(at, field.Invalid(under("metadata"), given, err.Error()))
+		v.refuseAs(ofMetadata, at, field.Invalid(under("metadata"), given, err.Error()))
 		return
 	}
 	if meta.Name == "" {
@@ -363,7 +409,7 @@ func (v *validator) embedded(value object) {
 		return content.IsPathSegmentName(name)
 	}
 	for _, err := range validation.ValidateObjectMeta(meta, meta.Namespace != "", isName, under("metadata")) {
-		v.refuse(at, err)
+		v.refuseAs(ofMetadata, at, err)
 	}
 }
 
@@ -381,7 +427,7 @@ func (v *validator) list(value []any, s *structure) {
 			members, isObject := element.(object)
 			if !isObject && element != nil {
 				path := fmt.Sprintf("%s[%d]", at, i)
-				v.refuse(path, field.Invalid(field.NewPath(path), element, "must be an object for an array of list-type map"))
+				v.refuseAs(ofListType, path, field.Invalid(field.NewPath(path), element, "must be an object for an array of list-type map"))
 				return
 			}
 			key := object{}
@@ -403,7 +449,7 @@ func (v *validator) list(value []any, s *structure) {
 		}
 		if seen[string(text)]++; seen[string(text)] == 2 { // it is said once
 			path := fmt.Sprintf("%s[%d]", at, i)
-			v.refuse(path, field.Duplicate(field.NewPath(path), key))
+			v.refuseAs(ofListType, path, field.Duplicate(field.NewPath(path), key))
 		}
 	}
 }
