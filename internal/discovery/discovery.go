@@ -205,11 +205,17 @@ func (t *Table) AddCRD(definition []byte) error {
 type UnknownError struct {
 	schema.GroupVersionKind
 	Served []string // other group versions that have a kind of this name
-	hint   string   // names the kind of the group version that may be meant, "" for none
+	hint   string   // names the kind of the group version, or the group of the kind, that may be meant; "" for none
 }
 
-// IsMisspelt reports whether the group version has a kind of a similar name.
+// IsMisspelt reports whether the group version has a kind of a similar name, or a similar group has the kind.
 func (e *UnknownError) IsMisspelt() bool { return len(e.Served) == 0 && e.hint != "" }
+
+// MayBeCustom reports whether a cluster may have the kind by a CustomResourceDefinition: it is not misspelt, and its group is none of
+// Kubernetes' own. kube-apiserver wants a dot in the groups of definitions.
+func (e *UnknownError) MayBeCustom() bool {
+	return e.hint == "" && strings.Contains(e.Group, ".") && served()[e.Group] == nil
+}
 
 func (e *UnknownError) Error() string {
 	text := fmt.Sprintf("unknown kind %q of apiVersion %q", e.Kind, e.GroupVersion())
@@ -244,8 +250,16 @@ func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
 		return Resource{gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind)), false}, nil
 	}
 	unknown := &UnknownError{GroupVersionKind: gvk}
-	var kinds []string
+	var kinds, groups []string
+	for other := range t.customs {
+		if other.Kind == gvk.Kind {
+			groups = append(groups, other.Group)
+		}
+	}
 	for other := range maps.Keys(t.known) {
+		if other.Kind == gvk.Kind && other.Group != gvk.Group {
+			groups = append(groups, other.Group)
+		}
 		if other.Kind == gvk.Kind && (other.Group == gvk.Group || isKubernetes(gvk.Group)) {
 			unknown.Served = append(unknown.Served, other.GroupVersion().String())
 		}
@@ -255,7 +269,10 @@ func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
 	}
 	slices.Sort(unknown.Served)
 	slices.Sort(kinds)
-	unknown.hint = alike.Hint(gvk.Kind, kinds)
+	if unknown.hint = alike.Hint(gvk.Kind, kinds); unknown.hint == "" && strings.Contains(gvk.Group, ".") {
+		slices.Sort(groups)
+		unknown.hint = alike.Hint(gvk.Group, slices.Compact(groups))
+	}
 	return Resource{}, unknown
 }
 

@@ -160,7 +160,7 @@ func (r *reviewOptions) addPodSecurityFlag(cmd *cobra.Command) {
 // addSkipFlag adds the flag for objects of unknown kinds.
 func (r *reviewOptions) addSkipFlag(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&r.skipUnknown, "skip-unknown", nil,
-		"skip these unknown kinds; without a value, all that are not misspelt, and documents that are not Kubernetes objects")
+		"skip these unknown kinds; without a value, all that may be custom ones, and documents that are not Kubernetes objects")
 	flags.Lookup("skip-unknown").NoOptDefVal = review.SkipAllUnknown
 }
 

@@ -46,3 +46,21 @@ func TestReviewTrees(t *testing.T) {
 	f(2, []string{"--skip-unknown=Other"}, `unknown kind "Strange"`)
 	f(2, nil, `unknown kind "Strange"`, "2 skipped")
 }
+
+// TestReviewSkipsCustomKinds has objects of unknown kinds. --skip-unknown without a value skips those that may be custom ones.
+func TestReviewSkipsCustomKinds(t *testing.T) {
+	f := func(code int, apiVersion, want string) {
+		t.Helper()
+		deployment := "apiVersion: " + apiVersion + "\nkind: Deployment\nmetadata: {name: d}\n"
+		reviewed(t, latestPod+"---\n"+deployment, code, []string{want}, nil, "-", "--enable-admission-plugins=AlwaysPullImages",
+			"--skip-unknown")
+	}
+	f(0, "example.com/v1", "1 skipped")
+	f(0, "app.k8s.io/v1", "1 skipped") // of no release of Kubernetes
+	for _, apiVersion := range []string{"app/v1", "apps.v1", "v1", "apps/V1", "apps/v1beta1", "extensions/v1beta1"} {
+		f(2, apiVersion, `broken: unknown kind "Deployment" of apiVersion "`+apiVersion+`"; it is known in apps/v1`)
+	}
+	ingress := "apiVersion: networking.k8s.oi/v1\nkind: Ingress\nmetadata: {name: i}\n"
+	reviewed(t, latestPod+"---\n"+ingress, 2, []string{"did you mean networking.k8s.io?"}, []string{"skips what has"}, "-",
+		"--enable-admission-plugins=AlwaysPullImages", "--skip-unknown")
+}

@@ -192,6 +192,22 @@ func (r *reviewer) noteFields(kind schema.GroupVersionKind, text []byte, at writ
 	return true
 }
 
+// refusesPatch reports whether kube-apiserver cannot decode the object that plugins have patched, and says so in the result. It refuses
+// the request then, whatever the failurePolicy of the webhook. kind is empty for an AdmissionReview.
+func (r *reviewer) refusesPatch(kind schema.GroupVersionKind, review *codec.Review, result *report.Result) bool {
+	if kind.Empty() {
+		return false
+	}
+	_, _, err := r.defaults.Check(kind, review.Object.Root().AppendJSON(nil))
+	if err == nil {
+		return false
+	}
+	result.Plugin, result.PatchedBy = strings.Join(result.PatchedBy, ", "), nil
+	result.Decision = report.Failed
+	result.Message = fmt.Sprintf("kube-apiserver cannot decode the object that %s patched: %v", result.Plugin, err)
+	return true
+}
+
 // refuses reports whether kube-apiserver refuses the object of a review because of a CustomResourceDefinition, and says so in the
 // result. As kube-apiserver, it looks at the object that mutating plugins left, and before others validate it.
 func (r *reviewer) refuses(kind schema.GroupVersionKind, review *codec.Review, result *report.Result) bool {

@@ -259,7 +259,7 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 		result := broken(source, err)
 		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
 		unknown, ok := errors.AsType[*discovery.UnknownError](err)
-		result.UnknownKind = ok && !unknown.IsMisspelt()
+		result.UnknownKind = ok && unknown.MayBeCustom()
 		if s.skips(item, err) {
 			result.Decision, result.UnknownKind = report.Skipped, false
 			_, result.Unrendered = errors.AsType[*manifest.UnrenderedError](err)

@@ -44,7 +44,7 @@ func (r *recorder) chain(t *testing.T) *admission.Chain {
 				case "away":
 					return admission.Errored(errors.New("gone"))
 				case "plain":
-					review.Object.SetString("new", "data")
+					review.Object.Set(`{"new":"x"}`, "data")
 				case "old":
 					review.Response.Warn("it is old")
 				case "volume":
@@ -332,7 +332,7 @@ func TestEmitStops(t *testing.T) {
 	o := Options{Chain: new(recorder).chain(t), Resources: discovery.NewTable(nil), KeepObjects: true, KeepResponse: true}
 	err := Run(t.Context(), o, items(configMap("plain", ""), configMap("b", "")), func(r *report.Result) error {
 		calls++
-		if string(r.Before) == "" || !strings.Contains(string(r.After), `"data":"new"`) || !strings.Contains(string(r.Response),
+		if string(r.Before) == "" || !strings.Contains(string(r.After), `"data":{"new":"x"}`) || !strings.Contains(string(r.Response),
 			`"allowed":true`) {
 			t.Errorf("got before %s, after %s and the response %s", r.Before, r.After, r.Response)
 		}

@@ -348,6 +348,9 @@ func (r *reviewer) answer(ctx context.Context, body []byte, kind schema.GroupVer
 		}
 		if phase == admission.Mutate && len(review.Response.Patch) > 0 {
 			patch = bytes.Clone(review.Response.Patch)
+			if r.refusesPatch(kind, review, result) {
+				return nil
+			}
 			if err := r.setDefaults(&review.Object, kind); err != nil {
 				fail(result, err)
 				return nil
@@ -433,5 +436,5 @@ func (s *session) skips(item *manifest.Item, err error) bool {
 		return all
 	}
 	unknown, ok := errors.AsType[*discovery.UnknownError](err)
-	return ok && (all && !unknown.IsMisspelt() || slices.Contains(s.SkipUnknown, item.Kind))
+	return ok && (all && unknown.MayBeCustom() || slices.Contains(s.SkipUnknown, item.Kind))
 }
