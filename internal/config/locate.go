@@ -67,7 +67,7 @@ func (p place) locate(plugin string, err error) error {
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
 		path, text = invalid.Field, invalid.ErrorBody()
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		path, text = wrong.Field, strictyaml.Mismatch(wrong)
+		path, text = strictyaml.Mismatch(wrong)
 	} else if fault := strictField.FindStringSubmatch(text); fault != nil {
 		path, text = fault[2], fault[1]+" field"+fault[3]
 	}

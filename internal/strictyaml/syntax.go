@@ -154,14 +154,17 @@ func QuotesHint(line string) string {
 }
 
 // Mismatch returns what the error of a JSON decoder about a wrong type says, in the words of the other messages: "got a list,
-// want a string".
-func Mismatch(wrong *json.UnmarshalTypeError) string {
+// want a string". path is that of the value, without indices. The decoder also names embedded structs of Go there, which begin with a
+// capital letter.
+func Mismatch(wrong *json.UnmarshalTypeError) (path, text string) {
 	got, want := gotten(wrong.Value), Wanted(wrong.Type)
 	if want == aString && got != "a list" && got != "an object" { // as on, which is true in YAML
 		want += ": write it in quotation marks"
 	}
-	return fmt.Sprintf("got %s, want %s", got, want)
+	return strings.Trim(goNames.ReplaceAllString("."+wrong.Field, ""), "."), fmt.Sprintf("got %s, want %s", got, want)
 }
+
+var goNames = regexp.MustCompile(`\.[A-Z]\w*`)
 
 // gotten returns a value of json.UnmarshalTypeError, such as "array" or "number 0.5", in the words of the other messages.
 func gotten(value string) string {

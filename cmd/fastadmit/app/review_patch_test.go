@@ -36,3 +36,11 @@ spec:
 		t.Errorf("got exit code %d, %s%s", code, out, errs)
 	}
 }
+
+// TestReviewPolicyOfWrongType has a policy that cannot be decoded. The error names the field without the structs of Go.
+func TestReviewPolicyOfWrongType(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "list.yaml", strings.Replace(noLatest, "apiVersions: [v1]", "apiVersions: v1", 1))
+	reviewed(t, latestPod, 2, []string{`spec.matchConstraints.resourceRules[0].apiVersions: got a string, want a list`}, nil, "-",
+		"--policies=list.yaml")
+}

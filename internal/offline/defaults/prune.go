@@ -157,8 +157,9 @@ func (d *Defaults) Check(gvk schema.GroupVersionKind, text []byte) (unknown []Un
 	}
 	fields, err := unknownMeta(custom["metadata"])
 	if wrong, ok := mismatch(err); ok {
-		path := strings.TrimSuffix("metadata."+wrong.Field, ".")
-		return nil, path, fmt.Errorf("%s: %s", path, strictyaml.Mismatch(wrong))
+		path, text := strictyaml.Mismatch(wrong)
+		path = strings.TrimSuffix("metadata."+path, ".")
+		return nil, path, fmt.Errorf("%s: %s", path, text)
 	}
 	if err != nil {
 		return nil, "metadata", fmt.Errorf("metadata: %w", err)

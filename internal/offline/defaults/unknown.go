@@ -60,7 +60,8 @@ func Check(gvk schema.GroupVersionKind, text []byte) (unknown []UnknownField, pa
 		return nil, value.path, value
 	}
 	if wrong, ok := mismatch(err); ok {
-		return nil, wrong.Field, fmt.Errorf("%s: %s", wrong.Field, strictyaml.Mismatch(wrong))
+		path, text := strictyaml.Mismatch(wrong)
+		return nil, path, fmt.Errorf("%s: %s", path, text)
 	}
 	return unknown, "", err
 }
@@ -77,7 +78,8 @@ func typed[T any](text []byte) (recoded []byte, unknown []UnknownField, err erro
 		var value any
 		isRead := decode(text, &value) == nil
 		if wrong, isType := mismatch(err); isType && wrong.Field != "" {
-			if path := mistyped(reflect.TypeFor[T](), value, wrong.Field); path != "" {
+			field, _ := strictyaml.Mismatch(wrong)
+			if path := mistyped(reflect.TypeFor[T](), value, field); path != "" {
 				own := *wrong
 				own.Field, err = path, &own
 			}

@@ -100,6 +100,8 @@ func TestCheck(t *testing.T) {
 	f("apps/v1 Deployment", "{metadata: {creationTimestamp: now}}", "metadata.creationTimestamp", `got "now", want a time such as 2006-01`)
 	f("v1 Pod", "{spec: {containers: [{ports: [{containerPort: 1}]}, {ports: [{containerPort: 2}, {containerPort: '80'}]}]}}",
 		"spec.containers[1].ports[1].containerPort", "got a string, want a whole number")
+	f("v1 Pod", "{spec: {volumes: [{name: a}, {name: b, fc: {lun: '2'}}]}}", "spec.volumes[1].fc.lun",
+		"spec.volumes[1].fc.lun: got a string, want a whole number of 32 bits") // of the embedded VolumeSource
 	f("v1 Pod", "{spec: {containers: [{name: a}, 5]}}", "spec.containers[1]", "got a number, want an object")
 	f("v1 ConfigMap", "{data: {a: b, c: 5}}", "data", "data: got a number, want a string")
 	f("example.com/v1 X", "{spec: 5}", "", "")

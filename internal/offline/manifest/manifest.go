@@ -127,7 +127,8 @@ func headError(err error) error {
 	if !ok {
 		return err
 	}
-	return fmt.Errorf("%s: %s", wrong.Field, strictyaml.Mismatch(wrong))
+	path, text := strictyaml.Mismatch(wrong)
+	return fmt.Errorf("%s: %s", path, text)
 }
 
 // checkCase refuses members that differ from those of a Head in capital letters only.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
@@ -97,8 +98,12 @@ func (d *document) locate(positions *manifest.Positions, err error) error {
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
 		path = invalid.Field
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		path = wrong.Field
-		err = fmt.Errorf("%s: %s", wrong.Field, strictyaml.Mismatch(wrong))
+		if _, indexed, fault := defaults.Check(d.item.GroupVersionKind(), d.item.JSON); indexed != "" {
+			path, err = indexed, fault // it also names the elements of lists
+		} else {
+			field, text := strictyaml.Mismatch(wrong)
+			path, err = field, fmt.Errorf("%s: %s", field, text)
+		}
 	} else if match := inField.FindStringSubmatch(err.Error()); match != nil {
 		path = match[1]
 	}

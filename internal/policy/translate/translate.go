@@ -396,7 +396,8 @@ var strictField = regexp.MustCompile(`field "([^"]+)"`)
 func (t *translator) decode(h *head, into any) bool {
 	strict, err := kjson.UnmarshalStrict(h.text, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		t.refuse(h, wrong.Field, "%s", strictyaml.Mismatch(wrong))
+		path, text := strictyaml.Mismatch(wrong)
+		t.refuse(h, path, "%s", text)
 		return false
 	}
 	if err != nil {
