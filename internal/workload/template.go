@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -39,6 +40,10 @@ var BuiltIns = []BuiltIn{
 // Check returns an error if a resource or a path cannot be one.
 func (p Paths) Check() error {
 	for _, resource := range slices.Sorted(maps.Keys(p)) {
+		if resource != strings.ToLower(resource) {
+			return fmt.Errorf("got %s, want the plural of a resource with its group, which has no capital letters, as in rollouts.argoproj.io",
+				resource)
+		}
 		if path := p[resource]; resource == "" || len(path) < 2 || path[0] != '.' {
 			return fmt.Errorf("got %s=%s, want a resource with its group, and a path, as in rollouts.argoproj.io and .spec.template",
 				resource, path)
@@ -55,6 +60,41 @@ func (p Paths) Template(resource schema.GroupResource) string {
 	}
 	if b := builtIn(resource); b != nil {
 		return b.Template
+	}
+	return ""
+}
+
+// templateDepthMax is how deep FindTemplate searches.
+const templateDepthMax = 8
+
+// FindTemplate returns the path, for Paths, of what seems to be a template of Pods in an object of an unknown kind: a field whose spec
+// has containers with images. It returns "" if there is none, or none that a path can name.
+func FindTemplate(text []byte) string {
+	if !bytes.Contains(text, []byte(`"containers"`)) {
+		return ""
+	}
+	var object codec.Object
+	object.Reset(text)
+	return findTemplate(object.Root(), "", templateDepthMax)
+}
+
+func findTemplate(value codec.Value, path string, depth int) string {
+	if depth == 0 || value.Kind() != codec.KindObject {
+		return ""
+	}
+	for _, container := range value.Get("spec", "containers").Elements() {
+		if path != "" && container.Get("image").Kind() == codec.KindString {
+			return path
+		}
+		break
+	}
+	for name, inner := range value.Members() {
+		if strings.Contains(name, ".") {
+			continue // it would be two steps of a path
+		}
+		if found := findTemplate(inner, path+"."+name, depth-1); found != "" {
+			return found
+		}
 	}
 	return ""
 }

@@ -290,3 +290,24 @@ func TestCase(t *testing.T) {
 		}
 	}
 }
+
+func TestFindTemplate(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		if got := FindTemplate([]byte(text)); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+	const template = `{"spec":{"containers":[{"name":"a","image":"b"}]}}`
+	f(`{"spec":{"template":`+template+`}}`, ".spec.template")
+	f(`{"spec":{"jobTargetRef":{"parallelism":1,"template":`+template+`}}}`, ".spec.jobTargetRef.template")
+	f(`{"spec":{"replicas":[`+template+`]}}`, "")                  // no path can name it
+	f(`{"spec":{"a.b":`+template+`}}`, "")                         // it would be another path
+	f(template, "")                                                // as a Prometheus, which has patches for containers
+	f(`{"spec":{"a":{"spec":{"containers":[{"name":"a"}]}}}}`, "") // no image
+	f(`{"spec":{"a":{"spec":{"containers":{"image":"b"}}}}}`, "")
+	f(`{"spec":"containers"}`, "")
+	f(`{"a":{"a":{"a":{"a":{"a":{"a":{"a":`+template+`}}}}}}}`, ".a.a.a.a.a.a.a")
+	f(`{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":`+template+`}}}}}}}}`, "") // too deep
+	f(`{"containers":`, "")
+}

@@ -161,6 +161,8 @@ type seenRequests struct {
 	given    map[string]bool // the namespaces that somebody gave, nil if the others do not exist
 	hasUser  bool
 	requests policies.Requests
+
+	templates []podTemplate
 }
 
 // newSeenRequests is for a review of objects, some of which are Namespaces.
@@ -181,6 +183,7 @@ func (r *reviewOptions) newSeenRequests(all ...[]manifest.Item) *seenRequests {
 }
 
 func (v *seenRequests) add(root *report.Result) {
+	v.addTemplate(root)
 	root.Walk(func(result *report.Result, _ int) {
 		version, err := schema.ParseGroupVersion(result.APIVersion)
 		if err != nil || result.Resource == "" {
@@ -199,7 +202,7 @@ var readAnnotations = []string{"PodNodeSelector", "PodTolerationRestriction"}
 
 // noteGiven prints which policies are not evaluated because of what nobody gave. It returns these notes.
 func (r *reviewOptions) noteGiven(w io.Writer, v *seenRequests, chain *admission.Chain) []report.PolicyNote {
-	notes := r.policies.GivenNotes(&v.requests, r.cluster.kubeconfig != "")
+	notes := append(r.policies.GivenNotes(&v.requests, r.cluster.kubeconfig != ""), v.noteTemplates(chain)...)
 	for _, plugin := range chain.Plugins() {
 		if slices.Contains(readAnnotations, plugin.Name) && r.configs[plugin.Name] == nil {
 			notes = append(notes, policies.Unannotated(plugin.Name, plugin.Rules, &v.requests)...)

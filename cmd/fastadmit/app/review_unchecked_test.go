@@ -131,3 +131,22 @@ func TestReviewRollout(t *testing.T) {
 	reviewed(t, rollout+"{workloadRef: {apiVersion: apps/v1, kind: Deployment, name: d}}\n", 0, []string{"1 object: 1 allowed"}, nil,
 		"-", "--pod-security=baseline")
 }
+
+// TestReviewNotesPodTemplates has a custom resource with a template of Pods, beside an object that is checked.
+func TestReviewNotesPodTemplates(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	servertest.WriteFile(t, "game.yaml", "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: a}\n"+
+		"spec: {template: {spec: {hostPID: true, containers: [{image: 'a:1'}]}}}\n---\n"+
+		"apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: b}\n"+
+		"spec: {template: {spec: {containers: [{image: 'a:1'}]}}}\n")
+	const security, flag = "--pod-security=baseline", "--pod-template-path=services.serving.knative.dev=.spec.template"
+	const note = `fastadmit: game.yaml:1: Service "a" has a template of Pods, which are not reviewed: ` + flag
+	reviewed(t, "", 0, []string{note}, []string{`Service "b" has`}, "game.yaml", "pod.yaml", security)
+	reviewed(t, "", 2, []string{note}, nil, "game.yaml", "pod.yaml", security, "--strict")
+	reviewed(t, "", 1, []string{"hostPID=true"}, []string{note}, "game.yaml", "pod.yaml", security, "--strict", flag)
+	reviewed(t, "", 0, nil, []string{note}, "game.yaml", "pod.yaml", security, "--no-workload-pods")
+	reviewed(t, "", 0, nil, []string{note}, "game.yaml", "--enable-admission-plugins=DefaultStorageClass") // it does not handle Pods
+	reviewed(t, "", 2, []string{"got Service.serving.knative.dev, want the plural of a resource"}, nil, "game.yaml", security,
+		"--pod-template-path=Service.serving.knative.dev=.spec.template")
+}

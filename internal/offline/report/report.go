@@ -95,6 +95,8 @@ type Result struct {
 	// --explain only.
 	Explanation []*admission.Explanation `json:"explanation,omitempty"`
 
+	// PodTemplate is the path of what seems to be a template of Pods, if these are not reviewed because the kind is unknown.
+	PodTemplate string `json:"-"`
 	// Created are the results of objects that controllers create for this object.
 	Created []*Result `json:"created,omitempty"`
 

@@ -103,6 +103,10 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	if object != nil && !r.NoDefaults {
 		r.written = written{kind: t.GroupVersionKind(), given: t.JSON, withDefaults: object, object: t.Object}
 	}
+	if group := t.GroupVersionKind().Group; r.WorkloadPods && strings.Contains(group, ".") &&
+		r.PodTemplatePaths.Template(t.resource.GroupResource()) == "" {
+		result.PodTemplate = workload.FindTemplate(t.JSON)
+	}
 	r.source = t.Object
 	stored := r.ask(ctx, q, object, old, result)
 	r.source = nil

@@ -1,0 +1,51 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fastadmit/fastadmit/admission"
+	"github.com/fastadmit/fastadmit/codec"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+	"github.com/fastadmit/fastadmit/internal/offline/policies"
+	"github.com/fastadmit/fastadmit/internal/offline/report"
+)
+
+// A podTemplate is a template of Pods in a custom resource, which is not reviewed.
+type podTemplate struct {
+	flag string // the value of --pod-template-path for it
+	note policies.Note
+}
+
+// addTemplate adds the template of an object, if it is the first one of its kind.
+func (v *seenRequests) addTemplate(result *report.Result) {
+	version, err := schema.ParseGroupVersion(result.APIVersion)
+	if err != nil || result.PodTemplate == "" {
+		return
+	}
+	flag := fmt.Sprintf("%s.%s=%s", result.Resource, version.Group, result.PodTemplate)
+	if slices.ContainsFunc(v.templates, func(t podTemplate) bool { return t.flag == flag }) {
+		return
+	}
+	v.templates = append(v.templates, podTemplate{flag, policies.Note{
+		Source: manifest.Source{File: result.File, Line: result.Line},
+		Text:   fmt.Sprintf("%s %q has a template of Pods, which are not reviewed: --pod-template-path=%s reviews them", result.Kind, result.Name, flag),
+	}})
+}
+
+// noteTemplates returns notes on templates of Pods, if a plugin handles Pods.
+func (v *seenRequests) noteTemplates(chain *admission.Chain) (notes []policies.Note) {
+	pods := admission.Attributes{
+		Operation: codec.Create, Resource: codec.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "default",
+	}
+	handles := func(rule admission.Rule) bool { return rule.Matches(&pods) }
+	if !slices.ContainsFunc(chain.Plugins(), func(p *admission.Plugin) bool { return slices.ContainsFunc(p.Rules, handles) }) {
+		return nil
+	}
+	for _, template := range v.templates {
+		notes = append(notes, template.note)
+	}
+	return notes
+}
