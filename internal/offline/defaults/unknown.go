@@ -184,6 +184,9 @@ func undecodable(t reflect.Type, value any) (fault *valueError) {
 			return false, false
 		}
 		text, _ := json.Marshal(value) // it comes from JSON
+		if t == reflect.TypeFor[[]byte]() {
+			text = []byte("another text") // which may be secret
+		}
 		fault = &valueError{path, strictyaml.Shortened(text), t}
 		return true, false
 	})
@@ -197,4 +200,5 @@ var wantedOf = map[reflect.Type]string{
 	reflect.TypeFor[metav1.MicroTime]():   "a time such as 2006-01-02T15:04:05.000000Z",
 	reflect.TypeFor[metav1.Duration]():    "a duration such as 1m30s",
 	reflect.TypeFor[intstr.IntOrString](): "a number or a string",
+	reflect.TypeFor[[]byte]():             "base64; stringData of a Secret takes plain text",
 }

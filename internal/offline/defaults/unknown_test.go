@@ -102,6 +102,7 @@ func TestCheck(t *testing.T) {
 		"spec.containers[1].ports[1].containerPort", "got a string, want a whole number")
 	f("v1 Pod", "{spec: {volumes: [{name: a}, {name: b, fc: {lun: '2'}}]}}", "spec.volumes[1].fc.lun",
 		"spec.volumes[1].fc.lun: got a string, want a whole number of 32 bits") // of the embedded VolumeSource
+	f("v1 Secret", "{data: {a: eA==, password: hunter2}}", "data.password", "data.password: got another text, want base64")
 	f("v1 Pod", "{spec: {containers: [{name: a}, 5]}}", "spec.containers[1]", "got a number, want an object")
 	f("v1 ConfigMap", "{data: {a: b, c: 5}}", "data", "data: got a number, want a string")
 	f("example.com/v1 X", "{spec: 5}", "", "")
