@@ -142,6 +142,8 @@ func (r *reviewer) explainCause(f *report.Finding) {
 	if f.Policy == "" {
 		if match := fieldIn.FindStringSubmatch(f.Message); match != nil {
 			f.Paths = []string{match[1]}
+		} else if f.Plugin == podSecurityPlugin {
+			f.Paths = r.podSecurityPaths(f.Message)
 		}
 		return
 	}
