@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -28,15 +29,18 @@ const memoryCertificateLife = 365 * 24 * time.Hour
 type Certificate struct {
 	CertFile, KeyFile string // both, or neither
 	WriteCA           string // the file that a certificate made in memory is written to; empty for none
+	Log               *slog.Logger
 
-	pair atomic.Pointer[tls.Certificate]
+	pair   atomic.Pointer[tls.Certificate]
+	logged atomic.Pointer[string] // why the certificate is not valid, nil if it is
 }
 
 // Get returns the certificate that was loaded last, for tls.Config.GetCertificate.
 func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil }
 
 // Load reads the files, or makes a certificate. After an error, the previous certificate
-// stays in use.
+// stays in use. One that kube-apiserver refuses is used, with a warning in the log: it may be
+// valid soon, and other clients may not verify it.
 func (c *Certificate) Load() error {
 	if c.CertFile == "" {
 		pair, err := newMemoryCertificate(time.Now())
@@ -57,6 +61,7 @@ func (c *Certificate) Load() error {
 		return fmt.Errorf("cannot load the serving certificate from %s and %s: %w", c.CertFile, c.KeyFile, err)
 	}
 	c.pair.Store(&pair)
+	c.warn()
 	return nil
 }
 
@@ -83,9 +88,16 @@ func (c *Certificate) Files() []string {
 // About says where the certificate comes from.
 func (c *Certificate) About() string {
 	if c.CertFile != "" {
+		return c.source()
+	}
+	return fmt.Sprintf("%s, sha256 %x", c.source(), sha256.Sum256(c.pair.Load().Certificate[0]))
+}
+
+func (c *Certificate) source() string {
+	if c.CertFile != "" {
 		return "certificate from " + c.CertFile
 	}
-	return fmt.Sprintf("certificate made in memory, sha256 %x", sha256.Sum256(c.pair.Load().Certificate[0]))
+	return "certificate made in memory"
 }
 
 // Expiry returns when the certificate expires, in seconds since 1970.

@@ -65,6 +65,7 @@ type part struct {
 	files   func() []string
 	folders func() []string // nil for none
 	reload  func(ctx context.Context) error
+	works   func() error // why /readyz fails; nil if the version in use always works
 
 	read    [sha256.Size]byte
 	refused atomic.Pointer[string] // the error of the last change, nil if it was valid
@@ -203,18 +204,28 @@ func (r *reloader) report(p *part, err error) {
 	r.log.Info(p.name + " reloaded")
 }
 
-// checks are checks of /readyz that show, for each part, whether the last change was refused.
+// checks are checks of /readyz that show, for each part, whether the version in use works, and
+// whether the last change was refused.
 func (r *reloader) checks() []server.Check {
 	var checks []server.Check
 	for _, p := range r.parts {
-		checks = append(checks, server.Check{Name: p.name, Ask: func() (bool, string) {
-			if refused := p.refused.Load(); refused != nil {
-				return true, "a change was refused, the previous version stays in use: " + *refused
-			}
-			return true, ""
-		}})
+		checks = append(checks, server.Check{Name: p.name, Ask: p.check})
 	}
 	return checks
+}
+
+func (p *part) check() (ok bool, about string) {
+	var fails, refused error
+	if p.works != nil {
+		fails = p.works()
+	}
+	if text := p.refused.Load(); text != nil {
+		refused = fmt.Errorf("a change was refused, the previous version stays in use: %s", *text)
+	}
+	if all := errors.Join(fails, refused); all != nil {
+		about = all.Error()
+	}
+	return fails == nil, about
 }
 
 // configPart is the part with the files of the configuration. in was loaded from them.

@@ -291,15 +291,19 @@ func (o *serveOptions) certify(ctx context.Context, in *selected, log *slog.Logg
 			checks: o.managed.checks,
 		}, nil
 	}
-	certificate := &server.Certificate{CertFile: o.settings.TLSCertFile, KeyFile: o.settings.TLSPrivateKeyFile, WriteCA: o.settings.WriteCA}
+	certificate := &server.Certificate{CertFile: o.settings.TLSCertFile, KeyFile: o.settings.TLSPrivateKeyFile, WriteCA: o.settings.WriteCA, Log: log}
 	if err := certificate.Load(); err != nil {
 		return nil, failed(err)
 	}
 	set.NewGauge("fastadmit_serving_certificate_expiry_timestamp_seconds", certificate.Expiry)
 	return &certificates{
-		get:    certificate.Get,
-		about:  certificate.About(),
-		parts:  []*part{{name: "certificate", files: certificate.Files, reload: func(context.Context) error { return certificate.Load() }}},
+		get:   certificate.Get,
+		about: certificate.About(),
+		parts: []*part{{
+			name: "certificate", files: certificate.Files,
+			reload: func(context.Context) error { return certificate.Load() },
+			works:  func() error { return certificate.Valid(time.Now()) },
+		}},
 		checks: func(net.Addr) []server.Check { return nil },
 	}, nil
 }

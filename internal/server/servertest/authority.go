@@ -29,8 +29,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Sign makes a certificate, for itself the first time.
-func (a *Authority) Sign(name string, usage x509.ExtKeyUsage, life time.Duration) tls.Certificate {
+// Sign makes a certificate, for itself the first time. Each of change can change it before.
+func (a *Authority) Sign(name string, usage x509.ExtKeyUsage, life time.Duration, change ...func(*x509.Certificate)) tls.Certificate {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -45,6 +45,9 @@ func (a *Authority) Sign(name string, usage x509.ExtKeyUsage, life time.Duration
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: a.Cert == nil,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	for _, f := range change {
+		f(template)
 	}
 	parent, signer := a.Cert, a.key
 	if parent == nil {
