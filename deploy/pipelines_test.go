@@ -36,8 +36,23 @@ func documented(t *testing.T, contains string, into any) {
 	t.Fatalf("%s has no block with %q", pipelines, contains)
 }
 
-// checkout returns a folder as that of a job: the configuration of docs/pipelines.md, and manifests in deploy/, one of which the
-// configuration denies.
+// misspelt is a policy for a group that Kubernetes does not have.
+const misspelt = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: replicas}
+spec:
+  matchConstraints:
+    resourceRules: [{operations: [CREATE], apiGroups: [ap], apiVersions: [v1], resources: [deployments]}]
+  validations: [{expression: object.spec.replicas > 1}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: replicas}
+spec: {policyName: replicas, validationActions: [Deny]}
+`
+
+// checkout returns a folder as that of a job: the configuration of docs/pipelines.md, manifests in deploy/, one of which the
+// configuration denies, and a policy that can deny nothing.
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,6 +69,7 @@ func checkout(t *testing.T) string {
 		"fastadmit.yaml":      string(text),
 		"deploy/pod.yaml":     readFile(t, "../testdata/pod.yaml"),
 		"deploy/service.yaml": readFile(t, "../testdata/service.yaml"),
+		"misspelt.yaml":       misspelt,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -181,6 +197,9 @@ func TestAction(t *testing.T) {
 	f(1, finding, good, map[string]string{"checksum": checksum})
 	f(1, finding, good, nil)
 	f(0, "", good, map[string]string{"args": "deploy/pod.yaml\n--config=fastadmit.yaml"})
+	const idle, noted = "deploy/pod.yaml --config=fastadmit.yaml --policies=misspelt.yaml", `Kubernetes has no group "ap"`
+	f(2, noted, good, map[string]string{"args": idle})
+	f(0, noted, good, map[string]string{"args": idle + " --strict=false"})
 	f(1, `"version": "2.1.0"`, good, map[string]string{"args": with["args"] + " -o sarif"})
 	f(2, "deploy/*.yaml", good, map[string]string{"args": "deploy/*.yaml --config=fastadmit.yaml"})
 	f(0, "", good, map[string]string{"args": ""})
@@ -242,9 +261,9 @@ func TestGitLab(t *testing.T) {
 	}
 	documented(t, "script:", &jobs)
 	job := jobs["fastadmit"]
-	f := func(address string) (string, string, error) {
+	f := func(address string, of ...string) (string, string, error) {
 		dir := checkout(t)
-		cmd := exec.Command("sh", "-e", "-c", strings.Join(job.Script, "\n"))
+		cmd := exec.Command("sh", "-e", "-c", strings.NewReplacer(of...).Replace(strings.Join(job.Script, "\n")))
 		cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 		for name, value := range job.Variables {
 			if !strings.HasPrefix(value, releases+"/v") {
@@ -260,6 +279,10 @@ func TestGitLab(t *testing.T) {
 	said, report, err := f(good)
 	if err == nil || !strings.Contains(report, "<testsuite ") || !strings.Contains(report, "Use of external IPs is denied") {
 		t.Errorf("got %v %s and the report %s, want a failure of the Service", err, said, report)
+	}
+	said, _, err = f(good, "review deploy/", "review deploy/pod.yaml --policies=misspelt.yaml")
+	if err == nil || err.Error() != "exit status 2" || !strings.Contains(said, "fastadmit: --strict: ") {
+		t.Errorf("got %v %s, want the policy refused", err, said)
 	}
 	bad, _ := published(t, map[string]string{"fastadmit-linux-amd64": "#!/bin/sh\necho replaced >ran\n"})
 	if said, report, err = f(bad); err == nil || report != "" || !strings.Contains(said, "FAILED") {
@@ -300,6 +323,7 @@ func TestTekton(t *testing.T) {
 		}
 	}
 	reviewed(t, arguments...)
+	strict(t, arguments...)
 }
 
 // reviewed runs fastadmit in a checkout, with arguments that must deny its Service.
@@ -310,6 +334,23 @@ func reviewed(t *testing.T, arguments ...string) {
 	said, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(said), "Service shop/web: denied by DenyServiceExternalIPs") {
 		t.Errorf("%q: got %v %s, want the Service denied", arguments, err, said)
+	}
+}
+
+// strict runs fastadmit with arguments that must fail because of a policy that can deny nothing.
+func strict(t *testing.T, arguments ...string) {
+	t.Helper()
+	arguments = append(slices.Clone(arguments), "--policies=misspelt.yaml")
+	for i := range arguments {
+		if arguments[i] == "deploy/" {
+			arguments[i] = "deploy/pod.yaml"
+		}
+	}
+	cmd := exec.Command(absolute(t, binary), arguments...)
+	cmd.Dir = checkout(t)
+	said, _ := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(said), "fastadmit: --strict: ") {
+		t.Errorf("%q: got %d %s, want the policy refused", arguments, cmd.ProcessState.ExitCode(), said)
 	}
 }
 
@@ -329,8 +370,9 @@ func TestPreCommit(t *testing.T) {
 		Repos []struct {
 			Repo, Rev string
 			Hooks     []struct {
-				ID, Files string
-				Args      []string
+				ID, Files     string
+				PassFilenames bool `json:"pass_filenames"`
+				Args          []string
 			}
 		}
 	}
@@ -343,7 +385,12 @@ func TestPreCommit(t *testing.T) {
 		if words[0] != "fastadmit" || !hook.RequireSerial || !slices.Equal(hook.TypesOr, []string{"yaml", "json"}) {
 			t.Errorf("got %+v, want one call of fastadmit for all files", hook)
 		}
-		reviewed(t, slices.Concat(words[1:], used.Args, []string{"deploy/pod.yaml", "deploy/service.yaml"})...)
+		if used.PassFilenames {
+			t.Error("got the changed files for --strict, want the whole folder")
+		}
+		reviewed(t, slices.Concat(words[1:], used.Args)...)
+		reviewed(t, slices.Concat(words[1:], []string{"--config=fastadmit.yaml", "deploy/pod.yaml", "deploy/service.yaml"})...)
+		strict(t, slices.Concat(words[1:], used.Args)...)
 		if !strings.Contains(readFile(t, pipelines), "`"+hook.ID+"`") {
 			t.Errorf("%s does not name the hook %s", pipelines, hook.ID)
 		}
