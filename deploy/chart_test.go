@@ -54,6 +54,9 @@ func TestPlugins(t *testing.T) {
 	f("plugins: {Ax: {}}", "plugins: got Ax, want one of AlwaysAdmit, ")
 	f("plugins: {Nothing: {}}", "plugins: got Nothing, want one of AlwaysAdmit, ")
 	f("plugins: {AlwaysDeny: {}}", "plugins.AlwaysDeny.rules: got none, want some")
+	const kubelet = ": got 10250, want another port: with hostNetwork, the pods listen on the node, where the kubelet has 10250"
+	f("plugins: {AlwaysPullImages: {}}\nhostNetwork: true\nsecurePort: 10250", "securePort"+kubelet)
+	f("plugins: {AlwaysPullImages: {}}\nhostNetwork: true\nmetrics: {port: 10250}", "metrics.port"+kubelet)
 }
 
 // TestDeployment checks what must hold for all values.

@@ -51,9 +51,16 @@ func TestShippedPolicies(t *testing.T) {
 			t.Errorf("%s: got %v %s, want %q", values, err, stderr, want)
 		}
 	}
-	f("policies: {shipped: {no-latest: {}}}", "policies.shipped: got no-latest, want one of allowed-")
-	f("policies: {shipped: {no-host-path: {variables: {a: b}}}}", "policies.shipped.no-host-path.variables: got a, which the "+
-		"policy does not have")
+	f("policies: {shipped: {no-latest: {}}}", "policies.shipped: got no-latest, did you mean no-latest-tag? If not, want one of allowed-")
+	f("policies: {shipped: {no-latest-tags: {}}}",
+		"policies.shipped: got no-latest-tags, did you mean no-latest-tag? If not, want one of allowed-")
+	f("policies: {shipped: {xyz: {}}}", "policies.shipped: got xyz, want one of allowed-")
+	f("policies: {shipped: {no-host-path: {variables: {wrongs: b}}}}",
+		"policies.shipped.no-host-path.variables: got wrongs, did you mean wrong? If not, want one of podSpec, wrong")
+	f("policies: {shipped: {resource-maximums: {variables: {xyz: b}}}}",
+		"policies.shipped.resource-maximums.variables: got xyz, want one of cpu, memory, podSpec, containers, wrong")
+	f("policies: {shipped: {no-bare-pods: {variables: {a: b}}}}", "policies.shipped.no-bare-pods.variables: got a, want none: "+
+		"the policy has no variables")
 	f("policies: {shipped: {no-host-path: {validationActions: [Refuse]}}}", "at '/policies/shipped/no-host-path/validationActions/0'")
 }
 

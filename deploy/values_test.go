@@ -35,7 +35,6 @@ func TestSchemaRefuses(t *testing.T) {
 	f("securePort: 0", "/securePort")
 	f("securePort: 443", "/securePort") // needs a capability
 	f("securePort: 65536", "/securePort")
-	f("hostNetwork: true\nsecurePort: 10250", "/securePort") // the kubelet's port
 	f("metrics: {port: 80}", "/metrics/port")
 	f("metrics: {serviceMonitor: {interval: often}}", "/metrics/serviceMonitor/interval")
 	f("metrics: {podMonitor: {interval: often}}", "/metrics/podMonitor/interval")

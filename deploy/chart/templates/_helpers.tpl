@@ -267,7 +267,7 @@ MutatingAdmissionPolicy: mutating-policies
 {{- range $path, $_ := .root.Files.Glob "policies/*.yaml" -}}
 {{- $known = append $known (base $path | trimSuffix ".yaml") -}}
 {{- end -}}
-{{- fail (printf "policies.shipped: got %s, want one of %s" .name (join ", " $known)) -}}
+{{- fail (printf "policies.shipped: got %s,%s want one of %s" .name (include "fastadmit.didYouMean" (dict "name" .name "names" $known)) (join ", " $known)) -}}
 {{- end -}}
 {{- $given := .given | default dict -}}
 {{- range $name, $expression := $given.variables -}}
@@ -279,7 +279,14 @@ MutatingAdmissionPolicy: mutating-policies
 {{- end -}}
 {{- end -}}
 {{- if not $found -}}
-{{- fail (printf "policies.shipped.%s.variables: got %s, which the policy does not have" $.name $name) -}}
+{{- $has := list -}}
+{{- range $policy.spec.variables -}}
+{{- $has = append $has .name -}}
+{{- end -}}
+{{- if not $has -}}
+{{- fail (printf "policies.shipped.%s.variables: got %s, want none: the policy has no variables" $.name $name) -}}
+{{- end -}}
+{{- fail (printf "policies.shipped.%s.variables: got %s,%s want one of %s" $.name $name (include "fastadmit.didYouMean" (dict "name" $name "names" $has)) (join ", " $has)) -}}
 {{- end -}}
 {{- end -}}
 {{- $validates := eq $policy.kind "ValidatingAdmissionPolicy" -}}
@@ -526,4 +533,9 @@ The one of .names that shares the most sequences of three letters with .name, wh
 {{- if gt $shared $most -}}{{- $best = $other -}}{{- $most = $shared -}}{{- end -}}
 {{- end -}}
 {{- $best -}}
+{{- end -}}
+
+{{- /* The same, as what an error says before the names; nothing if none is similar. */ -}}
+{{- define "fastadmit.didYouMean" -}}
+{{- with include "fastadmit.similar" . }} did you mean {{ . }}? If not,{{ end -}}
 {{- end -}}
