@@ -120,6 +120,7 @@ func (s *stand) managed(t *testing.T) {
 	s.awaitNoNamespace(t)
 	admin := walkthrough.New(t, s.kubeconfig)
 	s.startNode(t, cluster.Binary)
+	admin.Does(t, "--rendered=-")
 	admin.Does(t, "--create-namespace -f values.yaml")
 	if said, err := s.warning(t, admin); err != nil {
 		t.Errorf("when helm says that it is installed: %v: %s", err, said)

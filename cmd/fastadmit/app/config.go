@@ -18,22 +18,31 @@ import (
 )
 
 func newConfigCommand(o *options) *cobra.Command {
-	s := newServeOptions(o)
+	s, file := newServeOptions(o), ""
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration that serve would use",
 		Long: `Reads the flags and files of serve, and prints the resulting configuration with all defaults, as a file
 for --config. Settings that have only a flag are printed as comments. If the flags or files have
 errors, it reports all of them, prints no configuration and exits with 2. It does not read certificates,
-keys and the credentials of callers.`,
-		Example: "  fastadmit config --config=fastadmit.yaml",
-		Args:    noArgs,
+keys and the credentials of callers.
+
+With --rendered, flags and files are those of the pods that the chart would create, so that errors in
+values show before an installation.`,
+		Example: "  fastadmit config --config=fastadmit.yaml\n" +
+			"  helm template fastadmit deploy/chart -f values.yaml | fastadmit config --rendered=-",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file != "" {
+				return broken(s.printRendered(cmd.Context(), cmd, file))
+			}
 			return broken(s.print(cmd.Context(), cmd.OutOrStdout()))
 		},
 	}
 	s.addFlags(cmd)
 	s.useKubeconfig(unusedCluster, unusedCluster)
+	cmd.Flags().StringVar(&file, renderedFlag, "", "file with the manifests of the chart, - for standard input: use the flags of its Deployment and the files of its ConfigMap")
+	completeFiles(cmd, renderedFlag, manifestExtensions()...)
 	return cmd
 }
 

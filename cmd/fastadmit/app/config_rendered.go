@@ -1,0 +1,147 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fastadmit/fastadmit/internal/files"
+	"github.com/fastadmit/fastadmit/internal/offline/manifest"
+)
+
+// renderedFlag is the flag for the manifests of the chart.
+const renderedFlag = "rendered"
+
+// rendered is the part of the chart's manifests that says what the pods run.
+type rendered struct {
+	configs map[string]*corev1.ConfigMap
+	pod     *corev1.PodSpec // nil if no Deployment runs serve
+	serve   *corev1.Container
+}
+
+// printRendered prints the configuration that the pods of the manifests would use. It writes the files of their ConfigMaps into a
+// temporary folder for that, and says the paths in the pods.
+func (o *serveOptions) printRendered(ctx context.Context, cmd *cobra.Command, file string) error {
+	if cmd.Flags().NFlag() > 1 {
+		return fmt.Errorf("--%s takes the flags of serve from the Deployment: got others too, want none", renderedFlag)
+	}
+	r, err := readRendered(file, cmd.InOrStdin())
+	if err != nil {
+		return of("--"+renderedFlag, failed(err))
+	}
+	dir, err := os.MkdirTemp("", "fastadmit-")
+	if err != nil {
+		return failed(err)
+	}
+	defer os.RemoveAll(dir)
+	arguments, err := r.write(dir)
+	if err != nil {
+		return of("--"+renderedFlag, failed(err))
+	}
+	if err := cmd.Flags().Parse(arguments); err != nil {
+		return explainFlag(cmd, err)
+	}
+	var text bytes.Buffer
+	if err := o.print(ctx, &text); err != nil {
+		return failed(errors.New(strings.ReplaceAll(err.Error(), dir, "")))
+	}
+	_, err = io.WriteString(cmd.OutOrStdout(), strings.ReplaceAll(text.String(), dir, ""))
+	return failed(err)
+}
+
+// readRendered reads the Deployment that runs serve, and all ConfigMaps.
+func readRendered(file string, stdin io.Reader) (*rendered, error) {
+	r := &rendered{configs: make(map[string]*corev1.ConfigMap)}
+	items := manifest.Read([]string{file}, stdin, files.Everywhere)
+	for i := range items {
+		item := &items[i]
+		if item.Fault != nil {
+			return nil, item.Fault
+		}
+		var err error
+		switch gvk := item.GroupVersionKind(); gvk {
+		case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
+			config := new(corev1.ConfigMap)
+			err = yaml.Unmarshal(item.JSON, config)
+			r.configs[config.Name] = config
+		case appsv1.SchemeGroupVersion.WithKind("Deployment"):
+			deployment := new(appsv1.Deployment)
+			err = yaml.Unmarshal(item.JSON, deployment)
+			r.find(&deployment.Spec.Template.Spec)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", item.Source, err)
+		}
+	}
+	if r.pod == nil {
+		return nil, fmt.Errorf("got no Deployment with a container that runs serve in %s, want what helm template prints for the chart", file)
+	}
+	return r, nil
+}
+
+// find looks for a container that runs serve.
+func (r *rendered) find(pod *corev1.PodSpec) {
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; r.pod == nil && len(c.Args) > 0 && c.Args[0] == "serve" {
+			r.pod, r.serve = pod, c
+		}
+	}
+}
+
+// write writes the files of the ConfigMaps that the container mounts below dir, and returns the arguments of serve for them.
+// Paths cannot lead out of dir.
+func (r *rendered) write(dir string) ([]string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }() // all files are written
+	arguments := append([]string{}, r.serve.Args[1:]...)
+	for i := range r.serve.VolumeMounts {
+		mount := &r.serve.VolumeMounts[i]
+		contents := r.contents(mount.Name)
+		for name, text := range contents {
+			name = strings.TrimPrefix(path.Join(mount.MountPath, name), "/")
+			if err := errors.Join(root.MkdirAll(path.Dir(name), 0o700), root.WriteFile(name, []byte(text), 0o600)); err != nil {
+				return nil, err
+			}
+		}
+		if contents == nil {
+			continue
+		}
+		for i := range arguments {
+			arguments[i] = strings.Replace(arguments[i], "="+mount.MountPath, "="+dir+mount.MountPath, 1)
+		}
+	}
+	return arguments, nil
+}
+
+// contents returns the files of a volume by path, nil if the manifests do not have them.
+func (r *rendered) contents(volume string) map[string]string {
+	for i := range r.pod.Volumes {
+		source := r.pod.Volumes[i].ConfigMap
+		if r.pod.Volumes[i].Name != volume || source == nil || r.configs[source.Name] == nil {
+			continue
+		}
+		data := r.configs[source.Name].Data
+		if source.Items == nil {
+			return data
+		}
+		contents := make(map[string]string)
+		for _, item := range source.Items {
+			contents[item.Path] = data[item.Key]
+		}
+		return contents
+	}
+	return nil
+}
