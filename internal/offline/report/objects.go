@@ -29,14 +29,17 @@ func (o *objectWriter) Write(r *Result) error {
 		}
 		return err
 	}
-	_, err := fmt.Fprintf(o.w, "---\n%s", comment(r))
+	_, err := fmt.Fprintf(o.w, "---\n%s", comment(r, r))
 	return err
 }
 
-// comment is the decision about a result as a comment.
-func comment(r *Result) string {
-	text := r.Said()
-	for _, part := range []string{r.Object(), r.Location()} {
+// comment is the decision about a result as a comment. A controller makes its object of root's, unless they are the same.
+func comment(root, r *Result) string {
+	text, object := r.Said(), r.Object()
+	if r != root {
+		object = root.Object() + " makes " + object
+	}
+	for _, part := range []string{object, root.Location()} {
 		if part != "" {
 			text = part + ": " + text
 		}
@@ -70,7 +73,7 @@ func (d *diffWriter) write(root, r *Result, depth int) error {
 	case Allowed, Skipped:
 		return nil
 	case Denied, Failed, Broken, Differs:
-		_, err := io.WriteString(d.w, comment(r))
+		_, err := io.WriteString(d.w, comment(root, r))
 		return err
 	}
 	before, err := Document(r.Before)

@@ -102,7 +102,7 @@ c: 2
 ---
 # stdin:3: broken: cannot be read
 `)
-	f("diff", tool, `# Pod shop/web-*: denied by PodSecurity (403 Forbidden): violates: 100%,
+	f("diff", tool, `# a b.yaml:5: Deployment shop/web makes Pod shop/web-*: denied by PodSecurity (403 Forbidden): violates: 100%,
 # and more
 --- c.yaml:1 Pod shop/web
 +++ c.yaml:1 Pod shop/web, patched by A, B
