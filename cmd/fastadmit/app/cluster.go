@@ -16,6 +16,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/util/homedir"
 
 	"github.com/fastadmit/fastadmit/cluster"
+	"github.com/fastadmit/fastadmit/internal/offline/audit"
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/server"
 )
@@ -163,6 +165,20 @@ func (c *knownCluster) put(objects []manifest.Item) error {
 		if _, err := putter.Put(objects[i].JSON); err != nil {
 			return fmt.Errorf("%s: cannot be used as an object of the cluster: %w", objects[i].Source, err)
 		}
+	}
+	return nil
+}
+
+// reach returns an error at once if the API server does not answer, for which await would wait. One that only forbids the
+// question answers.
+func (c *knownCluster) reach(ctx context.Context) error {
+	config, err := cluster.RESTConfig(c.kubeconfig, c.context)
+	if err != nil {
+		return err
+	}
+	config.UserAgent = c.agent()
+	if err := audit.Ask(ctx, config); !apierrors.IsForbidden(err) {
+		return err
 	}
 	return nil
 }

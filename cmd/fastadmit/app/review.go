@@ -418,6 +418,9 @@ func (r *reviewOptions) prepare(ctx context.Context, o *review.Options) error {
 	var ask func(schema.GroupVersion) (*metav1.APIResourceList, error)
 	if r.cluster.kubeconfig != "" {
 		o.DryRun = true
+		if err := r.cluster.reach(ctx); err != nil {
+			return failed(err)
+		}
 		need := cluster.Discovered()
 		if err := r.cluster.follow(ctx, []cluster.Need{need}, nil); err != nil {
 			return failed(err)

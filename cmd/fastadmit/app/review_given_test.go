@@ -192,3 +192,22 @@ plugins:
 			"--disable-admission-plugins=PodSecurity", "--allow-plugin-calls", "--strict")
 	}
 }
+
+// TestReviewUnreachable has clusters that do not answer. It fails at once, as audit does, and does not wait for 30 seconds.
+func TestReviewUnreachable(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "pod.yaml", latestPod)
+	f := func(want, user string) {
+		t.Helper()
+		servertest.WriteFile(t, "kubeconfig", "apiVersion: v1\nkind: Config\ncurrent-context: a\n"+
+			"clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"+
+			"users: [{name: a, user: {"+user+"}}]\n")
+		for _, plugin := range []string{"PodSecurity", "AlwaysPullImages"} {
+			reviewed(t, "", exitBroken, []string{`cannot ask the API server: Get "https://127.0.0.1:1/api": ` + want},
+				[]string{"deadline", "allowed"}, "pod.yaml", "--kubeconfig=kubeconfig", "--enable-admission-plugins="+plugin)
+		}
+	}
+	f("dial tcp 127.0.0.1:1: connect: connection refused", "")
+	f("getting credentials: exec: executable no-such-program not found",
+		"exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-program, interactiveMode: Never}")
+}

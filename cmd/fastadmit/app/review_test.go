@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -235,6 +237,8 @@ func TestReviewIsDryRun(t *testing.T) {
 	const recorded = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1",
 "kind":{"group":"","version":"v1","kind":"Event"},"resource":{"group":"","version":"v1","resource":"events"},
 "operation":"CREATE","dryRun":false,"object":` + event + `}}`
+	api := httptest.NewServer(http.NotFoundHandler()) // it has nothing
+	defer api.Close()
 	dir := t.TempDir()
 	admission, kubeconfig := filepath.Join(dir, "admission.yaml"), filepath.Join(dir, "kubeconfig")
 	servertest.WriteFile(t, admission,
@@ -242,7 +246,7 @@ func TestReviewIsDryRun(t *testing.T) {
 			"{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server, qps: 1, burst: 1}]}}]\n")
 	servertest.WriteFile(t, kubeconfig,
 		`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
-"clusters":[{"name":"c","cluster":{"server":"https://192.0.2.1"}}]}`) // nothing is asked there
+"clusters":[{"name":"c","cluster":{"server":"`+api.URL+`"}}]}`)
 	f := func(document string, allowed int, flags ...string) {
 		t.Helper()
 		got, errs, _ := execute(strings.Repeat(document+"\n---\n", 3), append([]string{"review", "-f", "-",
