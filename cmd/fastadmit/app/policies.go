@@ -160,27 +160,39 @@ func (r *reviewOptions) policyNotes(chain *admission.Chain) []string {
 type seenRequests struct {
 	given    map[string]bool // the namespaces that somebody gave, nil if the others do not exist
 	hasUser  bool
+	isSame   bool // updates change nothing, because nobody gave the objects before
 	requests policies.Requests
 
 	templates []podTemplate
 }
 
 // newSeenRequests is for a review of objects, some of which are Namespaces.
-func (r *reviewOptions) newSeenRequests(all ...[]manifest.Item) *seenRequests {
-	v := &seenRequests{hasUser: r.user.Username != ""}
+func (r *reviewOptions) newSeenRequests(items, state []manifest.Item) *seenRequests {
+	v := &seenRequests{hasUser: r.user.Username != "", isSame: r.changesNothing(items)}
 	if r.cluster.kubeconfig != "" || r.cluster.dir != "" {
 		return v
 	}
 	v.given = make(map[string]bool)
-	for _, items := range all {
-		for i := range items {
-			if item := &items[i]; item.Fault == nil && item.GroupVersionKind() == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+	for _, given := range [][]manifest.Item{items, state} {
+		for i := range given {
+			if item := &given[i]; item.Fault == nil && item.GroupVersionKind() == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
 				v.given[item.Metadata.Name] = true
 			}
 		}
 	}
 	return v
 }
+
+// changesNothing reports whether objects are updates of themselves. An AdmissionReview has the object before.
+func (r *reviewOptions) changesNothing(items []manifest.Item) bool {
+	return strings.EqualFold(r.operation, string(codec.Update)) && len(r.old) == 0 && slices.ContainsFunc(items, func(item manifest.Item) bool {
+		return item.Fault == nil && item.Kind != "AdmissionReview"
+	})
+}
+
+// sameNote is what is said if updates change nothing.
+const sameNote = "--operation=UPDATE without --old changes nothing, and plugins such as PodSecurity do not check what does not change, so " +
+	"they may allow what they would deny; give the objects before the update with --old"
 
 func (v *seenRequests) add(root *report.Result) {
 	v.addTemplate(root)
@@ -203,6 +215,9 @@ var readAnnotations = []string{"PodNodeSelector", "PodTolerationRestriction"}
 // noteGiven prints which policies are not evaluated because of what nobody gave. It returns these notes.
 func (r *reviewOptions) noteGiven(w io.Writer, v *seenRequests, chain *admission.Chain) []report.PolicyNote {
 	notes := append(r.policies.GivenNotes(&v.requests, r.cluster.kubeconfig != ""), v.noteTemplates(chain)...)
+	if v.isSame {
+		notes = append(notes, policies.Note{Text: sameNote})
+	}
 	for _, plugin := range chain.Plugins() {
 		if slices.Contains(readAnnotations, plugin.Name) && r.configs[plugin.Name] == nil {
 			notes = append(notes, policies.Unannotated(plugin.Name, plugin.Rules, &v.requests)...)

@@ -211,3 +211,28 @@ func TestReviewUnreachable(t *testing.T) {
 	f("getting credentials: exec: executable no-such-program not found",
 		"exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-program, interactiveMode: Never}")
 }
+
+// TestReviewUpdatesNothing has an UPDATE of an object by itself, which plugins do not check.
+func TestReviewUpdatesNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const note = "--operation=UPDATE without --old changes nothing"
+	const update, baseline = "--operation=update", "--pod-security=baseline"
+	servertest.WriteFile(t, "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostPID: true, containers: [{name: a, image: a}]}\n")
+	servertest.WriteFile(t, "old.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: b}]}\n")
+	reviewed(t, "", 0, []string{"fastadmit: " + note, "allowed"}, nil, "pod.yaml", update, baseline)
+	for _, format := range []string{"json", "yaml", "github", "html", "junit", "sarif"} {
+		stdout, _, code := execute("", "review", "pod.yaml", update, baseline, "-o", format)
+		if code != 0 || !strings.Contains(stdout, note) {
+			t.Errorf("-o %s: got exit code %d, want the note in\n%s", format, code, stdout)
+		}
+	}
+	reviewed(t, "", exitBroken, []string{"--strict: " + note}, nil, "pod.yaml", update, baseline, "--strict")
+	reviewed(t, "", exitDenied, nil, []string{note}, "pod.yaml", "--old=old.yaml", update, baseline)
+	reviewed(t, "", exitDenied, nil, []string{note}, "pod.yaml", "--old=old.yaml", baseline)
+	reviewed(t, "", exitDenied, nil, []string{note}, "pod.yaml", baseline)
+	reviewed(t, "", 0, nil, []string{note}, "pod.yaml", "--operation=DELETE", baseline)
+	const recorded = `{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": "1", "operation": "UPDATE",
+		"kind": {"group": "", "version": "v1", "kind": "Pod"}, "resource": {"group": "", "version": "v1", "resource": "pods"},
+		"namespace": "default", "name": "a", "object": {"metadata": {}}, "oldObject": {"metadata": {}}}}`
+	reviewed(t, recorded, 0, []string{"UPDATE Pod default/a: allowed"}, []string{note}, "-", update, baseline)
+}
