@@ -44,7 +44,7 @@ type Options struct {
 	// the labels of their objects, so they can avoid the selection.
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 	// MatchConditions are CEL expressions that must all be true, otherwise fastadmit
-	// is not called. Only kube-apiserver compiles them.
+	// is not called. Only kube-apiserver and "fastadmit review" compile them.
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 	// AdmissionReviewVersions are the versions of AdmissionReview that fastadmit
 	// accepts: by default v1 and v1beta1, all that it supports. kube-apiserver sends

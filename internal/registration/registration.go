@@ -211,6 +211,9 @@ func (o *Options) leftOut() []string {
 	return slices.Compact(names)
 }
 
+// ExcludedNamespaces returns the namespaces for which no webhook is called, whatever their labels are.
+func (o *Options) ExcludedNamespaces() []string { return o.WithDefaults().leftOut() }
+
 // shared returns the selector that all plugins have, nil if they differ or there is none.
 // fastadmit applies it to all of them, so kube-apiserver can apply it already.
 func shared(plugins []Plugin, of func(*match.Criteria) *metav1.LabelSelector) *metav1.LabelSelector {

@@ -215,6 +215,7 @@ var readAnnotations = []string{"PodNodeSelector", "PodTolerationRestriction"}
 // noteGiven prints which policies are not evaluated because of what nobody gave. It returns these notes.
 func (r *reviewOptions) noteGiven(w io.Writer, v *seenRequests, chain *admission.Chain) []report.PolicyNote {
 	notes := append(r.policies.GivenNotes(&v.requests, r.cluster.kubeconfig != ""), v.noteTemplates(chain)...)
+	notes = append(notes, r.noteRegistration(v, chain)...)
 	if v.isSame {
 		notes = append(notes, policies.Note{Text: sameNote})
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/report"
 	"github.com/fastadmit/fastadmit/internal/offline/review"
 	"github.com/fastadmit/fastadmit/internal/printable"
+	"github.com/fastadmit/fastadmit/internal/registration"
 	"github.com/fastadmit/fastadmit/internal/workload"
 )
 
@@ -60,6 +61,8 @@ type reviewOptions struct {
 	skipUnknown      []string
 	warningsAsErrors bool
 	quiet            bool
+	registers        bool // objects are reviewed only if kube-apiserver calls fastadmit for them
+	registered       registration.Options
 	inCluster        bool // the objects that policies read are in a cluster, with or without --kubeconfig
 }
 
@@ -77,7 +80,9 @@ Plugins see a new cluster in which every namespace exists, or the objects of --c
 --kubeconfig. In addition they see the Namespaces, ServiceAccounts, LimitRanges, ResourceQuotas, classes
 and so on among the reviewed objects. With --kubeconfig, all requests are dry runs, and nothing in the
 cluster is changed. No plugin calls an address of its configuration, except with --allow-plugin-calls.
-Objects get the defaults that plugins look at.
+Objects get the defaults that plugins look at. Plugins do not check the objects for which kube-apiserver
+would not call fastadmit: those in kube-system, kube-node-lease and fastadmit's own namespace, and those
+that the section registration of --config excludes.
 
 Exits with 0 if all objects are allowed, 1 if one is denied, 2 if an object could not be reviewed, if
 there is nothing to review, or if the command is wrong. An object that no plugin checks is allowed too:
@@ -245,7 +250,7 @@ func (r *reviewOptions) ready(cmd *cobra.Command, items []manifest.Item) (*revie
 	if o.State, err = r.readPolicies(items); err != nil {
 		return nil, err
 	}
-	o.Definitions = r.definitions()
+	o.Definitions, r.registers = r.definitions(), true
 	return o, r.prepare(cmd.Context(), o)
 }
 
@@ -440,6 +445,11 @@ func (r *reviewOptions) prepare(ctx context.Context, o *review.Options) error {
 		}
 	}
 	policies.AddResources(o.Resources)
+	if r.registers {
+		if o.Registration, err = r.registration(ctx, &loaded); err != nil {
+			return err
+		}
+	}
 	o.Cluster = r.cluster.state.Load()
 	return failed(r.cluster.await(ctx))
 }

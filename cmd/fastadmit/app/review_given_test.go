@@ -216,8 +216,8 @@ func TestReviewUnreachable(t *testing.T) {
 func TestReviewUpdatesNothing(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const note = "--operation=UPDATE without --old changes nothing"
-	const update, baseline = "--operation=update", "--pod-security=baseline"
-	servertest.WriteFile(t, "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostPID: true, containers: [{name: a, image: a}]}\n")
+	const update = "--operation=update"
+	servertest.WriteFile(t, "pod.yaml", strings.Replace(hostPod("default", ""), "web", "a", 1))
 	servertest.WriteFile(t, "old.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: b}]}\n")
 	reviewed(t, "", 0, []string{"fastadmit: " + note, "allowed"}, nil, "pod.yaml", update, baseline)
 	for _, format := range []string{"json", "yaml", "github", "html", "junit", "sarif"} {

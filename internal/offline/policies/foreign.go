@@ -106,6 +106,6 @@ func (s *Set) AddTranslation(t *Translation) {
 	before := len(s.documents)
 	s.Add(t.Items)
 	for i := range s.documents[before:] {
-		s.documents[before+i].origin = t.origins[i]
+		s.documents[before+i].origin, s.documents[before+i].isOwn = t.origins[i], false
 	}
 }

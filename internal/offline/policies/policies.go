@@ -154,6 +154,7 @@ type document struct {
 	policy string // the name of the policy, of bindings too
 	origin origin // of a translation
 	added  bool   // by Bind
+	isOwn  bool   // kube-apiserver evaluates it itself
 }
 
 func (d *document) isBinding() bool { return d.item.Kind == d.binding() }
@@ -197,7 +198,8 @@ func (s *Set) Add(items []manifest.Item) (added int) {
 		if k == nil {
 			continue
 		}
-		d := document{kind: k, item: item, text: asKubernetes(item), policy: item.Metadata.Name}
+		d := document{kind: k, item: item, text: asKubernetes(item), policy: item.Metadata.Name,
+			isOwn: item.GroupVersionKind().Group == kubernetesGroup}
 		if d.isBinding() {
 			d.policy = policyOf(item)
 		}
@@ -295,7 +297,7 @@ func (s *Set) Bind(action string) {
 			s.notes = append(s.notes, fmt.Sprintf("%s needs a parameter of the kind %s, and --bind-policies gives it none, so params is null: "+
 				"write a binding with a paramRef", d, kind.Kind))
 		}
-		s.documents = append(s.documents, document{kind: d.kind, item: item, text: text, policy: d.policy, added: true})
+		s.documents = append(s.documents, document{kind: d.kind, item: item, text: text, policy: d.policy, added: true, isOwn: d.isOwn})
 	}
 }
 

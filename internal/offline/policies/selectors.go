@@ -168,6 +168,27 @@ var (
 	asksAuthorizer = regexp.MustCompile(`\bauthorizer\.`)
 )
 
+// ReadsUser reports whether a match condition reads the user, and does not say what to do without one.
+func ReadsUser(conditions []admissionregistrationv1.MatchCondition) bool {
+	return slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return readsUser.MatchString(c.Expression) })
+}
+
+// RegistrationNotes returns notes on conditions of the registration in a file that decide otherwise because of who is not given.
+func RegistrationNotes(file string, conditions []admissionregistrationv1.MatchCondition, hasUser, hasAuthorizer bool) (notes []Note) {
+	note := func(text string) {
+		notes = append(notes, Note{manifest.Source{File: file}, "registration.matchConditions " + text})
+	}
+	if !hasUser && ReadsUser(conditions) {
+		note("read request.userInfo, and no user is given, so those that fail exclude nothing; give a user with --as")
+	}
+	if !hasAuthorizer && slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool {
+		return asksAuthorizer.MatchString(c.Expression)
+	}) {
+		note("ask the authorizer, and without --kubeconfig there is none, so it allows nothing")
+	}
+	return notes
+}
+
 // hasRead reports whether somebody gave an object of a resource that a translation reads.
 func (s *Set) hasRead(read translate.Read) bool {
 	return slices.ContainsFunc(s.params, func(p admission.ParamKind) bool {

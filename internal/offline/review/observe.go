@@ -9,8 +9,7 @@ import (
 )
 
 // observe notes what a plugin did.
-func (r *reviewer) observe(run admission.Run) {
-	name := r.names[run.Plugin]
+func (r *reviewer) observe(name string, run admission.Run) {
 	switch run.Outcome {
 	case admission.OutcomePatched:
 		if !slices.Contains(r.result.PatchedBy, name) {

@@ -81,6 +81,8 @@ type Options struct {
 	KeepObjects, KeepResponse bool // set Before and After, and Response, of the results
 	Explain                   bool // set Explanation of the results
 
+	// Registration, if it is set, says which objects are not sent to fastadmit. They are allowed and unchecked.
+	Registration *Registration
 	// Selects reports whether kube-apiserver would send a review. Others are skipped. Nil
 	// selects all reviews.
 	Selects func(ctx context.Context, review *codec.Review) (bool, error)

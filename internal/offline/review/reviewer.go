@@ -24,8 +24,8 @@ import (
 // A reviewer reviews one object after the other.
 type reviewer struct {
 	*session
-	chain *admission.Chain
-	names []string // of the plugins, by their place in the chain
+	chains chains
+	names  []string // of the plugins
 	// positions are those of fields that findings name.
 	positions manifest.Positions
 
@@ -47,14 +47,7 @@ type reviewer struct {
 
 func (s *session) newReviewer() *reviewer {
 	r := &reviewer{session: s}
-	r.chain = s.Chain.Select(func(*admission.Plugin, *admission.Settings) bool { return true })
-	r.chain.Observe = r.observe
-	r.chain.Unselected = func(plugin int) {
-		r.leaveOut(report.Finding{Plugin: r.names[plugin], Message: "the selectors or matchConditions of its settings do not select the object"})
-	}
-	if s.Explain {
-		r.chain.Explain = func(x *admission.Explanation) { r.result.Explanation = append(r.result.Explanation, x) }
-	}
+	r.chains = r.newChains()
 	for _, plugin := range s.Chain.Plugins() {
 		r.names = append(r.names, plugin.Name)
 	}
@@ -311,6 +304,9 @@ func DryRun(document []byte) ([]byte, error) {
 	return json.Marshal(review)
 }
 
+// notSelected is what is said of an object that kube-apiserver does not send to fastadmit.
+const notSelected = "no webhook is called for it"
+
 // answer runs the plugins, mutating ones first, and fills in the result. It returns the
 // object as it would be stored, nil if it would not be. What plugins add gets the defaults of the kind, if there is one.
 func (r *reviewer) answer(ctx context.Context, body []byte, kind schema.GroupVersionKind, result *report.Result) []byte {
@@ -327,7 +323,7 @@ func (r *reviewer) answer(ctx context.Context, body []byte, kind schema.GroupVer
 	Describe(review, result)
 	if r.Selects != nil {
 		if selected, err := r.Selects(ctx, review); err != nil || !selected {
-			result.Decision, result.Message = report.Skipped, "no webhook is called for it"
+			result.Decision, result.Message = report.Skipped, notSelected
 			if err != nil {
 				result.Decision, result.Message = report.Broken, err.Error()
 			}
@@ -339,9 +335,14 @@ func (r *reviewer) answer(ctx context.Context, body []byte, kind schema.GroupVer
 	}
 	r.violations, r.ignored = violations{}, nil
 	ctx = admission.WithViolations(ctx, r.noteViolation)
+	chain, err := r.chainFor(ctx, review, kind.Empty())
+	if err != nil {
+		result.Decision, result.Message = report.Broken, "kube-apiserver refuses the object: "+err.Error()
+		return nil
+	}
 	var patch []byte // of the plugins only
 	for _, phase := range [...]admission.Phase{admission.Mutate, admission.Validate} {
-		_, err := r.chain.Review(ctx, review, phase)
+		_, err := chain.Review(ctx, review, phase)
 		r.noteWarnings("")
 		if err != nil {
 			fail(result, err)
