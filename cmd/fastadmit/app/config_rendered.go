@@ -48,14 +48,18 @@ func (o *serveOptions) printRendered(ctx context.Context, cmd *cobra.Command, fi
 	if err != nil {
 		return of("--"+renderedFlag, failed(err))
 	}
+	o.tree = files.Tree(dir) // the files of this machine are not those of the pod
 	if err := cmd.Flags().Parse(arguments); err != nil {
 		return explainFlag(cmd, err)
 	}
+	inPod := strings.NewReplacer( // the messages are about paths in the pod
+		"the path, or a symbolic link in it, leads out of the folder \""+dir+"\"; want a file in this folder, and relative links; "+
+			"--allow-files-outside allows others", "no ConfigMap of the manifests has this file", dir, "")
 	var text bytes.Buffer
 	if err := o.print(ctx, &text); err != nil {
-		return failed(errors.New(strings.ReplaceAll(err.Error(), dir, "")))
+		return failed(errors.New(inPod.Replace(err.Error())))
 	}
-	_, err = io.WriteString(cmd.OutOrStdout(), strings.ReplaceAll(text.String(), dir, ""))
+	_, err = inPod.WriteString(cmd.OutOrStdout(), text.String())
 	return failed(err)
 }
 

@@ -56,7 +56,8 @@ func TestConfigRendered(t *testing.T) {
 	f(2, "fastadmit: --rendered: got no Deployment with a container that runs serve in -", "args: [serve", "args: [replay")
 	f(2, "fastadmit: --rendered: stdin:5: cannot be read: ", "metadata: {name: a}", "metadata: [")
 	f(2, "path escapes from parent", "mountPath: /etc/a}", "mountPath: ../../a}")
-	f(2, "open /etc/a/b/config.yaml: no such file or directory", "configMap: {name: a", "configMap: {name: other")
+	f(2, "/etc/a/b/config.yaml: no ConfigMap of the manifests has this file", "configMap: {name: a", "configMap: {name: other")
+	f(2, "/etc/hostname: no ConfigMap of the manifests has this file\n", "/etc/a/b/config.yaml", "/etc/hostname") // of this machine
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "*")); err != nil || len(left) > 0 {
 		t.Errorf("got %q, %v, want no files left", left, err)
 	}
