@@ -453,7 +453,8 @@ func TestOwnChecked(t *testing.T) {
 	}
 	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p"}}`, "",
 		`ValidatingAdmissionPolicyBinding "b": spec.validationActions: Required value: at least one validation action is required`)
-	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","paramref":1}}`, "", `unknown field "spec.paramref", did you mean paramRef?`)
+	f(bindings, `{"metadata":{"name":"b"},"spec":{"policyName":"p","paramref":1}}`, "",
+		`unknown field "spec.paramref", did you mean paramRef?`)
 	const exceptions = "policies.fastadmit.io/v1/policyexceptions"
 	f(exceptions, validException, "", "")
 	f(exceptions, strings.Replace(validException, `"true"`, `"object."`, 1), "",
