@@ -158,7 +158,9 @@ func TestCustomResourceRules(t *testing.T) {
 				case strings.Contains(err.Detail, "rule"), strings.Contains(err.Detail, "oldSelf"), err.Detail == "not allowed":
 					broken++
 					got, want := typeNumber.ReplaceAllString(refusal.Message, ""), typeNumber.ReplaceAllString(err.ErrorBody(), "")
-					if want = want[:min(len(want), 200)]; !strings.Contains(got, want) && !strings.Contains(got, " more") {
+					// A comparison of maps, whose order is random, may come to a member of a wrong type or to another member first.
+					isRandom := strings.Contains(got+want, "invalid data")
+					if want = want[:min(len(want), 200)]; !strings.Contains(got, want) && !strings.Contains(got, " more") && !isRandom {
 						t.Errorf("round %d: schema %s\nobject %s\nold    %s\ngot %s\nwant %s", round, schemaText, now, old, got, err)
 					}
 				}
