@@ -13,7 +13,7 @@ import (
 
 // DecodeConfig decodes a plugin's configuration file into the struct that into
 // points to. The file is YAML, or JSON if it begins with a brace, as in Kubernetes.
-// Then it calls validate. The returned error joins all errors.
+// Then it calls validate, unless it is nil. The returned error joins all errors.
 //
 // In contrast to kube-apiserver, unknown and duplicate fields are errors, because a
 // misspelled field would have no effect.
@@ -27,8 +27,10 @@ func DecodeConfig(content []byte, into any, validate func() field.ErrorList) (er
 	if err != nil {
 		return fmt.Errorf("cannot decode configuration: %w", err)
 	}
-	if invalid := validate().ToAggregate(); invalid != nil {
-		errs = append(errs, invalid.Errors()...)
+	if validate != nil {
+		if invalid := validate().ToAggregate(); invalid != nil {
+			errs = append(errs, invalid.Errors()...)
+		}
 	}
 	return utilerrors.NewAggregate(errs)
 }

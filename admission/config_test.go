@@ -44,6 +44,9 @@ func TestDecodeConfig(t *testing.T) {
 	f("apiVersion: v1\nkind: [", "cannot decode configuration: yaml: line 2: did not find expected node content")
 	f(`{"apiVersion":`, "cannot decode configuration: unexpected end of JSON input")
 	f(`{"kind":1}`, "cannot decode configuration: json: cannot unmarshal number into Go struct field config.kind of type string")
+	if err := admission.DecodeConfig([]byte("kind: a"), new(config), nil); err != nil { // there is nothing to validate
+		t.Error(err)
+	}
 }
 
 // TestWithOperations writes a rule as a webhook configuration has it.

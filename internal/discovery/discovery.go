@@ -208,7 +208,8 @@ type UnknownError struct {
 	hint   string   // names the kind of the group version, or the group of the kind, that may be meant; "" for none
 }
 
-// IsMisspelt reports whether the group version has a kind of a similar name, or a similar group has the kind.
+// IsMisspelt reports whether the group version has a kind of a similar name, or a similar group of Kubernetes, or one that many clusters
+// have, has the kind.
 func (e *UnknownError) IsMisspelt() bool { return len(e.Served) == 0 && e.hint != "" }
 
 // MayBeCustom reports whether a cluster may have the kind by a CustomResourceDefinition: it is not misspelt, and its group is none of
@@ -257,7 +258,7 @@ func (t *Table) Find(gvk schema.GroupVersionKind) (Resource, error) {
 		}
 	}
 	for other := range maps.Keys(t.known) {
-		if other.Kind == gvk.Kind && other.Group != gvk.Group {
+		if other.Kind == gvk.Kind && other.Group != gvk.Group && served()[other.Group] != nil {
 			groups = append(groups, other.Group)
 		}
 		if other.Kind == gvk.Kind && (other.Group == gvk.Group || isKubernetes(gvk.Group)) {

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +32,10 @@ type Certificate struct {
 	WriteCA           string // the file that a certificate made in memory is written to; empty for none
 	Log               *slog.Logger
 
-	pair   atomic.Pointer[tls.Certificate]
-	logged atomic.Pointer[string] // why the certificate is not valid, nil if it is
+	pair atomic.Pointer[tls.Certificate]
+
+	mu     sync.Mutex // for pair and logged to change together
+	logged string     // why the certificate is not valid, "" if it is
 }
 
 // Get returns the certificate that was loaded last, for tls.Config.GetCertificate.
@@ -54,14 +57,13 @@ func (c *Certificate) Load() error {
 			}
 		}
 		c.pair.Store(&pair)
-		return nil
+		return nil // it is valid, and has names
 	}
 	pair, err := readPair(c.CertFile, c.KeyFile)
 	if err != nil {
 		return fmt.Errorf("cannot load the serving certificate from %s and %s: %w", c.CertFile, c.KeyFile, err)
 	}
-	c.pair.Store(&pair)
-	c.warn()
+	c.replace(&pair)
 	return nil
 }
 

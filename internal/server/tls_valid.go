@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -14,9 +15,15 @@ import (
 // becomes unready. Managed certificates are not checked here: they go by the API server's clock (certs.Manager.Ready).
 // Certificates of the chain are not checked either: kube-apiserver may verify the certificate without one that has expired.
 func (c *Certificate) Valid(now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.valid(now)
+}
+
+func (c *Certificate) valid(now time.Time) error {
 	reason := outdated(c.pair.Load().Leaf, now)
 	if reason == "" {
-		c.logged.Store(nil)
+		c.logged = ""
 		return nil
 	}
 	remedy := "put a new certificate and its key into the files, which are read again when they change, or correct the clock"
@@ -24,7 +31,8 @@ func (c *Certificate) Valid(now time.Time) error {
 		remedy = "restart fastadmit, which makes a new one"
 	}
 	text := fmt.Sprintf("the %s %s, so kube-apiserver refuses it: %s", c.source(), reason, remedy)
-	if before := c.logged.Swap(&text); before == nil || *before != text {
+	if c.logged != text {
+		c.logged = text
 		c.Log.Warn(text, "now", now.UTC().Format(time.RFC3339))
 	}
 	return errors.New(text)
@@ -41,11 +49,14 @@ func outdated(leaf *x509.Certificate, now time.Time) string {
 	return ""
 }
 
-// warn logs why kube-apiserver will refuse the certificate that was loaded.
-func (c *Certificate) warn() {
-	c.logged.Store(nil) // so that each reload says it
-	_ = c.Valid(time.Now())
-	if leaf := c.pair.Load().Leaf; len(leaf.DNSNames) == 0 && len(leaf.IPAddresses) == 0 {
+// replace puts a certificate from files into use, and logs why kube-apiserver will refuse it.
+func (c *Certificate) replace(pair *tls.Certificate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pair.Store(pair)
+	c.logged = "" // so that each reload says it
+	_ = c.valid(time.Now())
+	if leaf := pair.Leaf; len(leaf.DNSNames) == 0 && len(leaf.IPAddresses) == 0 {
 		c.Log.Warn("the " + c.source() + " has no subject alternative names, so kube-apiserver refuses it: " +
 			"issue it with the host that kube-apiserver calls as a DNS name, such as fastadmit.fastadmit.svc")
 	}

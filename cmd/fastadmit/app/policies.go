@@ -16,6 +16,7 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 	"github.com/fastadmit/fastadmit/internal/offline/policies"
 	"github.com/fastadmit/fastadmit/internal/offline/report"
+	"github.com/fastadmit/fastadmit/internal/offline/review"
 	"github.com/fastadmit/fastadmit/internal/printable"
 )
 
@@ -125,9 +126,20 @@ func (r *reviewOptions) notePolicies(ctx context.Context, w io.Writer, chain *ad
 	return reportedNotes(append(r.policies.UnboundNotes(), notes...))
 }
 
-// noteInput prints which policies among the objects to review are not evaluated. It returns the notes that --strict counts.
-func (r *reviewOptions) noteInput(w io.Writer, items []manifest.Item) []report.PolicyNote {
+// twiceMax is how many notes there are on objects that are given twice: test data has many.
+const twiceMax = 10
+
+// noteInput prints which policies among the objects to review are not evaluated, and which objects are given twice. It returns the
+// notes that --strict counts.
+func (r *reviewOptions) noteInput(w io.Writer, o *review.Options, items []manifest.Item) []report.PolicyNote {
 	notes, foreign := r.policies.NoteInput(items, r.evaluated)
+	twice := review.GivenTwice(slices.Concat(o.State, items), o.Namespace, r.policies.Uses)
+	for i := range twice[:min(len(twice), twiceMax)] {
+		notes = append(notes, policies.Note{Source: twice[i].Second, Text: twice[i].String()})
+	}
+	if n := len(twice) - twiceMax; n > 0 {
+		notes = append(notes, policies.Note{Text: fmt.Sprintf("%d more objects are given twice, with other contents", n)})
+	}
 	if foreign != "" {
 		fmt.Fprintf(w, "fastadmit: %s\n", printable.Plain(foreign))
 	}

@@ -212,7 +212,7 @@ func (r *reviewOptions) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	summary := report.Summary{EmulatedVersion: r.emulated.current().String(), Unused: r.unused}
-	summary.PolicyNotes = append(r.noteInput(cmd.ErrOrStderr(), items), r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Chain)...)
+	summary.PolicyNotes = append(r.noteInput(cmd.ErrOrStderr(), o, items), r.notePolicies(cmd.Context(), cmd.ErrOrStderr(), o.Chain)...)
 	if len(items) == 0 {
 		return failed(fmt.Errorf("there is nothing to review: no object in %s", strings.Join(paths, ", ")))
 	}

@@ -150,3 +150,40 @@ func TestReviewNotesPodTemplates(t *testing.T) {
 	reviewed(t, "", 2, []string{"got Service.serving.knative.dev, want the plural of a resource"}, nil, "game.yaml", security,
 		"--pod-template-path=Service.serving.knative.dev=.spec.template")
 }
+
+// TestReviewNotesTwice has objects that decide about others twice, as the overlays of a repository.
+func TestReviewNotesTwice(t *testing.T) {
+	t.Chdir(t.TempDir())
+	namespace := func(level string) string {
+		return "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: " + level + "}}\n"
+	}
+	servertest.WriteFile(t, "pod.yaml", strings.Replace(latestPod, "name: web", "name: web, namespace: shop", 1))
+	servertest.WriteFile(t, "prod.yaml", namespace("restricted"))
+	servertest.WriteFile(t, "dev.yaml", namespace("baseline"))
+	servertest.WriteFile(t, "same.yaml", "# again\n"+namespace("baseline")+"spec: {}\n")
+	const security = "--enable-admission-plugins=PodSecurity"
+	const note = `fastadmit: dev.yaml:1: Namespace "shop" is also in prod.yaml:1 with other labels or annotations, and one of them counts`
+	reviewed(t, "", 2, []string{note}, nil, "prod.yaml", "dev.yaml", "pod.yaml", security, "--strict")
+	reviewed(t, "", 0, []string{"also in prod.yaml:1"}, nil, "prod.yaml", "dev.yaml", "pod.yaml", security, "-o", "json")
+	reviewed(t, "", 0, nil, []string{"also in"}, "dev.yaml", "same.yaml", "pod.yaml", security, "--strict")
+	reviewed(t, "", 0, nil, []string{"also in"}, "pod.yaml", "-", "dev.yaml", security) // Pods decide about no others
+
+	crd := func(kind string) string {
+		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: games.example.com}\nspec: {group: " +
+			"example.com, names: {kind: Game, plural: games}, versions: [{name: v1, schema: {openAPIV3Schema: {type: " + kind + "}}}]}\n"
+	}
+	servertest.WriteFile(t, "full.yaml", crd("object"))
+	servertest.WriteFile(t, "minimal.yaml", crd("string"))
+	reviewed(t, "", 0, []string{`CustomResourceDefinition "games.example.com" is also in full.yaml:1 with other contents`}, nil,
+		"full.yaml", "minimal.yaml", "dev.yaml", security)
+	reviewed(t, "", 0, nil, []string{"is also in"}, "full.yaml", "full.yaml", "dev.yaml", security)
+
+	servertest.WriteFile(t, "param.yaml", strings.NewReplacer(
+		"  validations:", "  paramKind: {apiVersion: v1, kind: ConfigMap}\n  validations:", "[Deny]",
+		"[Deny], paramRef: {name: c, parameterNotFoundAction: Deny}").Replace(noLatest))
+	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {min: '2'}\n---\n"
+	servertest.WriteFile(t, "maps.yaml", config+strings.Replace(config, "'2'", "'1'", 1))
+	reviewed(t, "", 0, []string{`maps.yaml:6: ConfigMap "c" is also in maps.yaml:1`}, nil, "maps.yaml", "dev.yaml", security,
+		"--policies=param.yaml")
+	reviewed(t, "", 0, nil, []string{"is also in"}, "maps.yaml", "dev.yaml", security) // nothing reads them
+}

@@ -86,7 +86,7 @@ func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []
 
 // mayHaveManifest matches a file that may have an object of Kubernetes, even if a part of it cannot be read: the names of its members can
 // also be written with escapes.
-var mayHaveManifest = regexp.MustCompile(`(?i)apiVersion|\bkind\b|\\[ux\r\n]`)
+var mayHaveManifest = regexp.MustCompile(`(?i)apiVersion|["']kind["']\s*:|\bkind\s*:(?:\s|$)|\\[ux\r\n]`)
 
 // forgive makes documents that cannot be read documents for another program, as a tsconfig.json with comments is.
 func forgive(items []Item) {

@@ -95,7 +95,7 @@ func TestOtherFiles(t *testing.T) {
 		"b/only.yaml": "x: y\n", "b/empty.yaml": "# nothing\n",
 		"c/tsconfig.json": "{\n  // the target\n  \"target\": \"es5\",\n}\n", "c/grafana.yaml": "apiVersion: 1\nproviders: []\n",
 		"c/settings.json": `{"a": 1,}`, "c/cert.yaml": "a: b\n-----BEGIN CERTIFICATE-----\n", "c/.hidden.json": "{,}",
-		"c/twice.yaml": "a: 1\na: 2\n",
+		"c/twice.yaml": "a: 1\na: 2\n", "c/dev.json": "{\n  // the cluster\n  \"x/features/kind:1\": {}\n}\n",
 		"d/named.json": "{,}", "d/utf16.yaml": utf16("\ufeffx: ["), "d/kind.yaml": "kind: [",
 	} {
 		path := filepath.Join(dir, name)
@@ -121,7 +121,7 @@ func TestOtherFiles(t *testing.T) {
 		"p", `a/pod.yaml:5: not a Kubernetes object: got kind "" and apiVersion "", want both`,
 		"b: b/only.yaml has no manifest: no apiVersion, no kind",
 		`a/package.json:1: not a Kubernetes object: got kind "" and apiVersion "", want both`,
-		"c: 5 files have no manifests: no apiVersion, no kind; the first one is c/cert.yaml",
+		"c: 6 files have no manifests: no apiVersion, no kind; the first one is c/cert.yaml",
 		"d/kind.yaml:1: cannot be read: did not find expected node content",
 		"d: d/named.json has no manifest: no apiVersion, no kind",
 		"d/utf16.yaml: cannot be read: got bytes that are no UTF-8",
