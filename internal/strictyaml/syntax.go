@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// GotTemplate is in the SyntaxError of a template of Go.
+const GotTemplate = "got a template, {{"
+
 // SyntaxError returns an error of go.yaml.in/yaml v2 or v3 about a text, with the line in which the parser found it. The
 // libraries count the lines of their parsers from 0, and those of their scanners from 1 (decode.go fail).
 func SyntaxError(err error, text []byte) error {
@@ -30,7 +33,7 @@ func SyntaxError(err error, text []byte) error {
 	}
 	if begin := ofTemplate.FindIndex(text); begin != nil {
 		if first := 1 + bytes.Count(text[:begin[1]], []byte("\n")); line == 0 || first <= line {
-			return fmt.Errorf("line %d: got a template, {{: render it first, as helm template does", first)
+			return fmt.Errorf("line %d: %s: render it first, as helm template does", first, GotTemplate)
 		}
 	}
 	if line == 0 {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fastadmit/fastadmit/internal/server/servertest"
 )
 
 // TestReviewTrees reviews a folder as people have them: with a chart, a kustomization, custom kinds.
@@ -45,6 +47,25 @@ func TestReviewTrees(t *testing.T) {
 	f(0, []string{"--skip-unknown"}, "3 skipped")
 	f(2, []string{"--skip-unknown=Other"}, `unknown kind "Strange"`)
 	f(2, nil, `unknown kind "Strange"`, "2 skipped")
+}
+
+// TestReviewLineOfHead has a name of a wrong type, and a template for another program in a hidden file.
+func TestReviewLineOfHead(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const enable = "--enable-admission-plugins=AlwaysPullImages"
+	service := "apiVersion: v1\nkind: Service\nmetadata:\n  labels: {a: b}\n  name: y\n"
+	if err := os.Mkdir("tree", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	servertest.WriteFile(t, "tree/services.yaml", latestPod+"---\n"+service)
+	reviewed(t, "", 2, []string{"tree/services.yaml:10: Service: broken: metadata.name: got true or false, want a string"}, nil, "tree",
+		enable)
+	servertest.WriteFile(t, "tree/services.yaml", latestPod+"---\n"+strings.Replace(service, "name: y", "name: 'y'", 1))
+	krew := "apiVersion: krew.googlecontainertools.github.com/v1alpha2\nkind: Plugin\nspec:\n  version: {{ .TagName }}\n"
+	servertest.WriteFile(t, "tree/.krew.yaml", krew)
+	reviewed(t, "", 0, []string{"2 objects: 2 allowed"}, []string{"krew"}, "tree", enable)
+	servertest.WriteFile(t, "tree/krew.yaml", krew)
+	reviewed(t, "", 2, []string{"tree/krew.yaml:4: broken: cannot be read: got a template, {{"}, nil, "tree", enable)
 }
 
 // TestReviewSkipsCustomKinds has objects of unknown kinds. --skip-unknown without a value skips those that may be custom ones.

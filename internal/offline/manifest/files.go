@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fastadmit/fastadmit/internal/files"
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // Extensions are the extensions of the files that Read reads in a folder. They are those of
@@ -66,7 +67,7 @@ func Read(paths []string, stdin io.Reader, tree func(path string) files.Tree) []
 		}
 		f.content = nil
 		if f.hidden {
-			items[i] = slices.DeleteFunc(items[i], isNoObject)
+			items[i] = slices.DeleteFunc(items[i], func(item Item) bool { return isNoObject(item) || isTemplate(item) })
 		}
 	})
 	noted := make(map[string]*UnrenderedError)
@@ -296,6 +297,11 @@ func isSyntaxError(item Item) bool {
 	}
 	_, ok := errors.AsType[*syntaxError](item.Fault)
 	return ok
+}
+
+// isTemplate reports whether a document cannot be read because a program must fill in a template, as in a .krew.yaml.
+func isTemplate(item Item) bool {
+	return isSyntaxError(item) && strings.Contains(item.Fault.Error(), strictyaml.GotTemplate)
 }
 
 func isNoObject(item Item) bool { return item.Fault != nil && item.Fault.IsNoObject() }

@@ -93,7 +93,8 @@ func newItem(source Source, text []byte) Item {
 		if none := forOthers(text); none != nil {
 			return faulty(source, none)
 		}
-		return faulty(source, headError(err))
+		item.Fault = &Error{source, headError(err)} // what can be read of the Head says which object it is
+		return item
 	}
 	if item.Kind == "" || item.APIVersion == "" {
 		return faulty(source, &NoObjectError{APIVersion: item.APIVersion, Kind: item.Kind})
@@ -121,6 +122,14 @@ func forOthers(text []byte) *NoObjectError {
 	return new(NoObjectError)
 }
 
+// A HeadError means that a field of a Head has a wrong type.
+type HeadError struct {
+	Path string // of the field
+	text string
+}
+
+func (e *HeadError) Error() string { return e.Path + ": " + e.text }
+
 // headError returns an error of reading a Head in the words of JSON.
 func headError(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
@@ -128,7 +137,7 @@ func headError(err error) error {
 		return err
 	}
 	path, text := strictyaml.Mismatch(wrong)
-	return fmt.Errorf("%s: %s", path, text)
+	return &HeadError{path, text}
 }
 
 // checkCase refuses members that differ from those of a Head in capital letters only.

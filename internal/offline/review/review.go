@@ -98,6 +98,7 @@ type session struct {
 	old      map[identity]*manifest.Object
 	putter   *cluster.Putter // nil if no plugin reads from the cluster
 	results  []*report.Result
+	heads    manifest.Positions // of fields that say which objects the input has
 }
 
 func newSession(o *Options) *session { return &session{Options: o, defaults: defaults.New(o.Release)} }
@@ -257,6 +258,9 @@ func (s *session) target(item *manifest.Item) (*target, *report.Result) {
 		source := item.Source
 		if item.Fault != nil {
 			source = item.Fault.Source // the line of the fault, not of the document
+			if head, ok := errors.AsType[*manifest.HeadError](item.Fault); ok {
+				source.Line = s.heads.LineOf(&item.Object, head.Path)
+			}
 		}
 		result := broken(source, err)
 		result.APIVersion, result.Kind, result.Name = item.APIVersion, item.Kind, item.Metadata.Name
