@@ -64,6 +64,22 @@ func (p Paths) Template(resource schema.GroupResource) string {
 	return ""
 }
 
+// unnamed are custom kinds whose objects have Pods in lists, or several templates, which no path can name.
+var unnamed = map[string][]string{
+	"argoproj.io":              {"Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"},
+	"tekton.dev":               {"Task", "TaskRun", "Pipeline", "PipelineRun"},
+	"batch.volcano.sh":         {"Job"},
+	"jobset.x-k8s.io":          {"JobSet"},
+	"leaderworkerset.x-k8s.io": {"LeaderWorkerSet"},
+	"ray.io":                   {"RayCluster", "RayJob", "RayService"},
+	"kubeflow.org":             {"JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"},
+}
+
+// MakesPods reports whether an object of a custom kind makes Pods with images in it, and no path can name their template.
+func MakesPods(kind schema.GroupKind, text []byte) bool {
+	return slices.Contains(unnamed[kind.Group], kind.Kind) && bytes.Contains(text, []byte(`"image":`))
+}
+
 // templateDepthMax is how deep FindTemplate searches.
 const templateDepthMax = 8
 

@@ -15,23 +15,32 @@ import (
 
 // A podTemplate is a template of Pods in a custom resource, which is not reviewed.
 type podTemplate struct {
-	flag string // the value of --pod-template-path for it
+	flag string // the value of --pod-template-path for it, or its resource if no path can name it
 	note policies.Note
 }
 
 // addTemplate adds the template of an object, if it is the first one of its kind.
 func (v *seenRequests) addTemplate(result *report.Result) {
 	version, err := schema.ParseGroupVersion(result.APIVersion)
-	if err != nil || result.PodTemplate == "" {
+	var text string
+	flag := fmt.Sprintf("%s.%s", result.Resource, version.Group)
+	switch {
+	case err != nil:
+		return
+	case result.PodTemplate != "":
+		flag += "=" + result.PodTemplate
+		text = fmt.Sprintf("has a template of Pods, which are not reviewed: --pod-template-path=%s reviews them", flag)
+	case result.MakesPods:
+		text = "makes Pods, which are not reviewed: no --pod-template-path can name them; fastadmit audit reviews those that run"
+	default:
 		return
 	}
-	flag := fmt.Sprintf("%s.%s=%s", result.Resource, version.Group, result.PodTemplate)
 	if slices.ContainsFunc(v.templates, func(t podTemplate) bool { return t.flag == flag }) {
 		return
 	}
 	v.templates = append(v.templates, podTemplate{flag, policies.Note{
 		Source: manifest.Source{File: result.File, Line: result.Line},
-		Text:   fmt.Sprintf("%s %q has a template of Pods, which are not reviewed: --pod-template-path=%s reviews them", result.Kind, result.Name, flag),
+		Text:   fmt.Sprintf("%s %q %s", result.Kind, result.Name, text),
 	}})
 }
 

@@ -147,6 +147,13 @@ func TestReviewNotesPodTemplates(t *testing.T) {
 	reviewed(t, "", 1, []string{"hostPID=true"}, []string{note}, "game.yaml", "pod.yaml", security, "--strict", flag)
 	reviewed(t, "", 0, nil, []string{note}, "game.yaml", "pod.yaml", security, "--no-workload-pods")
 	reviewed(t, "", 0, nil, []string{note}, "game.yaml", "--enable-admission-plugins=DefaultStorageClass") // it does not handle Pods
+	servertest.WriteFile(t, "flow.yaml", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\n"+
+		"spec: {templates: [{name: a, container: {image: 'a:1', securityContext: {privileged: true}}}]}\n")
+	const makes = `fastadmit: flow.yaml:1: Workflow "w" makes Pods, which are not reviewed: no --pod-template-path can name them`
+	reviewed(t, "", 2, []string{makes}, nil, "flow.yaml", "pod.yaml", security, "--strict")
+	servertest.WriteFile(t, "flow.yaml", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\n"+
+		"spec: {workflowTemplateRef: {name: a}}\n")
+	reviewed(t, "", 0, nil, []string{makes}, "flow.yaml", "pod.yaml", security, "--strict")
 	reviewed(t, "", 2, []string{"got Service.serving.knative.dev, want the plural of a resource"}, nil, "game.yaml", security,
 		"--pod-template-path=Service.serving.knative.dev=.spec.template")
 }

@@ -97,6 +97,8 @@ type Result struct {
 
 	// PodTemplate is the path of what seems to be a template of Pods, if these are not reviewed because the kind is unknown.
 	PodTemplate string `json:"-"`
+	// MakesPods is true if Pods are not reviewed because no path can name their template.
+	MakesPods bool `json:"-"`
 	// Created are the results of objects that controllers create for this object.
 	Created []*Result `json:"created,omitempty"`
 

@@ -99,6 +99,7 @@ func (r *reviewer) target(ctx context.Context, t *target) {
 	if group := t.GroupVersionKind().Group; r.WorkloadPods && strings.Contains(group, ".") &&
 		r.PodTemplatePaths.Template(t.resource.GroupResource()) == "" {
 		result.PodTemplate = workload.FindTemplate(t.JSON)
+		result.MakesPods = result.PodTemplate == "" && workload.MakesPods(t.GroupVersionKind().GroupKind(), t.JSON)
 	}
 	r.source = t.Object
 	stored := r.ask(ctx, q, object, old, result)
