@@ -33,7 +33,7 @@ func SyntaxError(err error, text []byte) error {
 	}
 	if begin := ofTemplate.FindIndex(text); begin != nil {
 		if first := 1 + bytes.Count(text[:begin[1]], []byte("\n")); line == 0 || first <= line {
-			return fmt.Errorf("line %d: %s: render it first, as helm template does", first, GotTemplate)
+			return fmt.Errorf("line %d: %s: render it first with the program that it is for, such as helm template", first, GotTemplate)
 		}
 	}
 	if line == 0 {

@@ -36,3 +36,15 @@ func TestReviewPodSecurityPaths(t *testing.T) {
 	reviewed(t, "", 0, []string{`"spec.template.spec.volumes[0]"`, `"line": 6`}, nil, "job.yaml", "namespace.yaml",
 		"--enable-admission-plugins=PodSecurity", "-o", "json")
 }
+
+// TestReviewPodSecurityTwice has a level in a file, which the flag would replace.
+func TestReviewPodSecurityTwice(t *testing.T) {
+	t.Chdir(t.TempDir())
+	servertest.WriteFile(t, "admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
+		"- name: PodSecurity\n  configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, "+
+		"kind: PodSecurityConfiguration, defaults: {enforce: restricted}}\n")
+	const flag, file = "--pod-security=baseline", "--admission-control-config-file=admission.yaml"
+	const want = "fastadmit: --pod-security=baseline: the configuration file configures PodSecurity too; use one of them"
+	reviewed(t, latestPod, 2, []string{want}, nil, "-", flag, file)
+	reviewed(t, latestPod, 2, []string{want}, nil, "-", flag, file, "--enable-admission-plugins=PodSecurity")
+}

@@ -165,7 +165,7 @@ func (s *selection) load(ctx context.Context, last *admission.Chain) (selected, 
 		wrong = errors.Join(wrong, fmt.Errorf("this binary does not have the plugins of some policies: %s", strings.Join(unknown, ", ")))
 	}
 	if s.podSecurity != "" {
-		wrong = errors.Join(wrong, s.enforcePodSecurity(enabled, loaded.Settings[podSecurity]))
+		wrong = errors.Join(wrong, s.enforcePodSecurity(enabled, loaded))
 	}
 	s.finish(enabled, version)
 	s.noteUnused(loaded, names, enabled)
@@ -286,7 +286,7 @@ func (s *selection) noPlugin() error {
 const podSecurity = "PodSecurity"
 
 // enforcePodSecurity enables PodSecurity with the level and version of --pod-security.
-func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled, settings admission.Settings) error {
+func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled, loaded *config.Loaded) error {
 	level, version, isGiven := strings.Cut(s.podSecurity, ":")
 	if !isGiven {
 		version = api.VersionLatest
@@ -306,9 +306,9 @@ func (s *selection) enforcePodSecurity(enabled map[string]admission.Enabled, set
 	}
 	e, ok := enabled[podSecurity]
 	if !ok {
-		e = admission.Enabled{Settings: settings, Metrics: s.cluster.metrics}
+		e = admission.Enabled{Settings: loaded.Settings[podSecurity], Metrics: s.cluster.metrics}
 	}
-	if e.Config != nil {
+	if loaded.Configs[podSecurity] != nil { // also if nothing else enables it
 		return fmt.Errorf("--pod-security=%s: the configuration file configures %s too; use one of them", s.podSecurity, podSecurity)
 	}
 	e.Config = fmt.Appendf(nil, `{"apiVersion":"pod-security.admission.config.k8s.io/v1","kind":"PodSecurityConfiguration",`+
