@@ -28,6 +28,7 @@ type Defaults struct {
 
 	workShared               atomic.Int64 // what is left of the constant
 	rulesCompiled, rulesTime atomic.Int64 // how many CEL rules were compiled, and how long all took
+	rulesTurn                sync.Mutex   // for one object at a time
 }
 
 // New returns the defaults that kube-apiserver of a release sets.

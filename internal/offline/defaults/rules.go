@@ -112,6 +112,8 @@ func (d *Defaults) brokenRules(k *customKind, custom, old object) ([]fault, erro
 // inRulesTime calls f, and returns an error if that takes more than what is left of rulesTimeMax. f may go on then: some functions
 // of CEL look at no context.
 func (d *Defaults) inRulesTime(f func(ctx context.Context) error) (err error) {
+	d.rulesTurn.Lock() // so that nobody's time is that of waiting for others
+	defer d.rulesTurn.Unlock()
 	left := rulesTimeMax - time.Duration(d.rulesTime.Load())
 	if left <= 0 {
 		return errSlowRules
