@@ -105,7 +105,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"file.yaml: line 4: mapping values are not allowed in this context; it is indented below \"b: c\", which has a value already")
 	f("a:\n  b: c\n d: e\n", "file.yaml: line 3: did not find expected key; want the indentation of a line above it")
 	f("a:\n  b: c\n- d\n", "file.yaml: line 3: did not find expected key")
-	f("# {{ a }}\na: b\nc: {{ .Values.c }}\n{{- if }}\n", "file.yaml: line 3: got a template, {{: render it first with the program that it is for, such as helm template")
+	f("# {{ a }}\na: b\nc: {{ .Values.c }}\n{{- if }}\n",
+		"file.yaml: line 3: got a template, {{: render it first with the program that it is for, such as helm template")
 	f("x: y\na: b: c\nc: {{ d }}\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
 	f("a: b\nname: a ? b : c\n", "file.yaml: line 2: mapping values are not allowed in this context"+quotes("`: `"))
 	f("labels:\n\ta: b\n", "file.yaml: line 2: got a tab; YAML is indented by spaces")
