@@ -11,7 +11,11 @@ import (
 	"github.com/fastadmit/fastadmit/codec"
 )
 
-const podSecurityPlugin = "PodSecurity"
+const (
+	podSecurityPlugin = "PodSecurity"
+	// pathsMax is how many fields a finding of PodSecurity names: more than somebody reads. Its message may name thousands.
+	pathsMax = 100
+)
 
 // What the messages of PodSecurity name (k8s.io/pod-security-admission policy): containers or volumes, with the field that they must set
 // or not set, and fields of the Pod that are true.
@@ -22,11 +26,6 @@ var (
 
 // podSecurityPaths returns the fields of the object that a message of PodSecurity names, those of containers and volumes by their names.
 func (r *reviewer) podSecurityPaths(message string) (paths []string) {
-	add := func(path string) {
-		if !slices.Contains(paths, path) {
-			paths = append(paths, path)
-		}
-	}
 	if r.written.given == nil {
 		return nil
 	}
@@ -40,24 +39,24 @@ func (r *reviewer) podSecurityPaths(message string) (paths []string) {
 	}
 	var object codec.Object
 	object.Reset(r.written.given)
+	named := elementsByName(object.Get(strings.Split(at+"spec", ".")...), at+"spec.")
+	add := func(path string) (isFull bool) {
+		if len(paths) < pathsMax && !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+		return len(paths) == pathsMax
+	}
 	_, said, _ := strings.Cut(message, "violate") // the name of the Pod stands before it
 	for _, match := range namedIn.FindAllStringSubmatch(said, -1) {
-		lists := []string{"volumes"}
-		if match[1] == "container" {
-			lists = []string{"initContainers", "containers", "ephemeralContainers"}
-		}
-		for _, name := range strings.Split(match[2], ", ") {
-			for _, list := range lists {
-				steps := append(strings.Split(at+"spec", "."), list)
-				for i, element := range object.Get(steps...).Elements() {
-					if element.Get("name").String() != strings.Trim(name, `"`) {
-						continue
-					}
-					path := at + "spec." + list + "[" + strconv.Itoa(i) + "]"
-					if match[3] != "" && element.Get(strings.Split(match[3], ".")...).Exists() {
-						path += "." + match[3]
-					}
-					add(path)
+		kind, names, field := match[1], match[2], match[3]
+		for name := range strings.SplitSeq(names, ", ") {
+			for _, element := range named[kind+" "+strings.Trim(name, `"`)] {
+				path := element.path
+				if field != "" && element.value.Get(strings.Split(field, ".")...).Exists() {
+					path += "." + field
+				}
+				if add(path) {
+					return paths
 				}
 			}
 		}
@@ -66,4 +65,24 @@ func (r *reviewer) podSecurityPaths(message string) (paths []string) {
 		add(at + "spec." + match[1])
 	}
 	return paths
+}
+
+// A namedElement is a container or a volume of a Pod.
+type namedElement struct {
+	path  string
+	value codec.Value
+}
+
+// elementsByName returns the containers and volumes of a Pod's spec, by their kind and name, as in "container app". A Pod may have many.
+func elementsByName(spec codec.Value, at string) map[string][]namedElement {
+	named := make(map[string][]namedElement)
+	for _, list := range [...]struct{ kind, name string }{
+		{"container", "initContainers"}, {"container", "containers"}, {"container", "ephemeralContainers"}, {"volume", "volumes"},
+	} {
+		for i, element := range spec.Get(list.name).Elements() {
+			key := list.kind + " " + element.Get("name").String()
+			named[key] = append(named[key], namedElement{at + list.name + "[" + strconv.Itoa(i) + "]", element})
+		}
+	}
+	return named
 }
