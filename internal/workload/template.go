@@ -77,11 +77,11 @@ var unnamed = map[string][]string{
 
 // MakesPods reports whether an object of a custom kind makes Pods with images in it, and no path can name their template.
 func MakesPods(kind schema.GroupKind, text []byte) bool {
-	return slices.Contains(unnamed[kind.Group], kind.Kind) && bytes.Contains(text, []byte(`"image":`))
+	return slices.Contains(unnamed[kind.Group], kind.Kind) && bytes.Contains(text, []byte(`"image"`))
 }
 
-// templateDepthMax is how deep FindTemplate searches.
-const templateDepthMax = 8
+// templateDepthMax is how deep FindTemplate searches, and templatePathMax how long a path may be: each is made for all that is below it.
+const templateDepthMax, templatePathMax = 8, 1000
 
 // FindTemplate returns the path, for Paths, of what seems to be a template of Pods in an object of an unknown kind: a field whose spec
 // has containers with images. It returns "" if there is none, or none that a path can name.
@@ -105,8 +105,8 @@ func findTemplate(value codec.Value, path string, depth int) string {
 		break
 	}
 	for name, inner := range value.Members() {
-		if strings.Contains(name, ".") {
-			continue // it would be two steps of a path
+		if strings.Contains(name, ".") || len(path)+len(name) > templatePathMax {
+			continue // with a dot, it would be two steps of a path
 		}
 		if found := findTemplate(inner, path+"."+name, depth-1); found != "" {
 			return found

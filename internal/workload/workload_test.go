@@ -309,5 +309,6 @@ func TestFindTemplate(t *testing.T) {
 	f(`{"spec":"containers"}`, "")
 	f(`{"a":{"a":{"a":{"a":{"a":{"a":{"a":`+template+`}}}}}}}`, ".a.a.a.a.a.a.a")
 	f(`{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":`+template+`}}}}}}}}`, "") // too deep
+	f(`{"`+strings.Repeat("a", 1001)+`":`+template+`}`, "")               // nobody would write it
 	f(`{"containers":`, "")
 }

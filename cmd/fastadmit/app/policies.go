@@ -133,7 +133,7 @@ const twiceMax = 10
 // notes that --strict counts.
 func (r *reviewOptions) noteInput(w io.Writer, o *review.Options, items []manifest.Item) []report.PolicyNote {
 	notes, foreign := r.policies.NoteInput(items, r.evaluated)
-	twice := review.GivenTwice(slices.Concat(o.State, items), o.Namespace, r.policies.Uses)
+	twice := review.GivenTwice(slices.Concat(o.State, items), o.Namespace, r.policies.Used())
 	for i := range twice[:min(len(twice), twiceMax)] {
 		notes = append(notes, policies.Note{Source: twice[i].Second, Text: twice[i].String()})
 	}
@@ -175,12 +175,13 @@ type seenRequests struct {
 	isSame   bool // updates change nothing, because nobody gave the objects before
 	requests policies.Requests
 
-	templates []podTemplate
+	templates    []policies.Note // on templates of Pods that are not reviewed
+	hasTemplates map[string]bool // by what addTemplate says of them
 }
 
 // newSeenRequests is for a review of objects, some of which are Namespaces.
 func (r *reviewOptions) newSeenRequests(items, state []manifest.Item) *seenRequests {
-	v := &seenRequests{hasUser: r.user.Username != "", isSame: r.changesNothing(items)}
+	v := &seenRequests{hasUser: r.user.Username != "", isSame: r.changesNothing(items), hasTemplates: make(map[string]bool)}
 	if r.cluster.kubeconfig != "" || r.cluster.dir != "" {
 		return v
 	}

@@ -120,11 +120,13 @@ func (s *Set) HasParams() bool {
 	return len(s.paramKinds()) > 0
 }
 
-// Uses reports whether policies read objects of a kind, as parameters or otherwise.
-func (s *Set) Uses(kind schema.GroupVersionKind) bool {
-	return slices.ContainsFunc(s.params, func(p admission.ParamKind) bool {
-		return schema.FromAPIVersionAndKind(p.APIVersion, p.Kind) == kind
-	})
+// Used returns the kinds of objects that policies read, as parameters or otherwise.
+func (s *Set) Used() map[schema.GroupVersionKind]bool {
+	used := make(map[schema.GroupVersionKind]bool)
+	for _, p := range s.params {
+		used[schema.FromAPIVersionAndKind(p.APIVersion, p.Kind)] = true
+	}
+	return used
 }
 
 // ReadKinds returns the kinds that policies read and that a folder with the state of a cluster could not have otherwise.

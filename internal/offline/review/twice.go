@@ -3,8 +3,8 @@ package review
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -27,56 +27,58 @@ func (t *Twice) String() string {
 }
 
 // GivenTwice returns the objects that are given twice, of those that decide about other objects: Namespaces with objects,
-// CustomResourceDefinitions, and those of kinds that policies read. namespace is that of objects that name none.
-func GivenTwice(items []manifest.Item, namespace string, reads func(kind schema.GroupVersionKind) bool) (all []Twice) {
+// CustomResourceDefinitions, and those of the kinds that policies read. namespace is that of objects that name none.
+func GivenTwice(items []manifest.Item, namespace string, read map[schema.GroupVersionKind]bool) (all []Twice) {
 	type key struct {
 		kind            schema.GroupKind
 		namespace, name string
+	}
+	type given struct {
+		source   manifest.Source
+		contents []byte
+		isSaid   bool
 	}
 	isUsed := make(map[string]bool) // namespaces with objects
 	for i := range items {
 		isUsed[cmp.Or(items[i].Metadata.Namespace, namespace)] = true
 	}
-	first := make(map[key]*manifest.Item)
-	said := make(map[key]bool)
+	first := make(map[key]*given)
 	for i := range items {
 		item := &items[i]
 		gvk := item.GroupVersionKind()
-		isNamespace := gvk == schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
-		if item.Fault != nil || isNamespace && !isUsed[item.Metadata.Name] || !isNamespace && !discovery.IsCRD(gvk) && !reads(gvk) {
+		contents, what := item.JSON, "contents"
+		switch {
+		case item.Fault != nil:
+			continue
+		case gvk == schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}:
+			if !isUsed[item.Metadata.Name] {
+				continue
+			}
+			contents, what = labelsOf(item), "labels or annotations"
+		case !discovery.IsCRD(gvk) && !read[gvk]:
 			continue
 		}
 		k := key{gvk.GroupKind(), cmp.Or(item.Metadata.Namespace, namespace), item.Metadata.Name}
-		if first[k] == nil {
-			first[k] = item
-			continue
-		}
-		if what := differing(first[k], item, isNamespace); what != "" && !said[k] {
-			said[k] = true
-			all = append(all, Twice{first[k].Source, item.Source, gvk.Kind, item.Metadata.Name, what})
+		before := first[k]
+		if before == nil {
+			first[k] = &given{source: item.Source, contents: contents}
+		} else if !before.isSaid && !bytes.Equal(before.contents, contents) {
+			before.isSaid = true
+			all = append(all, Twice{before.source, item.Source, gvk.Kind, item.Metadata.Name, what})
 		}
 	}
 	return all
 }
 
-// differing says what differs, "" if nothing that counts does.
-func differing(a, b *manifest.Item, isNamespace bool) string {
-	if !isNamespace {
-		if bytes.Equal(a.JSON, b.JSON) {
-			return ""
-		}
-		return "contents"
-	}
-	type head struct {
+// labelsOf returns the labels and annotations of an object, in an order of their own.
+func labelsOf(item *manifest.Item) []byte {
+	var head struct {
 		Metadata struct {
-			Labels      map[string]any `json:"labels"`
-			Annotations map[string]any `json:"annotations"`
+			Labels      map[string]any `json:"labels,omitempty"`
+			Annotations map[string]any `json:"annotations,omitempty"`
 		} `json:"metadata"`
 	}
-	var one, other head
-	if kjson.UnmarshalCaseSensitivePreserveInts(a.JSON, &one) != nil || kjson.UnmarshalCaseSensitivePreserveInts(b.JSON, &other) != nil ||
-		reflect.DeepEqual(one, other) {
-		return ""
-	}
-	return "labels or annotations"
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(item.JSON, &head) // its review says what is wrong
+	text, _ := json.Marshal(&head)                                 // it comes from JSON
+	return text
 }
