@@ -208,8 +208,7 @@ type UnknownError struct {
 	hint   string   // names the kind of the group version, or the group of the kind, that may be meant; "" for none
 }
 
-// IsMisspelt reports whether the group version has a kind of a similar name, or a similar group of Kubernetes, or one that many clusters
-// have, has the kind.
+// IsMisspelt reports whether the group version has a kind of a similar name, or a well-known group of a similar name has the kind.
 func (e *UnknownError) IsMisspelt() bool { return len(e.Served) == 0 && e.hint != "" }
 
 // MayBeCustom reports whether a cluster may have the kind by a CustomResourceDefinition: it is not misspelt, and its group is none of

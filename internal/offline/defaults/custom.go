@@ -47,6 +47,7 @@ type structure struct {
 // customKind is a version of a CustomResourceDefinition.
 type customKind struct {
 	text     json.RawMessage // of the schema; a repository has many, and most are not needed
+	hasRules bool            // the schema may have CEL rules
 	preserve bool            // spec.preserveUnknownFields
 	status   bool            // has the subresource
 
@@ -107,7 +108,7 @@ func (d *Defaults) Define(text []byte) error {
 		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
 		delete(d.custom, gvk)
 		if text := version.Schema.OpenAPIV3Schema; text != nil {
-			d.custom[gvk] = &customKind{text: text, preserve: preserve, status: version.Subresources.Status != nil}
+			d.custom[gvk] = &customKind{text: text, hasRules: mayHaveRules(text), preserve: preserve, status: version.Subresources.Status != nil}
 		}
 	}
 	return nil

@@ -26,9 +26,8 @@ type Defaults struct {
 	release admission.Version
 	custom  map[schema.GroupVersionKind]*customKind
 
-	workShared               atomic.Int64 // what is left of the constant
-	rulesCompiled, rulesTime atomic.Int64 // how many CEL rules were compiled, and how long all took
-	rulesTurn                sync.Mutex   // for one object at a time
+	workShared atomic.Int64 // what is left of the constant
+	spent      rulesSpent
 }
 
 // New returns the defaults that kube-apiserver of a release sets.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -33,16 +32,23 @@ var (
 		"review fewer objects at once", rulesTimeMax)
 )
 
-// rules are the CEL rules of a CustomResourceDefinition, x-kubernetes-validations.
+// rules are the CEL rules of a CustomResourceDefinition, x-kubernetes-validations. Whoever has the turn of rulesSpent may use them.
 type rules struct {
-	once      sync.Once
-	validator *cel.Validator // nil if there are none
-	err       error
+	isCompiled bool
+	validator  *cel.Validator // nil if there are none
+	err        error
 }
 
-// hasRules reports whether the schema may have rules.
-func (k *customKind) hasRules() bool {
-	return bytes.Contains(k.text, []byte("x-kubernetes-validations"))
+// rulesSpent is what the rules of all definitions took.
+type rulesSpent struct {
+	turn     sync.Mutex // for one object at a time, so that nobody's time is that of waiting for others
+	compiled int        // rules
+	time     time.Duration
+}
+
+// mayHaveRules reports whether a schema may have rules.
+func mayHaveRules(schema []byte) bool {
+	return bytes.Contains(schema, []byte("x-kubernetes-validations"))
 }
 
 // structural returns the schema for packages of kube-apiserver, an empty one if the schema is not structural: kube-apiserver refuses its
@@ -63,14 +69,20 @@ func (k *customKind) structural() *structuralschema.Structural {
 	return k.forUpstream
 }
 
-// compile compiles the rules of a schema. total is how many were compiled before.
-func (r *rules) compile(schema *structuralschema.Structural, total *atomic.Int64) {
-	count := 0
-	visitor := structuralschema.Visitor{
-		Structural:            func(s *structuralschema.Structural) bool { count += len(s.XValidations); return false },
-		NestedValueValidation: func(v *structuralschema.NestedValueValidation) bool { count += len(v.XValidations); return false },
+// compile compiles the rules of a schema, once.
+func (r *rules) compile(schema *structuralschema.Structural, spent *rulesSpent) {
+	if r.isCompiled {
+		return
 	}
-	if visitor.Visit(schema); total.Add(int64(count)) > rulesMax {
+	r.isCompiled = true
+	visitor := structuralschema.Visitor{
+		Structural: func(s *structuralschema.Structural) bool { spent.compiled += len(s.XValidations); return false },
+		NestedValueValidation: func(v *structuralschema.NestedValueValidation) bool {
+			spent.compiled += len(v.XValidations)
+			return false
+		},
+	}
+	if visitor.Visit(schema); spent.compiled > rulesMax {
 		r.err = errTooManyRules
 		return
 	}
@@ -81,9 +93,8 @@ func (r *rules) compile(schema *structuralschema.Structural, total *atomic.Int64
 // (k8s.io/apiextensions-apiserver pkg/registry/customresource). old is the object before an UPDATE, nil for none.
 func (d *Defaults) brokenRules(k *customKind, custom, old object) ([]fault, error) {
 	var found []fault
-	err := d.inRulesTime(func(ctx context.Context) error {
-		k.rules.once.Do(func() { k.rules.compile(k.structural(), &d.rulesCompiled) })
-		if k.rules.validator == nil {
+	err := d.spent.inTime(func(ctx context.Context) error {
+		if k.rules.compile(k.structural(), &d.spent); k.rules.validator == nil {
 			return k.rules.err
 		}
 		var before any // a nil object would not be nil
@@ -109,18 +120,18 @@ func (d *Defaults) brokenRules(k *customKind, custom, old object) ([]fault, erro
 	return found, nil
 }
 
-// inRulesTime calls f, and returns an error if that takes more than what is left of rulesTimeMax. f may go on then: some functions
-// of CEL look at no context.
-func (d *Defaults) inRulesTime(f func(ctx context.Context) error) (err error) {
-	d.rulesTurn.Lock() // so that nobody's time is that of waiting for others
-	defer d.rulesTurn.Unlock()
-	left := rulesTimeMax - time.Duration(d.rulesTime.Load())
+// inTime calls f, and returns an error if that takes more than what is left of rulesTimeMax. f may go on then, and is the last one: some
+// functions of CEL look at no context.
+func (s *rulesSpent) inTime(f func(ctx context.Context) error) (err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	left := rulesTimeMax - s.time
 	if left <= 0 {
 		return errSlowRules
 	}
+	begun, done := time.Now(), make(chan error, 1) // before ctx, so that nothing is left when that ends
 	ctx, cancel := context.WithTimeout(context.Background(), left)
 	defer cancel()
-	begun, done := time.Now(), make(chan error, 1)
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
@@ -133,7 +144,7 @@ func (d *Defaults) inRulesTime(f func(ctx context.Context) error) (err error) {
 	case err = <-done:
 	case <-ctx.Done():
 	}
-	d.rulesTime.Add(int64(time.Since(begun)))
+	s.time += time.Since(begun)
 	if ctx.Err() != nil {
 		return errSlowRules
 	}

@@ -46,8 +46,8 @@ type Refusal struct {
 }
 
 // Validate returns why kube-apiserver refuses a custom resource that its CustomResourceDefinition does not allow, nil if it
-// does not. old is the object before an UPDATE, nil if there is none or it is unknown: faults that it has too do not count, since
-// kube-apiserver lets an object be whose faults do not change (CRDValidationRatcheting).
+// does not. old is the object before an UPDATE, nil if there is none or it is unknown: faults of values that do not change do not count
+// (CRDValidationRatcheting).
 //
 // The paths of the subresource scale are not read.
 func (d *Defaults) Validate(gvk schema.GroupVersionKind, text, old []byte) *Refusal {
@@ -87,14 +87,14 @@ func (d *Defaults) faults(k *customKind, text, oldText []byte) (faults []fault, 
 	}
 	faults, err = d.schemaFaults(k, custom, len(text))
 	var old object
-	if err == nil && oldText != nil && (len(faults) > 0 || k.hasRules()) {
+	if err == nil && oldText != nil && (len(faults) > 0 || k.hasRules) {
 		old, err = k.prepare(oldText)
 	}
 	if err == nil && old != nil && len(faults) > 0 {
 		faults, err = d.ratchet(k, faults, custom, old, len(oldText))
 	}
 	switch {
-	case err != nil || !k.hasRules():
+	case err != nil || !k.hasRules:
 		return faults, err
 	case slices.ContainsFunc(faults, func(f fault) bool { return f.blocks }):
 		return append(faults, fault{message: unchecked}), nil
@@ -106,18 +106,15 @@ func (d *Defaults) faults(k *customKind, text, oldText []byte) (faults []fault, 
 // prepare returns an object as kube-apiserver validates it, nil if it cannot be read: what is wrong with it then is said where it is
 // read.
 func (k *customKind) prepare(text []byte) (custom object, err error) {
-	if err := decode(text, &custom); err != nil {
-		return nil, nil //nolint:nilerr // see above
-	}
-	if custom == nil {
+	if decode(text, &custom) != nil || custom == nil {
 		return nil, nil
 	}
 	// kube-apiserver does this when it decodes an object, and drops the status when it creates one. The copy is not for plugins: they
 	// see what is in the manifest, also if the definition is that of a stranger.
 	new(pruner).prune(custom, k.root, k.root.preserve)
 	k.root.dropNulls(custom)
-	bytes := defaultBytesMax
-	if k.root.set(custom, &bytes); bytes == full {
+	room := defaultBytesMax
+	if k.root.set(custom, &room); room == full {
 		return nil, errTooLarge
 	}
 	if k.status {
