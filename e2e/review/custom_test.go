@@ -196,8 +196,23 @@ func (r random) schema(depth int) map[string]any {
 	return s
 }
 
-// upstream is what kube-apiserver does with an object that is created.
-func upstream(t *testing.T, schemaText, text []byte) (unknown []string, errs field.ErrorList, ok bool) {
+// gadget is the kind that gadgets defines.
+var gadget = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
+
+// gadgets returns defaults that know a definition of Gadget with a schema.
+func gadgets(t *testing.T, schemaText []byte) *defaults.Defaults {
+	t.Helper()
+	d := defaults.New(admission.Newest())
+	err := d.Define(fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","spec":{"group":"example.com","names":{"kind":"Gadget"},
+"versions":[{"name":"v1","schema":{"openAPIV3Schema":%s}}]}}`, schemaText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// structuralOf returns what kube-apiserver makes of a schema, nil if it refuses the definition.
+func structuralOf(t *testing.T, schemaText []byte) (*structural.Structural, validation.SchemaValidator) {
 	t.Helper()
 	var v1 apiextensionsv1.JSONSchemaProps
 	var props apiextensions.JSONSchemaProps
@@ -209,11 +224,21 @@ func upstream(t *testing.T, schemaText, text []byte) (unknown []string, errs fie
 	}
 	s, err := structural.NewStructural(&props)
 	if err != nil || len(structural.ValidateStructural(nil, s)) > 0 {
-		return nil, nil, false
+		return nil, nil
 	}
 	validator, _, err := validation.NewSchemaValidator(&props)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return s, validator
+}
+
+// upstream is what kube-apiserver does with an object that is created.
+func upstream(t *testing.T, schemaText, text []byte) (unknown []string, errs field.ErrorList, ok bool) {
+	t.Helper()
+	s, validator := structuralOf(t, schemaText)
+	if s == nil {
+		return nil, nil, false
 	}
 	object := decoded(t, text)
 	unknown = pruning.PruneWithOptions(object, s, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
@@ -258,14 +283,8 @@ func TestCustomResources(t *testing.T) {
 			continue
 		}
 		compared++
-		d := defaults.New(admission.Newest())
-		err := d.Define(fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","spec":{"group":"example.com","names":{"kind":"Gadget"},
-"versions":[{"name":"v1","schema":{"openAPIV3Schema":%s}}]}}`, schemaText))
-		if err != nil {
-			t.Fatal(err)
-		}
-		kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
-		fields, _, err := d.Check(kind, text)
+		d := gadgets(t, schemaText)
+		fields, _, err := d.Check(gadget, text)
 		var paths []string
 		for _, f := range fields {
 			paths = append(paths, f.Path)
@@ -279,7 +298,7 @@ func TestCustomResources(t *testing.T) {
 			t.Errorf("round %d: schema %s\nobject %s\ngot unknown %q, %v\nwant %q", round, schemaText, text, paths, err, unknown)
 			wrong++
 		}
-		refusal := d.Validate(kind, text, nil)
+		refusal := d.Validate(gadget, text, nil)
 		if (refusal != nil) != (len(errs) > 0) {
 			t.Errorf("round %d: schema %s\nobject %s\ngot %v\nwant %v", round, schemaText, text, refusal, errs)
 			wrong++

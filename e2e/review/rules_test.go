@@ -11,21 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/fastadmit/fastadmit/admission"
-	"github.com/fastadmit/fastadmit/internal/offline/defaults"
 	"github.com/fastadmit/fastadmit/internal/seed"
 )
 
@@ -80,26 +73,14 @@ type strategy interface {
 	ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList
 }
 
-// strategyOf returns kube-apiserver's strategy for a schema, and what prepares an object for it.
-func strategyOf(t *testing.T, gvk schema.GroupVersionKind, schemaText []byte) (strategy, func(text []byte) *unstructured.Unstructured) {
+// strategyOf returns kube-apiserver's strategy for a schema of Gadget, and what prepares an object for it.
+func strategyOf(t *testing.T, schemaText []byte) (strategy, func(text []byte) *unstructured.Unstructured) {
 	t.Helper()
-	var v1 apiextensionsv1.JSONSchemaProps
-	var props apiextensions.JSONSchemaProps
-	if err := json.Unmarshal(schemaText, &v1); err != nil {
-		t.Fatal(err)
-	}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&v1, &props, nil); err != nil {
-		t.Fatal(err)
-	}
-	s, err := structural.NewStructural(&props)
-	if err != nil || len(structural.ValidateStructural(nil, s)) > 0 {
+	s, validator := structuralOf(t, schemaText)
+	if s == nil {
 		return nil, nil
 	}
-	validator, _, err := validation.NewSchemaValidator(&props)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return customresource.NewStrategy(nil, true, gvk, validator, nil, s, nil, nil, nil), func(text []byte) *unstructured.Unstructured {
+	return customresource.NewStrategy(nil, true, gadget, validator, nil, s, nil, nil, nil), func(text []byte) *unstructured.Unstructured {
 		object := decoded(t, text)
 		pruning.Prune(object, s, true)
 		defaulting.PruneNonNullableNullsWithoutDefaults(object, s)
@@ -112,7 +93,6 @@ func strategyOf(t *testing.T, gvk schema.GroupVersionKind, schemaText []byte) (s
 // of kube-apiserver's strategy.
 func TestCustomResourceRules(t *testing.T) {
 	const rounds = 3000
-	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
 	ctx := request.WithNamespace(t.Context(), "default")
 	compared, broken, unchecked := 0, 0, 0
 	start := seed.Of(t)
@@ -124,7 +104,7 @@ func TestCustomResourceRules(t *testing.T) {
 			props["x-kubernetes-validations"] = []any{map[string]any{"rule": "self.metadata.name != 'a' || has(self.b)"}}
 		}
 		schemaText, _ := json.Marshal(props)
-		strategy, prepare := strategyOf(t, gvk, schemaText)
+		strategy, prepare := strategyOf(t, schemaText)
 		if strategy == nil {
 			continue
 		}
@@ -137,16 +117,11 @@ func TestCustomResourceRules(t *testing.T) {
 		if r.maybe(4) {
 			before = now
 		}
-		d := defaults.New(admission.Newest())
-		err := d.Define(fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","spec":{"group":"example.com","names":{"kind":"Gadget"},
-"versions":[{"name":"v1","schema":{"openAPIV3Schema":%s}}]}}`, schemaText))
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gadgets(t, schemaText)
 		check := func(old []byte, errs field.ErrorList) {
 			t.Helper()
 			compared++
-			refusal := d.Validate(gvk, now, old)
+			refusal := d.Validate(gadget, now, old)
 			if (refusal != nil) != (len(errs) > 0) {
 				t.Errorf("round %d: schema %s\nobject %s\nold    %s\ngot %v\nwant %v", round, schemaText, now, old, refusal, errs)
 				return
