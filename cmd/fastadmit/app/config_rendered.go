@@ -19,8 +19,16 @@ import (
 	"github.com/fastadmit/fastadmit/internal/offline/manifest"
 )
 
-// renderedFlag is the flag for the manifests of the chart.
-const renderedFlag = "rendered"
+const (
+	// renderedFlag is the flag for the manifests of the chart.
+	renderedFlag = "rendered"
+	// renderedBytesMax bounds the files that are written, each with a block of a disk: those of 16 ConfigMaps as large as kube-apiserver
+	// takes. A container may mount one any number of times, and a volume may have a key of it at any number of paths.
+	renderedBytesMax = 16 << 20
+	blockBytes       = 4096
+	// renderedMountsMax bounds the mounts, as each is compared with all volumes and all arguments.
+	renderedMountsMax = 100
+)
 
 // rendered is the part of the chart's manifests that says what the pods run.
 type rendered struct {
@@ -105,16 +113,23 @@ func (r *rendered) find(pod *corev1.PodSpec) {
 // write writes the files of the ConfigMaps that the container mounts below dir, and returns the arguments of serve for them.
 // Paths cannot lead out of dir.
 func (r *rendered) write(dir string) ([]string, error) {
+	if got := len(r.serve.VolumeMounts); got > renderedMountsMax {
+		return nil, fmt.Errorf("got %d volume mounts, want at most %d", got, renderedMountsMax)
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // all files are written
-	arguments := append([]string{}, r.serve.Args[1:]...)
+	arguments, left := append([]string{}, r.serve.Args[1:]...), renderedBytesMax
 	for i := range r.serve.VolumeMounts {
 		mount := &r.serve.VolumeMounts[i]
 		contents := r.contents(mount.Name)
 		for name, text := range contents {
+			if left -= len(text) + blockBytes; left < 0 {
+				return nil, fmt.Errorf("got too many files of ConfigMaps, want at most %d bytes, with %d more for each file",
+					renderedBytesMax, blockBytes)
+			}
 			name = strings.TrimPrefix(path.Join(mount.MountPath, name), "/")
 			if err := errors.Join(root.MkdirAll(path.Dir(name), 0o700), root.WriteFile(name, []byte(text), 0o600)); err != nil {
 				return nil, err

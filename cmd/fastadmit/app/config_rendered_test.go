@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +48,7 @@ func TestConfigRendered(t *testing.T) {
 		args = append([]string{"config", "--rendered=-"}, args...)
 		_, stderr, got := execute(strings.ReplaceAll(renderedChart, old, replacement), args...)
 		if got != code || !strings.Contains(stderr, want) {
-			t.Errorf("%s: got code %d and %s, want %d and %s", replacement, got, stderr, code, want)
+			t.Errorf("%.100s: got code %d and %s, want %d and %s", replacement, got, stderr, code, want)
 		}
 	}
 	f(2, "fastadmit: /etc/a/b/config.yaml:3: enableAdmissionPlugins[0]: unknown plugin ", "[AlwaysPullImages]", "[AlwaysPull]")
@@ -58,6 +59,15 @@ func TestConfigRendered(t *testing.T) {
 	f(2, "path escapes from parent", "mountPath: /etc/a}", "mountPath: ../../a}")
 	f(2, "/etc/a/b/config.yaml: no ConfigMap of the manifests has this file", "configMap: {name: a", "configMap: {name: other")
 	f(2, "/etc/hostname: no ConfigMap of the manifests has this file\n", "/etc/a/b/config.yaml", "/etc/hostname") // of this machine
+	const mount = "{name: configuration, mountPath: /etc/a}, "
+	f(2, "--rendered: got 102 volume mounts, want at most 100", mount, strings.Repeat(mount, 101))
+	var paths strings.Builder
+	for i := range renderedBytesMax / blockBytes {
+		fmt.Fprintf(&paths, "{key: other, path: f%d}, ", i)
+	}
+	const tooMany = "--rendered: got too many files of ConfigMaps, want at most 16777216 bytes, with 4096 more for each file"
+	f(2, tooMany, "items: [", "items: ["+paths.String())
+	f(2, tooMany, "[AlwaysPullImages]", "[AlwaysPullImages] # "+strings.Repeat("a", renderedBytesMax-blockBytes))
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "*")); err != nil || len(left) > 0 {
 		t.Errorf("got %q, %v, want no files left", left, err)
 	}

@@ -125,11 +125,18 @@ func decodes(t reflect.Type, value any) bool {
 	return err != nil || decode(text, reflect.New(t).Interface()) == nil
 }
 
+// pathMax is how long the path of a value may be that search visits: names of labels and properties can be long, and each path is made
+// for all that is below it.
+const pathMax = 10_000
+
 // search visits a value, which is decoded into a t, and the values in it, by the order of the names, until visit finds one. descends
 // is false if it need not visit what is in the value. It reports whether one is found.
 func search(t reflect.Type, value any, path string, visit func(t reflect.Type, value any, path string) (isFound, descends bool)) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if len(path) > pathMax {
+		return false
 	}
 	if isFound, descends := visit(t, value, path); isFound || !descends {
 		return isFound

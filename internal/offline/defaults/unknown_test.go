@@ -106,4 +106,6 @@ func TestCheck(t *testing.T) {
 	f("v1 Pod", "{spec: {containers: [{name: a}, 5]}}", "spec.containers[1]", "got a number, want an object")
 	f("v1 ConfigMap", "{data: {a: b, c: 5}}", "data", "data: got a number, want a string")
 	f("example.com/v1 X", "{spec: 5}", "", "")
+	long := strings.Repeat("a", pathMax) // the error is the decoder's then, without a path
+	f("v1 Pod", "{spec: {overhead: {? "+long+" : x}}}", "", "quantities must match the regular expression")
 }
