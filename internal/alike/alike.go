@@ -1,4 +1,4 @@
-// Package alike suggests known names for a misspelled one.
+// Package alike suggests known names, and fields of a type, for a misspelled one.
 package alike
 
 import (

@@ -98,11 +98,11 @@ func (d *document) locate(positions *manifest.Positions, err error) error {
 	if invalid, ok := errors.AsType[*field.Error](err); ok {
 		path = invalid.Field
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		var text string
+		path, text = strictyaml.Mismatch(wrong)
+		err = fmt.Errorf("%s: %s", path, text)
 		if _, indexed, fault := defaults.Check(d.item.GroupVersionKind(), d.item.JSON); indexed != "" {
 			path, err = indexed, fault // it also names the elements of lists
-		} else {
-			field, text := strictyaml.Mismatch(wrong)
-			path, err = field, fmt.Errorf("%s: %s", field, text)
 		}
 	} else if match := inField.FindStringSubmatch(err.Error()); match != nil {
 		path = match[1]

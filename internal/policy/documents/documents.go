@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fastadmit/fastadmit/admission"
-
 	"github.com/fastadmit/fastadmit/internal/alike"
 )
 

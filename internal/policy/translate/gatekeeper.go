@@ -16,9 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/fastadmit/fastadmit/internal/discovery"
-
 	"github.com/fastadmit/fastadmit/internal/alike"
+	"github.com/fastadmit/fastadmit/internal/discovery"
 )
 
 const (

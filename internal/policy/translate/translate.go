@@ -24,9 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/fastadmit/fastadmit/internal/strictyaml"
-
 	"github.com/fastadmit/fastadmit/internal/alike"
+	"github.com/fastadmit/fastadmit/internal/strictyaml"
 )
 
 // The groups of the documents.
